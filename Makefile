@@ -1,0 +1,34 @@
+# Each target is what a person could type; `make demo VENV=elsewhere` uses another virtual environment.
+VENV ?= .venv
+PYTHON ?= python3
+INSTALLED = $(VENV)/.installed
+
+.PHONY: demo test lint wheel bench calibrate
+
+demo: $(INSTALLED)
+	$(VENV)/bin/empathy-transfer demo
+
+test: $(INSTALLED)
+	$(VENV)/bin/python -m pytest -q
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(INSTALLED)
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(VENV)/bin/python -m benchmarks.engines --memory
+	$(VENV)/bin/python -m benchmarks.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
+
+calibrate: $(INSTALLED)
+	$(VENV)/bin/python -m analysis.calibration docs/calibration.csv --grids 1000
+
+wheel: $(INSTALLED)
+	rm -rf build dist
+	$(VENV)/bin/python -m build --wheel --outdir dist .
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	touch $@
