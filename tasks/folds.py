@@ -1,0 +1,81 @@
+"""Cross-validation for small data: folds by block, stratified, each tested by a training on the others.
+
+Blocks are dealt out one by one, those with the most uneven labels first, then in the order of a stable hash; each goes
+to the fold in which the classes come out most even, then to the one with the fewest rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.errors import BadInput
+from tasks.splits import Parts, block_hashes, parted
+from tasks.task import Example, Task, classes_of
+
+VALIDATION_SHARE = 10  # one block in ten of a fold's training part selects the best epoch
+BINS = 5  # a continuous label is stratified by its quintiles
+
+
+def folded(task: Task, rows: Sequence[Example]) -> list[Parts]:
+    """Train, validation and test of each fold of a task whose classes are known; BadInput with too few blocks."""
+    n_blocks = len({row.block for row in rows})
+    if n_blocks < task.folds + 1:
+        raise BadInput(
+            f"{task.id}: {n_blocks} blocks cannot be cut into {task.folds} folds; give more rows or a smaller `split`"
+        )
+    fold_of = dealt(task, rows, task.folds)
+    return [_fold(task, rows, fold_of == fold) for fold in range(task.folds)]
+
+
+def _fold(task: Task, rows: Sequence[Example], is_test: NDArray[np.bool_]) -> Parts:
+    rest = tuple(compress(rows, ~is_test))
+    n_blocks = len({row.block for row in rest})
+    is_validation = dealt(task, rest, min(VALIDATION_SHARE, n_blocks)) == 0
+    train, validation = tuple(compress(rest, ~is_validation)), tuple(compress(rest, is_validation))
+    return parted(task, train, validation, tuple(compress(rows, is_test)))
+
+
+def dealt(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
+    """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole block."""
+    blocks: dict[str, int] = {}
+    block_of = np.array([blocks.setdefault(row.block, len(blocks)) for row in rows])
+    table = np.zeros((len(blocks), 1 + _width(task)))
+    table[:, 0] = np.bincount(block_of)
+    for block, classes in zip(block_of, _strata(task, rows), strict=True):
+        table[block, [1 + one for one in classes]] += 1
+    order = np.lexsort((block_hashes(task.dataset.family, list(blocks)), -table[:, 1:].std(axis=1)))
+    shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(blocks), dtype=np.int64)
+    total = np.maximum(table.sum(axis=0), 1)
+    for block in order:
+        best = min(range(count), key=lambda one: _cost(shares, one, table[block], total))
+        shares[best] += table[block]
+        share_of[block] = best
+    of_row: NDArray[np.int64] = share_of[block_of]
+    return of_row
+
+
+def _cost(
+    shares: NDArray[np.float64], one: int, rows: NDArray[np.float64], total: NDArray[np.float64]
+) -> tuple[float, float, int]:
+    """How uneven the shares would be with these rows in share ``one``: by class, then by rows."""
+    shares[one] += rows
+    uneven = (shares / total).std(axis=0)
+    shares[one] -= rows
+    return round(float(uneven[1:].mean()), 9), round(float(uneven[0]), 9), one
+
+
+def _width(task: Task) -> int:
+    return BINS if task.label.kind == "continuous" else len(task.label.classes)
+
+
+def _strata(task: Task, rows: Sequence[Example]) -> list[tuple[int, ...]]:
+    """The classes of every row; of a continuous label the quintile."""
+    if task.label.kind != "continuous":
+        return [classes_of(row.label) for row in rows]
+    values = np.array([row.label for row in rows])
+    cuts = np.quantile(values, np.arange(1, BINS) / BINS)
+    return [(int(one),) for one in np.searchsorted(cuts, values)]

@@ -1,0 +1,231 @@
+"""What an entry for a new file could say, guessed from its columns; a person has the last word."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.errors import BadRow
+from tasks.readers.raw import Raw, read_raw
+
+DELIMITERS = (",", ";", "\t", "|")
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "text": ("text", "reply", "response", "response_post", "utterance", "sentence", "essay", "tweet", "message", "post",
+             "comment", "content", "body"),
+    "label": ("label", "labels", "class", "category", "kind", "level", "rating", "score", "stars", "emotion", "intent",
+              "gold", "target", "annotation", "empathy"),
+    "context": ("context", "history", "previous", "prompt", "seeker_post", "parent", "question", "situation"),
+    "group": ("group", "dialog_id", "dialogue_id", "conversation_id", "conv_id", "thread_id", "session", "sp_id",
+              "post_id", "article_id", "document_id", "user", "author", "speaker_id"),
+    "row_id": ("row_id", "id", "uid", "uuid", "example_id", "index"),
+}  # fmt: skip
+GUESSED = ("label", "text", "context", "group", "row_id")  # in this order: a label is the easiest to tell
+SCALES = ("level", "rating", "score", "stars", "degree", "intensity")
+SEPARATORS = ("|", ";", ",")
+SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he",
+           "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
+MOST_CLASSES = 100
+FEWEST_SCALE_POINTS = 3
+LOOKED_AT = 2000  # rows; enough to tell a label from a text
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that can be read: its cells, and the encoding and delimiter that an entry must name (else empty)."""
+
+    raw: Raw
+    encoding: str
+    delimiter: str
+
+
+def opened(path: Path) -> Found:
+    """Read a csv, tsv, jsonl or parquet file, finding encoding and delimiter; BadRow or BadEntry if it cannot be."""
+    if path.suffix.lower() == ".parquet":
+        return Found(read_raw(path), "", "")
+    encoding = _encoding(path)
+    delimiter = _delimiter(path, encoding) if path.suffix.lower() not in (".jsonl", ".ndjson", ".tsv") else ""
+    raw = read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter)
+    if not raw.rows:
+        raise BadRow(f"{path}:1: the file has a header and no rows; give the file that has them")
+    return Found(raw, encoding, delimiter)
+
+
+def proposal(found: Found, given: Mapping[str, object], guessed: Sequence[str] = GUESSED) -> dict[str, object]:
+    """Fields of an entry, as given or, those to be guessed, as the columns suggest; others are left out.
+
+    BadRow when a given column is not there or its labels suit no kind.
+    """
+    fields: dict[str, object] = {name: value for name, value in given.items() if value}
+    for name in _columns_of(fields):
+        found.raw.column(name)
+    for part in guessed:
+        taken = _columns_of(fields)
+        if part not in fields and (guess := _guess(found.raw, part, taken)):
+            fields[part] = guess
+    if "label" in fields and "kind" not in fields:
+        label = fields["label"]
+        fields |= _kind(found.raw, label if isinstance(label, list) else str(label))
+    elif fields.get("kind") == "multilabel" and isinstance(fields.get("label"), str) and "separator" not in fields:
+        fields |= _separator(cells_of(found.raw, str(fields["label"])))
+    if "text" in fields and "language" not in fields:
+        fields |= _language(cells_of(found.raw, str(fields["text"])))
+    return fields | _format(found)
+
+
+def entry_text(fields: Mapping[str, object]) -> str:
+    """The TOML of an entry, one field a line, the mandatory ones first."""
+    first = ("id", "title", "files", "text", "label", "kind")
+    names = [*(name for name in first if name in fields), *(name for name in fields if name not in first)]
+    return "".join(f"{name} = {_toml(fields[name])}\n" for name in names)
+
+
+def task_id(name: str) -> str:
+    """An id made of a file's or data set's name."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "task"
+
+
+def cells_of(raw: Raw, column: str) -> list[str]:
+    """The first cells of a column that are not empty."""
+    position = raw.column(column)
+    return [cells[position].strip() for cells in raw.rows[:LOOKED_AT] if cells[position].strip()]
+
+
+def _toml(value: object) -> str:
+    """A string, number, list or table as TOML; strings are written as in JSON, and a table in a list has its line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        return "[\n" + "".join(f"  {_toml(one)},\n" for one in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _columns_of(fields: Mapping[str, object]) -> list[str]:
+    """Columns that the fields name."""
+    values = [fields[part] for part in NAMES if part in fields]
+    return [str(name) for value in values for name in (value if isinstance(value, list) else [value])]
+
+
+def _encoding(path: Path) -> str:
+    """Encoding that an entry must name: empty for UTF-8, utf-16 by its mark, else Windows-1252."""
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return "utf-16"
+    try:
+        with path.open(encoding="utf-8") as file:
+            while file.read(1 << 20):
+                pass
+    except UnicodeDecodeError:
+        return "cp1252"
+    return ""
+
+
+def _delimiter(path: Path, encoding: str) -> str:
+    """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
+    with path.open(encoding=encoding or "utf-8") as file:
+        header = file.readline()
+    counts = Counter({one: header.count(one) for one in DELIMITERS})
+    best, count = counts.most_common(1)[0]
+    is_usual = best == "," and path.suffix.lower() == ".csv"
+    return "" if is_usual or not count else best
+
+
+def _format(found: Found) -> dict[str, object]:
+    return {name: value for name in ("encoding", "delimiter") if (value := getattr(found, name))}
+
+
+def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
+    """The column that plays a part, by its name or, for text and label, by what it holds; empty if none does."""
+    free = [name for name in raw.header if name not in taken]
+    named = [name for usual in NAMES[part] for name in free if name.lower() == usual]
+    suited = [name for name in named if _suits(raw, part, name)]
+    if suited:
+        return suited[0]
+    if part == "text":
+        lengths = {name: _mean_length(raw, name) for name in free}
+        longest = max(lengths, key=lambda name: lengths[name], default="")
+        return longest if longest and lengths[longest] > 12 else ""
+    if part == "label":
+        classes = [name for name in free if 2 <= len(set(cells_of(raw, name))) <= 20 and _repeats(raw, name)]
+        return classes[0] if len(classes) == 1 else ""
+    return ""
+
+
+def _suits(raw: Raw, part: str, name: str) -> bool:
+    """Whether a column so named can play the part: ids differ, groups and labels repeat."""
+    cells = cells_of(raw, name)
+    if part == "row_id":
+        return len(set(cells)) == len(raw.rows[:LOOKED_AT])
+    if part == "group":
+        return len(cells) == len(raw.rows[:LOOKED_AT]) and _repeats(raw, name)
+    return bool(cells)
+
+
+def _repeats(raw: Raw, name: str) -> bool:
+    cells = cells_of(raw, name)
+    return len(set(cells)) < len(cells)
+
+
+def _mean_length(raw: Raw, name: str) -> float:
+    cells = cells_of(raw, name)
+    return sum(map(len, cells)) / len(cells) if cells else 0.0
+
+
+def _kind(raw: Raw, label: str | list[str]) -> dict[str, object]:
+    """Kind of the label, with its separator if it has one; BadRow when its cells suit no kind."""
+    if isinstance(label, list):
+        return {"kind": "multilabel"}
+    cells = cells_of(raw, label)
+    distinct = set(cells)
+    if len(distinct) < 2:
+        raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")
+    if len(distinct) == 2:
+        return {"kind": "binary"}
+    if numbers := _numbers(distinct):
+        return {"kind": _kind_of_numbers(numbers, label)}
+    if separated := _separator(cells):
+        return {"kind": "multilabel", **separated}
+    if len(distinct) > MOST_CLASSES:
+        raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; is it another column?")
+    return {"kind": "multiclass"}
+
+
+def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
+    """Few whole numbers are a scale when they are named or start like one, and classes otherwise."""
+    is_whole = all(number == int(number) for number in numbers)
+    if not is_whole or len(numbers) > 11:
+        return "continuous"
+    is_scale = any(word in label.lower() for word in SCALES) or (min(numbers) == 1 and len(numbers) >= 5)
+    return "ordinal" if is_scale and len(numbers) >= FEWEST_SCALE_POINTS else "multiclass"
+
+
+def _numbers(cells: set[str]) -> list[float]:
+    """The cells as numbers, or nothing if one of them is none."""
+    try:
+        numbers = [float(cell) for cell in cells]
+    except ValueError:
+        return []
+    return numbers if all(abs(number) < 1e12 for number in numbers) else []
+
+
+def _separator(cells: Sequence[str]) -> dict[str, object]:
+    """The separator of class names in cells that hold several, or nothing."""
+    for separator in SEPARATORS:
+        parts = {part.strip() for cell in cells for part in cell.split(separator)}
+        if any(separator in cell for cell in cells) and 2 <= len(parts) < len(set(cells)) + 2 and len(parts) <= 50:
+            return {"separator": separator}
+    return {}
+
+
+def _language(cells: Sequence[str]) -> dict[str, object]:
+    """The language that the texts' script suggests, where it is one that few languages share."""
+    letters = [one for one in "".join(cells[:200]) if one.isalpha()]
+    scripts = Counter(unicodedata.name(one, "").partition(" ")[0] for one in letters)
+    if scripts["HIRAGANA"] + scripts["KATAKANA"] > len(letters) / 10:
+        return {"language": "ja"}
+    script, count = scripts.most_common(1)[0] if scripts else ("", 0)
+    return {"language": SCRIPTS[script]} if script in SCRIPTS and count > len(letters) / 2 else {}

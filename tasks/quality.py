@@ -1,0 +1,172 @@
+"""What is to be known of a task's rows before anything is trained on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks import metrics
+from tasks.loading import Splits
+from tasks.near import Texts
+from tasks.splits import NAMES
+from tasks.task import Example, classes_of
+
+Z_SUM = 1.959964 + 0.841621  # two-sided test at 5 %, power 80 %
+DISAGREEMENT = 0.10  # assumed share of test items that two trainings of a target judge differently
+CORRELATION = 0.90  # assumed correlation of two trainings' predictions for a target
+BASELINE_R = 0.50  # assumed r of the target alone
+
+
+def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str, Any]:
+    """Facts about a task's splits as JSON data: sizes, labels, lengths, repetitions, people, floor, smallest effect.
+
+    ``people`` tells who wrote a row, by row id, where that is known; ``texts`` holds at least the texts of the splits.
+    """
+    parts = {name: getattr(splits, name) for name in NAMES}
+    return {
+        "task": splits.task.id,
+        "rows": {name: len(rows) for name, rows in parts.items()},
+        "groups": {name: len({row.group for row in rows}) for name, rows in parts.items()},
+        "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
+        "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
+        "words_with_context": {name: spread([_words_of(row) for row in rows]) for name, rows in parts.items()},
+        "repeated": repetitions(splits, texts),
+        "people": people_shared(splits, people),
+        "floor": floor_of(splits),
+        "smallest_effect": smallest_effect(splits),
+        "warnings": list(splits.warnings),
+    }
+
+
+def labels_of(splits: Splits, rows: Sequence[Example]) -> dict[str, float]:
+    """Share of every class in percent (of all rows; multilabel shares may sum to more), or the moments of a number."""
+    label = splits.task.label
+    if label.kind == "continuous":
+        return moments(np.array([row.label for row in rows], dtype=np.float64))
+    counts = Counter(one for row in rows for one in classes_of(row.label))
+    return {name: 100 * counts[i] / len(rows) for i, name in enumerate(label.names or label.classes)}
+
+
+def moments(values: NDArray[np.float64]) -> dict[str, float]:
+    """Minimum, median, maximum, mean and sample standard deviation."""
+    return {
+        "min": float(values.min()),
+        "median": float(np.median(values)),
+        "max": float(values.max()),
+        "mean": float(values.mean()),
+        "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+    }
+
+
+def spread(lengths: Sequence[int]) -> dict[str, float]:
+    """Median, 95th percentile and maximum of lengths."""
+    values = np.array(lengths)
+    return {"median": float(np.median(values)), "p95": float(np.percentile(values, 95)), "max": float(values.max())}
+
+
+def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
+    """Rows that repeat another's text, per split and between splits: in context too, in text, or nearly.
+
+    ``within`` a split counts rows beyond the first of each; between two splits it counts rows of the second that
+    occur in the first (test rows in train, ...). ``near`` counts texts of at least 40 characters, equal ones too.
+    """
+    parts = {name: getattr(splits, name) for name in NAMES}
+    numbers = {name: texts.of(rows) for name, rows in parts.items()}
+    found = {f"within {name}": _within(rows, numbers[name], texts) for name, rows in parts.items()}
+    for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        counts = _across(parts[earlier], parts[later], numbers[earlier], numbers[later], texts)
+        found[f"{later} in {earlier}"] = counts
+    return found
+
+
+def people_shared(splits: Splits, people: Mapping[str, str]) -> dict[str, int] | None:
+    """Test rows by people who also wrote training rows, and how many people that are; None if nobody is known.
+
+    The clean split keeps articles apart; people write about several, so they are on both sides and it is only said.
+    """
+    if not people:
+        return None
+    trained = {people[row.id] for row in splits.train}
+    tested = [people[row.id] for row in splits.test]
+    return {
+        "test_rows": sum(person in trained for person in tested),
+        "people": len(set(tested) & trained),
+        "test_people": len(set(tested)),
+    }
+
+
+def floor_of(splits: Splits) -> float:
+    """Test score of always giving the commonest training answer; 0 for a continuous label (r of a constant)."""
+    metric = splits.task.metric
+    answer = metrics.commonest(metric, np.array([row.label for row in splits.train]))
+    return metrics.floor(metric, np.array([row.label for row in splits.test]), answer)
+
+
+def effective_groups(rows: Sequence[Example]) -> float:
+    """How many equal groups the rows' groups are worth: (sum of sizes)^2 / sum of squared sizes (Kish 1965)."""
+    sizes = np.array(list(Counter(row.group for row in rows).values()), dtype=np.float64)
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def smallest_effect(splits: Splits) -> dict[str, Any]:
+    """The smallest gain, in points, that a paired test of two trainings finds with power 80 % at the 5 % level.
+
+    Classes: 2.80 sqrt(0.10 / G), McNemar's test with 10 % of items judged differently (Miettinen 1968; for language
+    models Card et al. 2020). Numbers: a difference of Fisher's z of 2.80 sqrt(2 (1 - 0.90) / (G - 3)), as r, around
+    r = 0.50 (Steiger 1980, simplified). G counts effective groups: rows of a group count as one, which is careful.
+    None with fewer than five groups.
+    """
+    groups = effective_groups(splits.test)
+    if groups < 5:
+        return {"groups": groups, "points": None}
+    if splits.task.metric == "pearson_r":
+        z = Z_SUM * np.sqrt(2 * (1 - CORRELATION) / (groups - 3))
+        points = 100 * (np.tanh(np.arctanh(BASELINE_R) + z) - BASELINE_R)
+    else:
+        points = 100 * Z_SUM * np.sqrt(DISAGREEMENT / groups)
+    return {"groups": groups, "points": float(points)}
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+def _words_of(row: Example) -> int:
+    return _words(row.text) + sum(_words(turn.text) for turn in row.context)
+
+
+def _pair(row: Example) -> tuple[tuple[str, ...], str]:
+    return tuple(turn.text for turn in row.context), row.text
+
+
+def _within(rows: Sequence[Example], numbers: NDArray[np.int64], texts: Texts) -> dict[str, int]:
+    """Rows of one split beyond the first of each text, and long ones with an equal or near text beside them."""
+    counts = np.bincount(numbers, minlength=len(texts.names))
+    here = counts > 0
+    alike = (counts > 1) & texts.is_long
+    alike[texts.near[here[texts.near].all(axis=1)].reshape(-1)] = True
+    return {
+        "context_and_text": len(rows) - len({_pair(row) for row in rows}),
+        "text": len(rows) - int(here.sum()),
+        "near": int(counts[alike].sum()),
+    }
+
+
+def _across(
+    earlier: Sequence[Example],
+    later: Sequence[Example],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    texts: Texts,
+) -> dict[str, int]:
+    """Rows of the later split whose text occurs in the earlier one, exactly or nearly."""
+    known, here = {_pair(row) for row in earlier}, texts.marked(before)
+    return {
+        "context_and_text": sum(_pair(row) in known for row in later),
+        "text": int(here[after].sum()),
+        "near": int(texts.with_near(here)[after].sum()),
+    }

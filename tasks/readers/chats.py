@@ -1,0 +1,96 @@
+"""Readers for dialogues with a label per turn or sentence: motivational interviewing, and ParlAI's chat format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.errors import BadEntry, BadRow
+from tasks.readers.raw import text_lines
+from tasks.readers.rows import RawRow, data_files, required_column
+from tasks.readers.table import read_table
+from tasks.task import Task, Turn
+
+AUTHORS = ("speaker", "listener")
+PARLAI_LABELS = ("is_reply", "is_question")
+PARLAI_LINE = re.compile(r"([1-9][0-9]*) (.+)")
+PERSONAS = ("your persona:", "partner's persona:")
+
+
+class _Pair(NamedTuple):
+    """Two turns of a chat, and where they stand."""
+
+    where: str
+    utterance: str
+    reply: str
+
+
+def motivational(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield the listeners' sentences, with the latest of the speaker's before them in the dialogue as context."""
+    dialogue, text = required_column(task, "group"), required_column(task, "text")
+    for path in data_files(task, data):
+        raw = read_table(task, path, (dialogue, "author", text, task.label.column))
+        before: tuple[Turn, ...] = ()
+        current, number = "", 0
+        for i, (id, author, sentence, label) in enumerate(raw.rows):
+            if i == 0 or id != current:
+                before, current, number = (), id, 0
+            number += 1
+            if author not in AUTHORS:
+                raise BadRow(f"{raw.where(i)}: author must be {' or '.join(AUTHORS)}; mend the row")
+            if author == "speaker":
+                before = (Turn("speaker", sentence),)
+            else:
+                yield RawRow(raw.where(i), f"{id}:{number}", id, id, before, sentence, label.strip())
+
+
+def parlai(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield one row per pair of turns, labelled by what the file itself says of it.
+
+    ``is_reply``: "1" where the text is the reply to its context. Every second reply changes places with the one at
+    the same point of a neighbouring dialogue, and is "0"; the two dialogues share a block.
+    ``is_question``: "1" where the reply asks something, by its question marks, which are taken out of the text.
+    """
+    if task.label.column not in PARLAI_LABELS:
+        raise BadEntry(f"{task.entry_file}: reader 'parlai' needs label = {' or '.join(map(repr, PARLAI_LABELS))}")
+    for path in data_files(task, data):
+        chats = list(_chats(path))
+        for number, chat in enumerate(chats):
+            other = number ^ 1
+            for turn, pair in enumerate(chat):
+                if task.label.column == "is_question":
+                    text, label = pair.reply.replace("?", " "), "?" in pair.reply
+                else:
+                    partner = chats[other] if other < len(chats) else ()
+                    label = turn % 2 == 0 or turn >= len(partner)
+                    text = pair.reply if label else partner[turn].reply
+                context = (Turn("speaker", pair.utterance),)
+                id = f"{path.stem}:{number}:{turn}"
+                group = f"{path.stem}:{number}"
+                block = f"{path.stem}:{number // 2}"
+                if text.strip():
+                    yield RawRow(pair.where, id, group, block, context, " ".join(text.split()), str(int(label)))
+
+
+def _chats(path: Path) -> Iterator[Sequence[_Pair]]:
+    """Yield the dialogues of a file in ParlAI's format: numbered lines, from 1 for each dialogue."""
+    chat: list[_Pair] = []
+    for line, content in enumerate(text_lines(path), start=1):
+        if not content.strip():
+            continue
+        found = PARLAI_LINE.fullmatch(content)
+        if not found:
+            raise BadRow(f"{path}:{line}: the line does not start with its number in the dialogue; get the file again")
+        if found[1] == "1" and chat:
+            yield chat
+            chat = []
+        if found[2].startswith(PERSONAS):
+            continue
+        utterance, tab, reply = found[2].partition("\t")
+        if not tab or not utterance.strip() or not reply.strip():
+            raise BadRow(f"{path}:{line}: no utterance and reply with a tab between them; get the file again")
+        chat.append(_Pair(f"{path}:{line}", utterance, reply.split("\t")[0]))
+    if chat:
+        yield chat

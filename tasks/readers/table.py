@@ -1,0 +1,70 @@
+"""The reader for one row per example: csv, tsv, jsonl and parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.readers.raw import Raw, read_raw
+from tasks.readers.rows import RawRow, column_name, column_names, data_files, label_text
+from tasks.task import Task, Turn
+
+PARTS = ("text", "context", "group", "block", "row_id", "rationale")
+
+
+def table(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield the rows of all files in order; of rows equal in the ``unique_by`` columns only the first is kept.
+
+    A row without an id column is named by its number over all files, counted from 0 before any is dropped. Only
+    the columns that the task names are kept of a file.
+    """
+    seen: set[tuple[str, ...]] = set()
+    number = 0
+    for path in data_files(task, data):
+        raw = read_table(task, path, wanted_columns(task))
+        yield from _rows(task, raw, number, seen)
+        number += len(raw.rows)
+
+
+def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
+    """Some columns of one of the task's files, with the encoding and delimiter of its entry."""
+    encoding = column_name(task, "encoding") or "utf-8"
+    return read_raw(path, columns=columns, encoding=encoding, delimiter=column_name(task, "delimiter"))
+
+
+def wanted_columns(task: Task) -> tuple[str, ...]:
+    """Names of the raw columns that play a part in the task."""
+    parts = (column_name(task, part) for part in PARTS)
+    return (*filter(None, parts), *column_names(task, "unique_by"), *label_columns(task))
+
+
+def label_columns(task: Task) -> tuple[str, ...]:
+    """Names of the raw columns that hold the label."""
+    return task.label.columns or (task.label.column,)
+
+
+def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]]) -> Iterator[RawRow]:
+    """Yield one file's rows that are not in ``seen`` yet."""
+    unique = [raw.column(name) for name in column_names(task, "unique_by")]
+    parts = {part: raw.column(name) for part in PARTS if (name := column_name(task, part))}
+    label = [raw.column(name) for name in label_columns(task)]
+    for index, cells in enumerate(raw.rows):
+        if unique:
+            key = tuple(cells[i] for i in unique)
+            if key in seen:
+                continue
+            seen.add(key)
+        where = raw.where(index)
+        found = {part: cells[i] for part, i in parts.items()}
+        id = found.get("row_id", str(number + index)).strip()
+        group = found.get("group", id).strip()
+        yield RawRow(
+            where=where,
+            id=id,
+            group=group,
+            block=found.get("block", group).strip(),
+            context=(Turn("speaker", found["context"]),) if found.get("context", "").strip() else (),
+            text=found["text"],
+            label=label_text(task.label, where, [cells[i] for i in label]),
+            rationale=tuple(span for span in found.get("rationale", "").split("|") if span.strip()),
+        )

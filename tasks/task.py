@@ -1,0 +1,251 @@
+"""What a task is: frozen records, validated when they are built, without any reading of files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from tasks.errors import BadEntry
+
+METRICS = {
+    "binary": "macro_f1",
+    "multiclass": "macro_f1",
+    "multilabel": "multilabel_f1",
+    "ordinal": "macro_f1",
+    "continuous": "pearson_r",
+}
+KINDS = tuple(METRICS)
+HISTORIES = ("none", "previous", "all")
+TRUNCATIONS = ("head", "tail", "head+tail", "windows")
+CLASS_WEIGHTS = ("none", "balanced")
+TAG_STYLES = ("none", "post_reply", "dialogue", "separator", "listener", "question")
+ROLES = ("both", "intermediate", "target", "control")
+MOST_FOLDS = 20
+
+
+class Turn(NamedTuple):
+    """One earlier contribution of a conversation.
+
+    ``speaker`` is ``"speaker"`` or ``"listener"``, or ``"prompt"`` for the situation that they talk about.
+    """
+
+    speaker: str
+    text: str
+
+
+Answer = int | float | tuple[int, ...]
+
+
+class Example(NamedTuple):
+    """One row of a task, whatever the dataset.
+
+    ``group`` is the unit that significance tests resample (dialogue, post, article); ``block`` is the unit
+    that a split never divides (at least the group, sometimes wider: Conv's dialogues share articles).
+    ``context`` holds the earlier turns, oldest first, and may be empty. ``label`` is the index of a class,
+    a real number for a continuous task, or for a multilabel task a 0 or 1 per class.
+    """
+
+    id: str
+    group: str
+    block: str
+    context: tuple[Turn, ...]
+    text: str
+    label: Answer
+    rationale: tuple[str, ...] = ()
+
+
+def classes_of(label: Answer) -> tuple[int, ...]:
+    """Indices of the classes that a label names: one, or any number for a multilabel task."""
+    if isinstance(label, tuple):
+        return tuple(index for index, value in enumerate(label) if value)
+    return (int(label),)
+
+
+@dataclass(frozen=True)
+class Label:
+    """The answer that a task asks for: its column, kind, classes in order of their index, and range.
+
+    No classes on a label that has some means: the distinct values of the column, found when it is read. Classes of
+    an ordinal label stand in their order. A multilabel label is one column of class names between ``separator``, or
+    ``columns`` of 0 and 1, one per class, with ``column`` naming them all in messages.
+    """
+
+    column: str
+    kind: str
+    classes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    separator: str = ""
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that kind, classes and range fit each other; raise BadEntry if not."""
+        if self.kind not in KINDS:
+            raise BadEntry(f"label kind {self.kind!r} is not one of {', '.join(KINDS)}")
+        self._check_columns()
+        self._check_classes()
+
+    def _check_columns(self) -> None:
+        if self.kind != "multilabel" and (self.separator or self.columns):
+            raise BadEntry(f'a {self.kind} label is one column without `separator`; or set `kind` to "multilabel"')
+        if self.kind == "multilabel" and bool(self.separator) == bool(self.columns):
+            raise BadEntry(
+                "a multilabel label needs either a `separator` between the class names of its column, "
+                "or a list of 0/1 columns as `label`"
+            )
+        if self.columns and not self.classes:
+            object.__setattr__(self, "classes", self.columns)
+        if self.columns and len(self.columns) != len(self.classes):
+            raise BadEntry(f"{len(self.columns)} label columns for {len(self.classes)} classes")
+
+    def _check_classes(self) -> None:
+        if self.kind == "continuous" and self.classes:
+            raise BadEntry("a continuous label has no classes; remove `classes` or change `kind`")
+        if len(self.classes) == 1:
+            raise BadEntry(f"a {self.kind} label needs at least two classes, got one: {self.classes[0]}")
+        if self.kind == "binary" and self.classes and len(self.classes) != 2:
+            raise BadEntry(f"a binary label has two classes, got {len(self.classes)}: {', '.join(self.classes)}")
+        if len(set(self.classes)) != len(self.classes):
+            raise BadEntry(f"classes repeat: {', '.join(self.classes)}")
+        if self.names and len(self.names) != len(self.classes):
+            raise BadEntry(f"{len(self.names)} names for {len(self.classes)} classes")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the classes are known (a continuous label has none to know)."""
+        return self.kind == "continuous" or bool(self.classes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Width of the prediction head: one per class, or one for a continuous label; 0 while classes are unknown."""
+        return 1 if self.kind == "continuous" else len(self.classes)
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file that may be fetched: from ``url`` to ``path`` below the data folder.
+
+    ``sha256`` (hex) and ``bytes`` are those of what is downloaded; empty and 0 where they are not known. Where only the
+    git commit is known, ``git_blob`` (hex) is the id that git gives the content. Where the download is an archive,
+    ``archive_member`` names the file in it that is kept.
+    """
+
+    url: str
+    path: str
+    sha256: str = ""
+    bytes: int = 0
+    git_blob: str = ""
+    archive_member: str = ""
+
+    def __post_init__(self) -> None:
+        """Check address, path, hash and size; raise BadEntry naming the value."""
+        path = PurePosixPath(self.path)
+        if not self.url.startswith(("https://", "http://")):
+            raise BadEntry(f"download url {self.url!r} does not start with https:// or http://")
+        if not self.path or path.is_absolute() or ".." in path.parts or "\\" in self.path:
+            raise BadEntry(f"download path {self.path!r} must be relative and stay below the data folder")
+        if self.sha256 and not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise BadEntry(f"download sha256 {self.sha256!r} is not 64 hexadecimal digits")
+        if self.git_blob and not re.fullmatch("[0-9a-f]{40}", self.git_blob):
+            raise BadEntry(f"download git_blob {self.git_blob!r} is not 40 hexadecimal digits")
+        if self.bytes < 0:
+            raise BadEntry(f"download bytes {self.bytes} is negative")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Where rows come from, and what may be done with them.
+
+    ``downloads`` may be fetched without asking anybody; ``published`` describes the published split, if there is one.
+    ``checksums`` holds the sha256 (hex) of files that must be asked for, by their path below the data folder.
+    """
+
+    id: str
+    title: str
+    family: str
+    version: str = "1"
+    data_source: str = ""
+    language: str = "en"
+    setting: str = ""
+    licence: str = ""
+    citation: str = ""
+    url: str = ""
+    access: str = ""
+    private: bool = False
+    downloads: tuple[Download, ...] = ()
+    published: Mapping[str, object] = field(default_factory=dict)
+    checksums: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a checksum that is none; raise BadEntry naming the file."""
+        for path, value in self.checksums.items():
+            if not (isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)):
+                raise BadEntry(f"checksum of {path!r} is not a sha256 of 64 hexadecimal digits: {value!r}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prediction problem on one dataset: an entry of the registry.
+
+    ``reader`` names how raw files become rows and ``columns`` what that reader needs to know (text, context,
+    group and id columns, ...). ``training`` holds departures from the default training settings.
+    ``history`` is how many earlier turns count: none, the previous one, all, or a number of last ones. ``truncation``
+    is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``: K folds, each
+    tested by a training on the others.
+    ``split_salt`` fixes the clean split of the whole family; None lets the rows choose one (tasks.splits).
+    ``entry_file`` says where the entry stands and takes no part in any key.
+    """
+
+    id: str
+    dataset: Dataset
+    title: str
+    files: tuple[str, ...]
+    reader: str
+    label: Label
+    columns: Mapping[str, object] = field(default_factory=dict)
+    description: str = ""
+    theme: str = ""
+    metric: str = ""
+    role: str = "both"
+    history: str | int = "all"
+    truncation: str = "head"
+    tags: str = "none"
+    class_weights: str = "none"
+    split: str = "clean"
+    training: Mapping[str, object] = field(default_factory=dict)
+    split_salt: int | None = None
+    entry_file: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the closed vocabularies; raise BadEntry naming the field and what is allowed."""
+        object.__setattr__(self, "metric", self.metric or METRICS[self.label.kind])
+        suited = METRICS[self.label.kind]
+        if self.metric != suited:
+            raise BadEntry(f"metric {self.metric!r} does not suit the label kind {self.label.kind}; use {suited!r}")
+        self._check_vocabularies()
+        if self.class_weights != "none" and self.label.kind == "continuous":
+            raise BadEntry("class_weights do not suit a continuous label, which has no classes; remove them")
+        if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
+            raise BadEntry(f'split {self.split!r} is neither "clean" nor "cv2" to "cv{MOST_FOLDS}"')
+        if self.split_salt is not None and not 0 <= self.split_salt < 2**32:
+            raise BadEntry(f"split_salt {self.split_salt} is not between 0 and 4294967295")
+
+    def _check_vocabularies(self) -> None:
+        closed = {"truncation": TRUNCATIONS, "tags": TAG_STYLES, "role": ROLES, "class_weights": CLASS_WEIGHTS}
+        if isinstance(self.history, str):
+            closed["history"] = HISTORIES
+        for name, allowed in closed.items():
+            if getattr(self, name) not in allowed:
+                raise BadEntry(f"{name} {getattr(self, name)!r} is not one of {', '.join(allowed)}")
+        if isinstance(self.history, int) and self.history < 1:
+            raise BadEntry(f'history {self.history} is not a number of turns from 1; for no turn write "none"')
+
+    @property
+    def folds(self) -> int:
+        """K of a ``cvK`` split; 0 for a split that has no folds."""
+        found = re.fullmatch(r"cv([0-9]{1,3})", self.split)
+        return int(found[1]) if found else 0
