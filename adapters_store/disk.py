@@ -1,0 +1,94 @@
+"""Writing that survives a crash: bytes are on the disk before the name that announces them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from adapters_store.errors import StoreError
+
+_BLOCK_BYTES = 1 << 20
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Turn what the operating system refuses (read-only, disk full, quota) into one StoreError."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error} ({error.filename or root})"
+        raise StoreError(f"cannot write to the store {root}: {reason}; mend this, or choose another store") from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a new file and wait until it is on the disk."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def copy(origin: Path, path: Path) -> tuple[str, int]:
+    """Copy a file, wait until it is on the disk, and return sha256 and size in bytes of what was written."""
+    digest, size = hashlib.sha256(), 0
+    with origin.open("rb") as given, path.open("xb") as file:
+        while block := given.read(_BLOCK_BYTES):
+            file.write(block)
+            digest.update(block)
+            size += len(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest(), size
+
+
+def sha256_of(path: Path) -> str:
+    """Sha256 of a file's content, 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system can say so."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot sync a folder
+            raise
+    finally:
+        os.close(handle)
+
+
+def publish(prepared: Path, place: Path, marker: str, attic: Path) -> bool:
+    """Rename a complete folder to its place in one step; False when a complete one stood there first.
+
+    What stands there without the marker is nobody's result: it is moved to the folder ``attic``.
+    """
+    while True:
+        try:
+            prepared.rename(place)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        else:
+            sync_folder(place.parent)
+            sync_folder(place.parent.parent)
+            return True
+        if (place / marker).exists():
+            return False
+        _clear(place, marker, attic / f"aside-{uuid.uuid4().hex}")
+
+
+def _clear(place: Path, marker: str, aside: Path) -> None:
+    """Move what stands at the place aside; if another process has completed it meanwhile, move it back."""
+    with suppress(FileNotFoundError):  # another process has just done the same
+        place.rename(aside)
+        if (aside / marker).exists():
+            with suppress(OSError):  # a third process has taken the place: theirs stays
+                aside.rename(place)

@@ -1,0 +1,49 @@
+"""Names made from content: canonical JSON and its sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from adapters_store.errors import StoreError
+
+
+def canonical(spec: Mapping[str, Any]) -> bytes:
+    """UTF-8 JSON that is equal for equal content: sorted keys, no spaces; StoreError for what JSON cannot hold.
+
+    Tuples equal lists; 1 and 1.0 differ, as do 1 and true; NaN, infinities and keys that are no strings are refused.
+    """
+    return json.dumps(plain(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def key_of(spec: Mapping[str, Any]) -> str:
+    """Sha256 of the canonical JSON, 64 hexadecimal digits."""
+    return hashlib.sha256(canonical(spec)).hexdigest()
+
+
+def plain(value: object, where: str = "spec") -> Any:  # noqa: ANN401 - what JSON holds has no narrower type
+    """The value as dicts, lists and scalars that JSON keeps exactly; StoreError names the field that is none."""
+    if isinstance(value, Mapping):
+        return {_text(name, f"a key of {where}"): plain(one, f"{where}.{name}") for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one, f"{where}[{index}]") for index, one in enumerate(value)]
+    if isinstance(value, str):
+        return _text(value, where)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise StoreError(f"{where} is {value}; store null where there is no number")
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise StoreError(f"{where} is a {type(value).__name__}, which JSON cannot hold; convert it first")
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise StoreError(f"{where} is a {type(value).__name__}, not a string; convert it first")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{where} is not valid Unicode (character {error.start}); clean it first") from error
+    return value

@@ -1,0 +1,223 @@
+"""Where finished work is kept: records and measures by their inputs, manifests by their study's name."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adapters_store import disk
+from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
+from adapters_store.key import key_of, plain
+from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name
+from adapters_store.sealed import SCHEMA, seal, unseal
+
+log = logging.getLogger(__name__)
+
+MEASURE = "measure.json"
+STUDY_NAME = r"[a-z0-9][a-z0-9._-]*"
+PACK_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A stored result that is no cell, with what it was made from and the seconds it took."""
+
+    kind: str
+    inputs: Mapping[str, Any]
+    result: Mapping[str, Any]
+    cost_seconds: float
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records, measures, manifests and packs; nothing is created before the first write."""
+
+    root: Path
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a finished record has this key; its files are not looked at."""
+        return (self._object(key) / MARKER).is_file()
+
+    def get(self, key: str) -> Record:
+        """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
+        path = self._object(key) / MARKER
+        record = Record.from_json(_read(path, f"record {key}"), path)
+        if record.key != key:
+            raise CorruptRecord(f"{path}: holds the record {record.key}; move its folder away and run again")
+        return record
+
+    def open(self, key: str, name: str) -> Path:
+        """Path of one file of a record, after its content was checked; CorruptRecord names a file that differs."""
+        record, folder = self.get(key), self._object(key)
+        if name not in record.files:
+            raise StoreError(f"record {key} has no file {name!r}; it has {', '.join(sorted(record.files)) or 'none'}")
+        path = folder / name
+        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            raise CorruptRecord(f"{path}: the file is gone; restore it, or move the folder away and run again")
+        if (found := disk.sha256_of(path)) != record.files[name].sha256:
+            raise CorruptRecord(
+                f"{path}: sha256 is {found}, the record says {record.files[name].sha256};"
+                " restore the file, or move the folder away and run again"
+            )
+        return path
+
+    def put(
+        self,
+        key: str,
+        spec: Mapping[str, Any],
+        results: Mapping[str, Any],
+        provenance: Mapping[str, Any],
+        folder: Path,
+    ) -> Record:
+        """Keep a finished cell with all files of ``folder``, which is left as it is, and return what is stored.
+
+        The first record of a key wins: a later one that differs is logged and not kept. A StoreError leaves
+        nothing half written, and a crash at any moment leaves no record.
+        """
+        names = _files_of(folder)
+        with disk.writing(self.root), self.staging() as temporary:
+            prepared = temporary / "record"
+            record = Record(key, spec, results, provenance, _copied(folder, names, prepared))
+            disk.write(prepared / MARKER, record.to_json())
+            disk.sync_folder(prepared)
+            if self._is_published(prepared, self._object(key), MARKER):
+                return record
+        kept = self.get(key)
+        _log_difference(key, {**kept.results, **_stamps(kept)}, {**plain(record.results), **_stamps(record)})
+        return kept
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A new empty folder inside the store, removed afterwards; one that a crash leaves behind does no harm."""
+        with disk.writing(self.root):
+            folder = self.root / "staging" / uuid.uuid4().hex
+            folder.mkdir(parents=True)  # not tempfile: its folders are closed to the group that shares a store
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def write_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
+        """Write studies/<name>.json in one step, in place of an earlier one; the order of fields is kept."""
+        path = self._manifest(name)
+        content = json.dumps(plain(manifest, "manifest"), indent=1, ensure_ascii=False).encode() + b"\n"
+        with disk.writing(self.root), self.staging() as temporary:
+            disk.write(temporary / "manifest.json", content)
+            path.parent.mkdir(exist_ok=True)
+            (temporary / "manifest.json").replace(path)
+            disk.sync_folder(path.parent)
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """The manifest of a study; MissingRecord lists those that are there, CorruptRecord names a broken file."""
+        path = self._manifest(name)
+        raw = _read(path, f"study {name!r}; it has {', '.join(self.manifests()) or 'none'}")
+        try:
+            manifest = json.loads(raw.decode())
+        except (ValueError, RecursionError) as error:
+            raise CorruptRecord(
+                f"{path}: not JSON ({type(error).__name__}); run the study again to write it anew"
+            ) from error
+        if not isinstance(manifest, dict):
+            raise CorruptRecord(f"{path}: not a manifest; run the study again to write it anew")
+        return manifest
+
+    def manifests(self) -> list[str]:
+        """Names of all studies in the store, sorted."""
+        return sorted(path.name.removesuffix(".json") for path in (self.root / "studies").glob("[!.]*.json"))
+
+    def put_measure(
+        self, kind: str, inputs: Mapping[str, Any], result: Mapping[str, Any], cost_seconds: float
+    ) -> Measure:
+        """Keep a measure by its kind and inputs and return what is stored; the first wins, a difference is logged."""
+        measure = Measure(kind, inputs, result, cost_seconds)
+        content = seal(vars(measure))
+        with disk.writing(self.root), self.staging() as temporary:
+            prepared = temporary / "measure"
+            prepared.mkdir()
+            disk.write(prepared / MEASURE, content)
+            disk.sync_folder(prepared)
+            if self._is_published(prepared, self._measure(kind, inputs), MEASURE):
+                return measure
+        kept = self.measure(kind, inputs)
+        _log_difference(f"{kind} measure", kept.result, plain(result))
+        return kept
+
+    def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
+        """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
+        path = self._measure(kind, inputs) / MEASURE
+        body = unseal(_read(path, f"{kind} measure of these inputs"), path)
+        if (body["kind"], body["inputs"]) != (kind, plain(inputs)):
+            raise CorruptRecord(f"{path}: holds another measure; move its folder away and run again")
+        return Measure(**body)
+
+    def pack_folder(self, pack: str) -> Path:
+        """Where a pack, or a cell by its key, keeps what it needs to go on when interrupted; the caller makes it."""
+        return self.root / "packs" / check_name(pack, "pack", PACK_ID)
+
+    def drop_pack(self, pack: str) -> None:
+        """Remove that folder; nothing happens where there is none, or where it may not be removed."""
+        shutil.rmtree(self.pack_folder(pack), ignore_errors=True)
+
+    def _object(self, key: str) -> Path:
+        return self.root / "objects" / check_key(key)
+
+    def _measure(self, kind: str, inputs: Mapping[str, Any]) -> Path:
+        return self.root / "measures" / key_of({"kind": kind, "inputs": inputs})
+
+    def _manifest(self, name: str) -> Path:
+        return self.root / "studies" / f"{check_name(name, 'study', STUDY_NAME)}.json"
+
+    def _is_published(self, prepared: Path, place: Path, marker: str) -> bool:
+        place.parent.mkdir(exist_ok=True)
+        return disk.publish(prepared, place, marker, attic=self.root / "staging")
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+
+
+def _files_of(folder: Path) -> list[str]:
+    """Relative POSIX names of all files under a prepared folder, sorted; StoreError for links and odd names."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: not a folder; put takes the folder that holds the files of a cell")
+    entries = sorted(folder.rglob("*"))
+    for entry in entries:
+        if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
+            raise StoreError(f"{entry}: a link or special file; records hold plain files only")
+    return [check_file_name(entry.relative_to(folder).as_posix()) for entry in entries if entry.is_file()]
+
+
+def _copied(folder: Path, names: list[str], place: Path) -> dict[str, StoredFile]:
+    place.mkdir()
+    stamps = {}
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        stamps[name] = StoredFile(*disk.copy(folder / name, place / name))
+    for inner in {parent for name in names for parent in (place / name).parents if place in parent.parents}:
+        disk.sync_folder(inner)
+    return stamps
+
+
+def _stamps(record: Record) -> dict[str, str]:
+    return {f"file {name}": stamp.sha256 for name, stamp in record.files.items()}
+
+
+def _log_difference(what: str, kept: Mapping[str, Any], dropped: Mapping[str, Any]) -> None:
+    """Warn of every field in which a result that was not kept differs from the one that was."""
+    differing = [name for name in sorted({*kept, *dropped}) if kept.get(name) != dropped.get(name)]
+    if differing:
+        pairs = "; ".join(f"{name}: {kept.get(name)!r} kept, {dropped.get(name)!r} dropped" for name in differing)
+        log.warning("%s was stored before and its repetition differs: %s", what, pairs)
