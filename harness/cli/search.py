@@ -1,0 +1,74 @@
+"""``search``: the best training settings of a study's tasks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from harness.api import Study
+from harness.cli.progress import Progress
+from harness.cli.run import set_threads
+from harness.cli.study import overrides
+from harness.cli.table import print_json, print_rows
+from harness.search_found import Found, Trial
+
+
+def run_search(options: argparse.Namespace) -> int:
+    """Search for every task that was named and print the best trial of each; exit code 1 when a trial failed."""
+    set_threads(options.threads)
+    study = Study(
+        options.study,
+        data=options.data,
+        store=options.store,
+        splits=options.splits,
+        overrides=overrides(options),
+        best=options.best,
+    )
+    tasks = options.task or [name for name in study.config.tasks if name != options.intermediate]
+    found = [_search(study, name, options) for name in tasks]
+    failed = [trial for one in found for trial in one.trials if trial.state == "failed"]
+    if options.json:
+        print_json([one.as_json() for one in found])
+    else:
+        print_rows([_row(one) for one in found], as_json=False)
+        for trial in failed:
+            print(f"trial {trial.number} failed: {trial.reason}")
+        print(f"\nuse them with: empathy-transfer run {options.study} --best")
+    return 1 if failed else 0
+
+
+def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
+    with Progress(options.trials, quiet=options.quiet) as progress:
+
+        def on_trial(finished: Sequence[Trial]) -> None:
+            scores = [one.validation for one in finished if one.validation is not None]
+            progress.on_trials(len(finished), max(scores, default=None))
+
+        return study.search(
+            task,
+            intermediate=options.intermediate,
+            trials=options.trials,
+            methods=options.method,
+            is_halving=not options.no_halving,
+            on_epoch=progress.on_epoch,
+            on_trial=on_trial,
+        )
+
+
+def _row(found: Found) -> dict[str, object]:
+    states = [trial.state for trial in found.trials]
+    best = found.best
+    shown = best.settings | {"learning_rate": f"{best.learning_rate:.2g}"} if best else dict.fromkeys(_FIELDS, "-")
+    return {
+        "task": found.task,
+        **({"intermediate": found.intermediate} if found.intermediate else {}),
+        **{name: shown[name] for name in _FIELDS},
+        "validation": f"{best.validation:.3f}" if best and best.validation is not None else "-",
+        "trial": best.number if best else "-",
+        "trials": len(states),
+        "dropped": states.count("dropped"),
+        "failed": states.count("failed"),
+    }
+
+
+_FIELDS = ("learning_rate", "batch_size", "epochs", "method")

@@ -1,0 +1,86 @@
+"""``study list`` and ``study show``, and how options change a study."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from adapters_store import Store
+from harness.cli.table import print_json, print_rows
+from harness.search_found import with_best
+from harness.study import StudyConfig
+from harness.study_file import load_study, study_names
+from tasks.errors import BadStudy
+from tasks.registry import Registry
+
+
+def overrides(options: argparse.Namespace) -> list[str]:
+    """``--set``, ``--registry``, ``--limit`` and ``--seed`` as ``key=value`` lines."""
+    changes = list(options.set)
+    if options.registry:  # beside the folders that the study names itself
+        changes.append(f"registry={[*load_study(options.study, changes).registry, *options.registry]}")
+    if options.limit is not None:
+        changes += [f"{name}={options.limit}" for name in ("max_train", "max_val", "max_test")]
+    if options.seed:
+        changes += [f"seeds={options.seed}", "baseline_seeds=[]"]
+    return changes
+
+
+def list_studies(options: argparse.Namespace) -> int:
+    """Print one row per built-in study."""
+    studies = [load_study(name) for name in study_names()]
+    rows: list[dict[str, object]] = [
+        {
+            "study": s.name,
+            "tasks": len(s.tasks),
+            "seeds": len(s.seeds),
+            "backbone": s.backbone,
+            "data": s.data,
+            "title": s.title,
+        }
+        for s in studies
+    ]
+    print_rows(rows, as_json=options.json)
+    return 0
+
+
+def show_study(options: argparse.Namespace) -> int:
+    """Print the resolved study and, per task, every training setting with the layer that won."""
+    study = load_study(options.study, overrides(options))
+    if options.best:
+        study = with_best(study, Store(Path(options.store)), overrides(options))
+    registry = Registry.load([Path(folder) for folder in study.registry])
+    rows = [_training_row(study, registry, name) for name in study.tasks]
+    plain = {k: v for k, v in study.as_json().items() if k not in ("tasks", "training", "task", "best")}
+    if options.json:
+        print_json(plain | {"tasks": rows})
+        return 0
+    for name, value in plain.items():
+        print(f"{name:15} {'-' if value in (None, '', (), []) else value}")
+    print("\ntraining: value (where it comes from: study.task > search > study > entry > default)")
+    print_rows([{k: _with_origin(v) for k, v in row.items()} for row in rows], as_json=False)
+    return 0
+
+
+def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str, object]:
+    training, origin = study.training_for(registry.task(name))
+    values = dataclasses.asdict(training)
+    if study.best:
+        values["method"] = study.adapter_for(name).method
+        origin["method"] = "search" if "method" in study.best.get(name, {}) else "study"
+    return {"task": name} | {key: {"value": value, "from": origin[key]} for key, value in values.items()}
+
+
+def _with_origin(value: object) -> str:
+    return f"{value['value']} ({value['from']})" if isinstance(value, dict) else str(value)
+
+
+def name_of(study: str) -> str:
+    """The name under which the store knows a study given by name or by .toml file."""
+    try:
+        return load_study(study).name
+    except BadStudy:
+        if study.endswith(".toml"):
+            raise
+        return study

@@ -1,0 +1,1 @@
+"""Engines run packs; the store remembers."""

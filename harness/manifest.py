@@ -1,0 +1,52 @@
+"""The manifest of a study: all that status, figures and report need to know besides the records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from harness.contamination import facts_of
+from harness.plan import Plan
+from tasks.loading import Splits
+from tasks.ratings import rating_files, ratings
+
+SCHEMA = 1
+CELL = ("key", "role", "intermediate", "target", "seed", "setting")
+
+
+def manifest_of(plan: Plan) -> dict[str, Any]:
+    """The resolved study, its tasks, what is missing, and one row per cell, as JSON data."""
+    rated = {one.task for one in ratings(rating_files(plan.study.registry))}
+    return {
+        "schema": SCHEMA,
+        "name": plan.study.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "study": plan.study.as_json(),
+        "synthetic": plan.study.data == "synthetic",
+        "tasks": {name: _task_row(splits, rated) for name, splits in plan.splits.items()},
+        "missing": plan.missing,
+        "cells": [{name: getattr(cell, name) for name in CELL} for cell in plan.cells],
+    }
+
+
+def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
+    task, dataset = splits.task, splits.task.dataset
+    return {
+        "title": task.title,
+        **facts_of(splits),
+        "theme": task.theme,
+        "kind": task.label.kind,
+        "metric": task.metric,
+        "classes": list(task.label.names or task.label.classes),
+        "language": dataset.language,
+        "setting": dataset.setting,
+        "data_source": dataset.data_source,
+        "licence": dataset.licence,
+        "version": dataset.version,
+        "n_train": len(splits.train),
+        "n_validation": len(splits.validation),
+        "n_test": len(splits.test),
+        "has_ratings": task.id in rated,
+        "warnings": list(splits.warnings),
+    }

@@ -1,0 +1,1 @@
+"""The studies that are shipped, as TOML files."""

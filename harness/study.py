@@ -1,0 +1,157 @@
+"""A study: tasks, backbone, adapter, seeds, settings and caps, which name every cell; study_file.py reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.errors import BadStudy
+from tasks.task import Task
+from tasks.toml_file import nearest
+
+NAMED_SHARES = {"full": 1.0, "half": 0.5, "half-stratified": 0.5}
+PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]+)?)%(?:-stratified)?")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a cell is trained; ``warmup`` is a share of all steps, ``clip`` the largest gradient norm."""
+
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.0
+    warmup: float = 0.0
+    clip: float = 1.0
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The adapter of every cell, in the adapters library's terms; None is the method's own value (methods.py)."""
+
+    method: str = "seq_bn"
+    reduction_factor: int | None = None
+    non_linearity: str | None = None
+
+    def of_method(self, method: str) -> Adapter:
+        """The adapter itself if it is of the method, else the library's own of that method."""
+        return self if method == self.method else Adapter(method)
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """A resolved study file; see ``training_for``.
+
+    ``training`` and ``task`` hold only what the file says, ``best`` what searches found (harness.search_found).
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    title: str = ""
+    backbone: str = "roberta-base"
+    adapter: Adapter = Adapter()
+    training: Mapping[str, Any] = field(default_factory=dict)
+    task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    best: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by "target" or "intermediate -> target"
+    seeds: tuple[int, ...] = (1,)
+    settings: tuple[str, ...] = ("full",)
+    splits: str = "clean"
+    baseline_seeds: tuple[int, ...] = ()
+    controls: tuple[str, ...] = ()
+    transfers: bool = True
+    composition: str = "stack"
+    references: tuple[str, ...] = ()
+    finetune_learning_rate: float = 2e-5
+    retry_collapsed: bool = False
+    input_format: str = "pair"
+    trainer: str = "lanes"
+    precision: str = "fp32"
+    shared_noise: bool = True
+    max_tokens: int = 512
+    max_train: int | None = None
+    max_val: int | None = None
+    max_test: int | None = None
+    data: str = "files"
+    synthetic_rows: int = 2400
+    registry: tuple[str, ...] = ()
+
+    @property
+    def seeds_of_baselines(self) -> tuple[int, ...]:
+        """The seeds for which baselines are trained: ``baseline_seeds``, by default those of the transfers."""
+        return self.baseline_seeds or self.seeds
+
+    def training_for(self, task: Task, intermediate: str | None = None) -> tuple[Training, dict[str, str]]:
+        """The training settings of ``task`` and, per field, what won: study.task > search > study > entry > default.
+
+        A search of the task on ``intermediate`` wins over that of the task alone.
+        """
+        layers = (
+            ("entry", task.training),
+            ("study", self.training),
+            *(("search", found) for found in self._searched(task.id, intermediate)),
+            ("study.task", self.task.get(task.id, {})),
+        )
+        values = dataclasses.asdict(Training())
+        origin = dict.fromkeys(values, "default")
+        for name, layer in layers:
+            for key, value in layer.items():
+                if (name, key) == ("search", "method"):
+                    continue  # see adapter_for
+                values[key] = checked_training(key, value, f"{name} ({task.id})")
+                origin[key] = name
+        return Training(**values), origin
+
+    def adapter_for(self, task: str, intermediate: str | None = None) -> Adapter:
+        """The adapter of ``task``: the study's, or that of the method that a search found."""
+        found = [one["method"] for one in self._searched(task, intermediate) if "method" in one]
+        return self.adapter.of_method(found[-1]) if found else self.adapter
+
+    def _searched(self, task: str, intermediate: str | None) -> list[Mapping[str, Any]]:
+        """What was found for the task alone, then for the pair."""
+        return [self.best.get(name, {}) for name in (task, f"{intermediate} -> {task}")]
+
+    def as_json(self) -> dict[str, Any]:
+        """The study as plain JSON data, every field written out."""
+        return {
+            **dataclasses.asdict(self),
+            "training": dict(self.training),
+            "task": {k: dict(v) for k, v in self.task.items()},
+            "best": {k: dict(v) for k, v in self.best.items()},
+        }
+
+
+def share_of(setting: str) -> float:
+    """The share of its training rows that a target has in a setting, above 0; BadStudy if it is none."""
+    if setting in NAMED_SHARES:
+        return NAMED_SHARES[setting]
+    found = PERCENT.fullmatch(setting)
+    if not found or found[1] != f"{float(found[1]):g}" or float(found[1]) == 0:
+        raise BadStudy(
+            f"setting {setting!r} is not one of {', '.join(NAMED_SHARES)}, nor a share such as 25% or 25%-stratified"
+        )
+    return float(found[1]) / 100
+
+
+def positive_int(name: str, value: object, where: str) -> int:
+    """The value; BadStudy unless it is a whole number from 1."""
+    if type(value) is not int or value < 1:
+        raise BadStudy(f"{where}: {name} {value!r} is not a whole number from 1")
+    return value
+
+
+def checked_training(key: str, value: object, where: str) -> int | float:
+    """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
+    fields = {f.name: f.type for f in dataclasses.fields(Training)}
+    if key not in fields:
+        raise BadStudy(f"{where}: unknown training field {key!r}{nearest(key, sorted(fields))}")
+    if fields[key] == "int":
+        return positive_int(key, value, where)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadStudy(f"{where}: {key} {value!r} is not a number")
+    strict = key in ("learning_rate", "clip")
+    if not (value > 0 if strict else value >= 0) or value == float("inf") or (key == "warmup" and value > 1):
+        raise BadStudy(f"{where}: {key} {value!r} is out of range")
+    return float(value)

@@ -1,0 +1,1 @@
+"""How one cell is trained, with the adapters library's own modules."""

@@ -1,0 +1,136 @@
+"""Checkpoints: what a lane needs to go on after an interruption; a file per cell, training and stage.
+
+A stage is the number of finished epochs; one more than all of them means evaluated. Lanes that train together write a
+stage for all of them before the stage before is removed: whenever the process dies, they can go on together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from adapters_store import Store
+from adapters_store.disk import write
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Tensors by name, and facts as plain JSON data, of one lane at one stage."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one training (``run``: which fold, first time or repeated) of ``lanes`` cells in a store."""
+
+    store: Store
+    run: str
+    lanes: int
+    _started: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
+    _earlier: dict[str, list[float]] = field(default_factory=dict)
+
+    def stages(self, key: str) -> list[int]:
+        """Stages of a cell that can be gone on from; a file that is damaged or another's is passed over, and named."""
+        found = {}
+        for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
+            number = path.name.split(".")[1]
+            one = self._loaded(path, key, int(number)) if number.isdecimal() else None
+            if one is not None:
+                found[int(number)] = one.facts["seconds"]
+        self._earlier.setdefault(key, found[max(found)] if found else [0.0, 0.0])
+        return sorted(found)
+
+    def earlier(self, key: str) -> tuple[float, float]:
+        """Wall and CPU seconds that interrupted runs had spent on a cell when it was first looked up here."""
+        wall, cpu = self._earlier.get(key, (0.0, 0.0))
+        return wall, cpu
+
+    def read(self, key: str, stage: int) -> Checkpoint:
+        """The checkpoint of a stage that ``stages`` has named."""
+        path = self._path(key, stage)
+        found = self._loaded(path, key, stage)
+        if found is None:
+            raise OSError(f"{path}: changed while it was read; run again")
+        return found
+
+    def write(self, stage: int, lanes: Mapping[str, Checkpoint]) -> None:
+        """Keep the checkpoints of lanes that train together, by key; then remove their other stages.
+
+        Where they cannot be written, training goes on, and a warning says so.
+        """
+        for key, one in lanes.items():
+            path = self._path(key, stage)
+            half = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(half, self._sealed(key, stage, one))
+                half.replace(path)
+            except OSError as error:
+                half.unlink(missing_ok=True)
+                log.warning("%s: not written (%s); an interrupted run would go on from further back", path, error)
+                return
+        for key in lanes:
+            for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
+                if path != self._path(key, stage):
+                    with suppress(OSError):
+                        path.unlink()
+
+    def _path(self, key: str, stage: int) -> Path:
+        return self.store.pack_folder(key) / f"{self.run}.{stage}.safetensors"
+
+    def _identity(self, key: str, stage: int) -> dict[str, Any]:
+        """What must agree; another torch may round otherwise, and a record names one."""
+        return {"schema": SCHEMA, "key": key, "run": self.run, "stage": stage, "torch": torch.__version__}
+
+    def _sealed(self, key: str, stage: int, one: Checkpoint) -> bytes:
+        tensors = {name: value.detach().cpu().contiguous() for name, value in one.tensors.items()}
+        now = time.perf_counter(), time.process_time()
+        own = [(new - old) / self.lanes for new, old in zip(now, self._started, strict=True)]
+        spent = [before + more for before, more in zip(self.earlier(key), own, strict=True)]
+        text = json.dumps({**self._identity(key, stage), **one.facts, "seconds": spent}, allow_nan=False)
+        return save(tensors, {"facts": text, "sha256": _digest(tensors, text)})
+
+    def _loaded(self, path: Path, key: str, stage: int) -> Checkpoint | None:
+        """The content of a file, None with a warning when it is not what was written here."""
+        try:
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
+                text = file.metadata()["facts"]
+                problem = "" if file.metadata()["sha256"] == _digest(tensors, text) else "its checksum differs"
+                facts = json.loads(text)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            problem, tensors, facts = f"{type(error).__name__}", {}, {}
+        if not problem and (odd := [n for n, value in self._identity(key, stage).items() if facts.get(n) != value]):
+            problem = f"another {odd[0]}"
+        if problem:
+            log.warning("%s: not a checkpoint of this cell (%s); it is ignored", path, problem)
+            return None
+        return Checkpoint(tensors, facts)
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The sha256 of the facts and of all tensors: names, types, shapes and bytes."""
+    digest = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(torch.uint8).numpy().data if value.numel() else b"")
+    return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""Training of one cell: the adapters library's forward, one optimizer, the best epoch kept in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harness.cell import Cell
+from harness.training.batches import collate, evaluation_batches, training_batches
+from harness.training.inputs import Encoded
+from harness.training.losses import balanced_weights, weighted_loss
+from harness.training.seeds import seed_of
+from tasks import metrics
+
+
+@dataclass(frozen=True)
+class Part:
+    """The encoded rows of one split, each as one or more windows, with their labels.
+
+    Labels are class indices or real numbers ``[rows]``, or a 0 or 1 per class ``[rows, classes]``.
+    """
+
+    rows: Sequence[tuple[Encoded, ...]]
+    labels: NDArray[np.int64] | NDArray[np.float64]
+
+    def one_window(self, seed: int) -> list[Encoded]:
+        """One window of every row, drawn where a row has more than one."""
+        counts = np.array([len(windows) for windows in self.rows])
+        if counts.max() == 1:
+            return [windows[0] for windows in self.rows]
+        chosen = np.random.default_rng(seed).integers(counts)
+        return [windows[i] for windows, i in zip(self.rows, chosen, strict=True)]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What training leaves: the epoch that was kept (from 1), its validation score, and the history per epoch."""
+
+    best_epoch: int
+    validation: float
+    history: list[dict[str, float | int | None]]
+
+
+class Trainer:
+    """One model with its cell composed, ready to be fitted and to predict."""
+
+    def __init__(self, model: Any, cell: Cell, pad_id: int) -> None:  # noqa: ANN401
+        """Bind a composed ``model`` to its ``cell``; ``pad_id`` fills short rows."""
+        self.model, self.cell, self.pad_id = model, cell, pad_id
+        self.has_segments = cell.spec["backbone"]["model_type"] == "bert"
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.weights: Tensor | None = None
+
+    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> Fitted:
+        """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
+        settings = self.cell.spec["training"]
+        if self.cell.spec["class_weights"] == "balanced":
+            self.weights = balanced_weights(train.labels)
+        steps = settings["epochs"] * math.ceil(len(train.rows) / settings["batch_size"])
+        optimizer, schedule = self._optimizer(steps)
+        best: tuple[float, int, dict[str, Tensor]] = (-math.inf, 0, {})
+        history: list[dict[str, float | int | None]] = []
+        step = 0
+        for epoch in range(1, settings["epochs"] + 1):
+            loss, step = self._epoch(train, epoch, step, optimizer, schedule)
+            score = metrics.score(self.cell.spec["metric"], validation.labels, self.predict(validation))
+            history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
+            if best[1] == 0 or (math.isfinite(score) and score > best[0]):
+                kept = {name: p.detach().clone() for name, p in self.parameters.items()}
+                best = (score if math.isfinite(score) else -math.inf, epoch, kept)
+            on_epoch(epoch, settings["epochs"])
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(best[2][name])
+        return Fitted(best[1], best[0] if math.isfinite(best[0]) else math.nan, history)
+
+    def predict(self, part: Part) -> NDArray[np.float32]:
+        """Logits of shape ``[rows, outputs]``, dropout off, in the order of ``part``; the mean over a row's windows."""
+        self.model.eval()
+        flat = [window for windows in part.rows for window in windows]
+        outputs: dict[int, NDArray[np.float32]] = {}
+        with torch.inference_mode():
+            for numbers in evaluation_batches([len(window.ids) for window in flat]):
+                logits = self.model(**self.batch(flat, numbers), head=self.cell.target).logits
+                outputs.update(zip(numbers, logits.float().numpy(), strict=True))
+        logits, means, start = [outputs[i] for i in range(len(flat))], [], 0
+        for windows in part.rows:
+            means.append(np.mean(logits[start : start + len(windows)], axis=0))
+            start += len(windows)
+        return np.stack(means)
+
+    def batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
+        """The padded tensors of the rows with these numbers."""
+        return collate([rows[i] for i in numbers], self.pad_id, has_segments=self.has_segments)
+
+    def _optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+        from transformers import get_linear_schedule_with_warmup
+
+        settings = self.cell.spec["training"]
+        optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"]
+        )
+        warmup = round(settings["warmup"] * steps)
+        return optimizer, get_linear_schedule_with_warmup(optimizer, warmup, steps)
+
+    def _epoch(
+        self,
+        train: Part,
+        epoch: int,
+        step: int,
+        optimizer: torch.optim.Optimizer,
+        schedule: torch.optim.lr_scheduler.LambdaLR,
+    ) -> tuple[float, int]:
+        """One pass over the training rows; returns the mean loss of a row and the number of steps so far."""
+        settings, target, seed = self.cell.spec["training"], self.cell.target, self.cell.seed
+        noise = () if self.cell.spec["shared_noise"] else (self.cell.noise,)
+        self.model.train()
+        total, rows = 0.0, train.one_window(seed_of(seed, target, "window", epoch))
+        lengths = [len(row.ids) for row in rows]
+        for numbers in training_batches(lengths, settings["batch_size"], seed=seed, target=target, epoch=epoch):
+            torch.manual_seed(seed_of(seed, target, "dropout", step, *noise))
+            loss: Any = self._loss(self.batch(rows, numbers), torch.from_numpy(train.labels[numbers]))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.parameters.values(), settings["clip"])
+            optimizer.step()
+            schedule.step()
+            total += float(loss.detach()) * len(numbers)
+            step += 1
+        return total / len(rows), step
+
+    def _loss(self, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
+        """Mean loss of a batch: the library head's own, or with class weights the same one weighted."""
+        labels = labels.float() if labels.is_floating_point() or labels.ndim == 2 else labels
+        if self.weights is None:
+            own: Tensor = self.model(**batch, labels=labels, head=self.cell.target).loss
+            return own
+        return weighted_loss(self.model(**batch, head=self.cell.target).logits, labels, self.weights)
+
+
+def finite(value: float) -> float | None:
+    """The value, or None where it is not a number: JSON has no NaN."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,134 @@
+"""From a row to token ids: the input formats, with the history cut on its left before the target is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tasks.task import Example, Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids and segment ids of one row or of one window of it, and whether its history or target was cut."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...]
+    is_history_cut: bool
+    is_target_cut: bool
+
+
+@dataclass(frozen=True)
+class InputFormat:
+    """How context and text of a task become one sequence of at most ``max_tokens`` tokens.
+
+    ``pair``: the earlier turns, joined by the separator token, are the first segment and the text the second.
+    ``tags``: the paper's texts, one segment with literal ``<speaker>``, ``<listener>`` and ``<target>`` words
+    (style ``post_reply`` or ``dialogue``; ``listener`` if the text is one's; ``question`` if it ends an open turn of
+    one), with the separator token between two turns (``separator``), or the text alone.
+    ``truncation`` says what stays of a target that is too long by itself: its ``head``, its ``tail``, half of each
+    (``head+tail``), or everything, as the fewest ``windows`` of full length that cover it, evenly spread.
+    Words of the data that look like special tokens are cut into ordinary pieces.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    tags: str
+    max_tokens: int
+    truncation: str = "head"
+
+    def encode(self, row: Example) -> tuple[Encoded, ...]:
+        """Token ids of one row, special tokens included: one sequence, or one per window."""
+        if self.name == "pair":
+            before, target = self._joined([turn.text for turn in row.context]), self._ids(row.text)
+        else:
+            before, target = self._tagged(row.context, row.text)
+        is_pair = self.name == "pair" and bool(before)
+        room = self.max_tokens - len(self.tokenizer.build_inputs_with_special_tokens([], [] if is_pair else None))
+        is_cut = len(target) > room and self.truncation != "windows"
+        return tuple(
+            self._fit(before, kept, room, is_pair=is_pair, is_cut=is_cut)
+            for kept in pieces(target, room, self.truncation)
+        )
+
+    def _tagged(self, context: Sequence[Turn], text: str) -> tuple[list[int], list[int]]:
+        if self.tags == "none":
+            return [], self._ids(text)
+        if self.tags == "separator":
+            before = [*self._joined([turn.text + " " for turn in context]), self._separator] if context else []
+            return before, self._ids(" " + text if context else text)
+        tag = "listener" if self.tags == "listener" else "target"
+        return self._ids(_words(context, self.tags)), self._ids(f" <{tag}> {text} </{tag}>")
+
+    @property
+    def _separator(self) -> int:
+        return int(self.tokenizer.sep_token_id)
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        """Ids that only a format may insert; an unknown character of the data is allowed to be unknown."""
+        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+
+    def _ids(self, text: str) -> list[int]:
+        ids = self._tokenised(text)
+        if self._special_ids.isdisjoint(ids):
+            return ids
+        for token in self.tokenizer.all_special_tokens:  # a unigram vocabulary holds these words as pieces
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+        return self._tokenised(text)
+
+    def _tokenised(self, text: str) -> list[int]:
+        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
+        return list(encoded["input_ids"])
+
+    def _joined(self, texts: Sequence[str]) -> list[int]:
+        joined: list[int] = []
+        for text in texts:
+            joined += [*([self._separator] if joined else []), *self._ids(text)]
+        return joined
+
+    def _fit(self, before: list[int], target: list[int], room: int, *, is_pair: bool, is_cut: bool) -> Encoded:
+        """One sequence of a target that fits, with as much of the history's right end as there is room for."""
+        room_before = room - len(target)
+        kept = before[len(before) - room_before :] if room_before < len(before) else before
+        first, second = (kept, target) if is_pair else (kept + target, None)
+        ids = self.tokenizer.build_inputs_with_special_tokens(first, second)
+        segments = self.tokenizer.create_token_type_ids_from_sequences(first, second)
+        return Encoded(tuple(ids), tuple(segments), len(kept) < len(before), is_cut)
+
+
+def _words(context: Sequence[Turn], tags: str) -> str:
+    """Earlier turns between the literal words of their speakers; the listener who asks a question is not done yet."""
+    words = [f"<{turn.speaker}> {turn.text} </{turn.speaker}>" for turn in context]
+    if tags == "question":
+        is_begun = bool(context) and context[-1].speaker == "listener"
+        words[-1 if is_begun else len(words) :] = [f"<listener> {context[-1].text}" if is_begun else "<listener>"]
+    return " ".join(words)
+
+
+def pieces(target: list[int], room: int, truncation: str) -> list[list[int]]:
+    """What stays of a target for which there is ``room``: itself, a part of it, or windows that cover it."""
+    over = len(target) - room
+    if over <= 0:
+        return [target]
+    if truncation == "windows":
+        count = -(-len(target) // room)
+        starts = [round(i * over / (count - 1)) for i in range(count)]
+        return [target[start : start + room] for start in starts]
+    head = {"head": room, "tail": 0, "head+tail": room - room // 2}[truncation]
+    return [target[:head] + target[head + over :]]
+
+
+def cut_counts(rows: Sequence[tuple[Encoded, ...]]) -> dict[str, int]:
+    """How many of ``rows`` lost a part of their ``history`` or of their ``target``, and into how many windows."""
+    return {
+        "rows": len(rows),
+        "history": sum(windows[0].is_history_cut for windows in rows),
+        "target": sum(windows[0].is_target_cut for windows in rows),
+        "windows": sum(map(len, rows)),
+    }

@@ -1,0 +1,171 @@
+"""Training of K cells of one column as lanes of one loop: one optimizer step for all, everything else per lane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harness.training.batches import collate, training_batches
+from harness.training.best import Best
+from harness.training.fit import Fitted, Part, finite
+from harness.training.frozen import Frozen
+from harness.training.inputs import Encoded
+from harness.training.lane_adamw import LaneAdamW, rate_factor
+from harness.training.lane_state import LaneState
+from harness.training.lanes import forward
+from harness.training.losses import balanced_weights, summed_losses, total_weight
+from harness.training.masks import draw
+from harness.training.microbatches import cuts, padded
+from harness.training.seeds import seed_of
+from tasks import metrics
+
+EVALUATION_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a pack shares, and the learning rates and weight decays that each lane has of its own.
+
+    ``noise`` names each lane's own stream of dropout; without it all lanes share one.
+    """
+
+    target: str
+    seed: int
+    metric: str
+    epochs: int
+    batch_size: int
+    warmup: float
+    clip: float
+    class_weights: str
+    learning_rates: Sequence[float]
+    weight_decays: Sequence[float]
+    noise: Sequence[str] = ()
+
+
+class LaneTrainer:
+    """K lanes over one frozen encoder, ready to be fitted and to predict."""
+
+    def __init__(self, frozen: Frozen, state: LaneState, recipe: Recipe, pad_id: int, *, has_segments: bool) -> None:
+        """Bind the lanes' weights to the encoder; ``pad_id`` fills short rows."""
+        self.frozen, self.state, self.recipe = frozen, state, recipe
+        self.pad_id, self.has_segments = pad_id, has_segments
+        for value in state.trained.values():
+            value.requires_grad_(True)
+        self.optimizer = LaneAdamW(list(state.trained.values()), recipe.learning_rates, recipe.weight_decays)
+        self.epoch = self.done_steps = 0  # how far it is: snapshot.py keeps and restores this and what follows
+        self.best = Best(state.trained, len(recipe.learning_rates))
+        self.history: list[list[dict[str, float | int | None]]] = [[] for _ in recipe.learning_rates]
+
+    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[Fitted]:
+        """Train the epochs that are left; every lane gets the weights of its own best one (earliest of equals) back."""
+        recipe = self.recipe
+        steps = recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size)
+        while self.epoch < recipe.epochs:
+            self.advance(train, validation, steps)
+            on_epoch(self.epoch, recipe.epochs)
+        self.best.restore(self.state.trained)
+        return self.fitted()
+
+    def advance(self, train: Part, validation: Part, steps: int | Tensor) -> None:
+        """Train and score one more epoch; the rates' schedules run over ``steps``, one number or one per lane."""
+        epoch = self.epoch + 1
+        losses, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
+        scores = [metrics.score(self.recipe.metric, validation.labels, one) for one in self.predict(validation)]
+        self.best.keep(self.state.trained, scores, epoch)
+        for lane, score in enumerate(scores):
+            loss = float(losses[lane]) / len(train.rows)
+            self.history[lane].append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
+        self.epoch = epoch
+
+    def fitted(self) -> list[Fitted]:
+        """What every lane has come to so far."""
+        return [Fitted(self.best.epochs[lane], self.best.score(lane), own) for lane, own in enumerate(self.history)]
+
+    def predict(self, part: Part) -> NDArray[np.float32]:
+        """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
+        flat = [window for windows in part.rows for window in windows]
+        lanes, lengths = self.state.lanes(), [len(window.ids) for window in flat]
+        out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1])
+        with torch.inference_mode():
+            for numbers in cuts(range(len(flat)), lengths, max_tokens=EVALUATION_TOKENS):
+                out[:, numbers] = forward(self.frozen, lanes, self._batch(flat, numbers), None).float()
+        sizes = [len(windows) for windows in part.rows]
+        return np.stack([one.mean(dim=1).numpy() for one in torch.split(out, sizes, dim=1)], axis=1)
+
+    def only(self, lanes: Sequence[int]) -> None:
+        """Go on with these lanes alone, as if the others had never been there."""
+        recipe = self.recipe
+        self.state = self.state.only(lanes)
+        for value in self.state.trained.values():
+            value.requires_grad_(True)
+        self.optimizer.only(lanes, list(self.state.trained.values()))
+        self.best.only(lanes)
+        self.history = [self.history[lane] for lane in lanes]
+        self.recipe = replace(
+            recipe,
+            learning_rates=[recipe.learning_rates[lane] for lane in lanes],
+            weight_decays=[recipe.weight_decays[lane] for lane in lanes],
+            noise=[recipe.noise[lane] for lane in lanes] if recipe.noise else (),
+        )
+
+    def liveness(self, rows: Sequence[Encoded]) -> list[float]:
+        """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
+        lanes, batch = self.state.lanes(), self._batch(rows, range(len(rows)))
+        with torch.inference_mode():
+            stacked = forward(self.frozen, lanes, batch, None)
+            alone = forward(self.frozen, replace(lanes, intermediates=None), batch, None)
+        return [float(value) for value in (stacked - alone).abs().flatten(1).amax(dim=1)]
+
+    def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
+        """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
+        recipe = self.recipe
+        rows = train.one_window(seed_of(recipe.seed, recipe.target, "window", epoch))
+        weights = balanced_weights(train.labels) if recipe.class_weights == "balanced" else None
+        losses = torch.zeros(len(recipe.learning_rates), dtype=torch.float64)
+        lengths = [len(row.ids) for row in rows]
+        order = training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch)
+        for numbers in order:
+            losses += self._step(rows, train.labels, weights, numbers, step, steps)
+            step += 1
+        return losses, step
+
+    def _step(
+        self,
+        rows: Sequence[Encoded],
+        labels: NDArray[np.int64] | NDArray[np.float64],
+        weights: Tensor | None,
+        numbers: Sequence[int],
+        step: int,
+        steps: int | Tensor,
+    ) -> Tensor:
+        """One optimizer step of all lanes; returns each lane's summed loss ``[K]``."""
+        total = torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64)
+        lengths = [len(row.ids) for row in rows]
+        share = total_weight(torch.from_numpy(labels[numbers]), weights)
+        for cut in cuts(numbers, lengths):
+            masks = draw(
+                self.frozen,
+                [lengths[i] for i in cut],
+                cut,
+                seed=self.recipe.seed,
+                target=self.recipe.target,
+                step=step,
+                lanes=self.recipe.noise,
+            )
+            logits = forward(self.frozen, self.state.lanes(), self._batch(rows, cut), masks)
+            losses = summed_losses(logits, torch.from_numpy(labels[cut]), weights)
+            torch.autograd.backward(losses.sum() / share)
+            total += losses.detach() * (len(numbers) / share)
+        self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
+        return total
+
+    def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
+        chosen = [rows[i] for i in numbers]
+        tokens = padded(max(len(row.ids) for row in chosen), self.frozen.positions)
+        return collate(chosen, self.pad_id, has_segments=self.has_segments, tokens=tokens)

@@ -1,0 +1,139 @@
+"""The forward pass of many cells at once: one frozen encoder, K lanes of adapters and heads.
+
+All lanes see the same rows. Frozen layers are one matrix product over all lanes, adapters are batched products with
+weights ``[K, ...]``. Below the first adapter the lanes are equal and computed once; the last layer is computed for the
+first token only, because nothing else reaches the heads. The mathematics of a stack is the adapters library's
+(`seq_bn`): with h the dropped-out output of the feed-forward block, r its residual and N the layer's own norm,
+``h <- A(N(h + r)) + h`` for the intermediate, then for the target, then ``N(h + r)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.training.frozen import Frozen, Layer
+from harness.training.masks import Masks
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The adapters of one layer, one per lane: ``down [K, r, d]``, ``up [K, d, r]`` and their biases ``[K, 1, .]``."""
+
+    down: Tensor
+    down_bias: Tensor
+    up: Tensor
+    up_bias: Tensor
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Down, relu, up; ``[K or 1, n, d]`` to ``[K, n, d]``."""
+        lanes = self.down.shape[0]
+        inner = torch.baddbmm(self.down_bias, values.expand(lanes, -1, -1), self.down.transpose(1, 2)).relu()
+        return torch.baddbmm(self.up_bias, inner, self.up.transpose(1, 2))
+
+    def to(self, dtype: torch.dtype) -> Bottleneck:
+        """The same weights in another precision."""
+        return Bottleneck(self.down.to(dtype), self.down_bias.to(dtype), self.up.to(dtype), self.up_bias.to(dtype))
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Two-layer tanh heads, one per lane: ``dense [K, d, d]``, ``out [K, outputs, d]`` and biases ``[K, 1, .]``."""
+
+    dense: Tensor
+    dense_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+
+    def __call__(self, first: Tensor, masks: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Logits ``[K, b, outputs]`` from the first token's vectors ``[K, b, d]``."""
+        first = first if masks is None else first * masks[0]
+        inner = torch.baddbmm(self.dense_bias, first, self.dense.transpose(1, 2)).tanh()
+        inner = inner if masks is None else inner * masks[1]
+        return torch.baddbmm(self.out_bias, inner, self.out.transpose(1, 2))
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """K cells of one column: per layer the frozen intermediates (None where no lane has one) and the targets."""
+
+    intermediates: Sequence[Bottleneck] | None
+    targets: Sequence[Bottleneck]
+    heads: Heads
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return int(self.targets[0].down.shape[0])
+
+    def to(self, dtype: torch.dtype) -> Lanes:
+        """The adapters in the encoder's precision; the heads, which are small, stay in the precision of training."""
+        if self.targets[0].down.dtype == dtype:
+            return self
+        intermediates = None if self.intermediates is None else [bank.to(dtype) for bank in self.intermediates]
+        return Lanes(intermediates, [bank.to(dtype) for bank in self.targets], self.heads)
+
+
+def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks | None) -> Tensor:
+    """Logits ``[K, b, outputs]`` of a padded batch (``[b, t]``); ``masks`` None means evaluation."""
+    lanes, attention_mask = lanes.to(frozen.dtype), batch["attention_mask"]
+    embedded = frozen.embed(**{name: value for name, value in batch.items() if name != "attention_mask"})
+    hidden = embedded.unsqueeze(0) if masks is None else embedded.unsqueeze(0) * masks.embedding
+    hidden_from = torch.zeros(attention_mask.shape, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
+    last = len(frozen.layers) - 1
+    for depth, layer in enumerate(frozen.layers):
+        hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks, first_only=depth == last)
+    return lanes.heads(hidden[:, :, 0].to(lanes.heads.dense.dtype), None if masks is None else masks.head)
+
+
+def _block(
+    frozen: Frozen,
+    layer: Layer,
+    lanes: Lanes,
+    depth: int,
+    hidden: Tensor,
+    hidden_from: Tensor,
+    masks: Masks | None,
+    *,
+    first_only: bool,
+) -> Tensor:
+    """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t or 1, d]``."""
+    query = hidden[:, :, :1] if first_only else hidden
+    attended = layer.attended(
+        _attention(frozen, layer, query, hidden, hidden_from, masks.attention[depth] if masks else None)
+    )
+    attended = attended if masks is None else attended * masks.attended[depth]
+    residual = layer.attention_norm(attended + query)
+    output = layer.down(frozen.activation(layer.up(residual)))
+    output = output if masks is None else output * masks.output[depth]
+    output = _adapted(layer, lanes, depth, output, residual)
+    return layer.output_norm(output + residual)
+
+
+def _attention(
+    frozen: Frozen, layer: Layer, query: Tensor, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None
+) -> Tensor:
+    """Context vectors of the queries ``[K, b, q, d]`` over all tokens; ``mask`` is ``[b, heads, q, t]``."""
+    lanes, batch, tokens, width = hidden.shape
+    size = width // frozen.heads
+    queries = layer.query(query).view(lanes, batch, -1, frozen.heads, size).transpose(2, 3)
+    both = layer.key_value(hidden).view(lanes, batch, tokens, 2, frozen.heads, size)
+    keys, values = both[:, :, :, 0].transpose(2, 3), both[:, :, :, 1].transpose(2, 3)
+    weights = (queries @ keys.transpose(-1, -2)).to(hidden_from.dtype) + hidden_from
+    weights = weights.softmax(dim=-1)
+    weights = weights if mask is None else weights * mask
+    return (weights.to(values.dtype) @ values).transpose(2, 3).reshape(lanes, batch, -1, width)
+
+
+def _adapted(layer: Layer, lanes: Lanes, depth: int, output: Tensor, residual: Tensor) -> Tensor:
+    """Output of the feed-forward block after the intermediate's and the target's adapter."""
+    shape = (lanes.count, *output.shape[1:])
+    banks = [lanes.intermediates[depth]] if lanes.intermediates else []
+    for bank in (*banks, lanes.targets[depth]):
+        normed = layer.output_norm(output + residual)
+        output = output + bank(normed.flatten(1, 2)).view(shape)
+    return output

@@ -1,0 +1,145 @@
+"""How many lanes have room: an estimate of a pack's peak memory, and what the device has left.
+
+The coefficients are fitted to measured peaks (docs/training.md); an estimate that is too low costs a retry where memory
+is refused, and too much paging or the process where it is not, so a share of what is left stays free.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from harness.backbone import RANDOM_TINY, Backbone
+from harness.cell import Cell
+from harness.training.fit import Part
+from harness.training.lane_fit import EVALUATION_TOKENS
+from harness.training.microbatches import MAX_TOKENS
+
+LIMIT_FILES = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
+USABLE = 0.8  # of the memory that is left
+LAYER, ENDS = 31, 62  # values of width d that a token leaves for the backward pass: in an inner layer; in all the rest
+LAYER_SCORES = 0.85  # the same in attention scores, heads times tokens, in an inner layer
+EVALUATED, EVALUATED_SCORES = 15, 4.5  # held at once in one layer without a backward pass
+BANKS = 6  # an optimizer step's copies of what is trained: weights, best, two moments, gradients, a temporary
+COPIES = 2.5  # of the backbone: the library's, ours, its transposed products
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the memory of lanes: the encoder's shape, weights per lane, the longest row, bytes per value."""
+
+    layers: int
+    width: int
+    heads: int
+    weights: int
+    longest: int
+    value_bytes: int
+    shared_noise: bool = True
+    backbone_bytes: int = 0
+
+    def lane_bytes(self) -> int:
+        """Bytes that one more lane needs at the peak."""
+        score_bytes = (
+            self.heads * self.longest * (4 if self.value_bytes == 4 else 4 + self.value_bytes)
+        )  # and their cast
+        width_bytes, tokens = self.width * self.value_bytes, max(MAX_TOKENS, self.longest)
+        inner = max(0, self.layers - 2)
+        trained = tokens * ((LAYER * inner + ENDS) * width_bytes + LAYER_SCORES * inner * score_bytes)
+        evaluated = EVALUATED * width_bytes + EVALUATED_SCORES * score_bytes
+        evaluated *= max(EVALUATION_TOKENS, self.longest)
+        own_masks = 0 if self.shared_noise else self._mask_bytes()
+        return int(max(trained + own_masks, evaluated)) + BANKS * 4 * self.weights
+
+    def shared_bytes(self) -> int:
+        """Bytes that a pack needs whatever its lanes: the backbone, and the masks of one cut while they are drawn."""
+        return int(COPIES * self.backbone_bytes) + 2 * self._mask_bytes()
+
+    def lanes_in(self, room: int) -> int:
+        """How many lanes fit into ``room`` bytes, at least one."""
+        return max(1, (room - self.shared_bytes()) // self.lane_bytes())
+
+    def _mask_bytes(self) -> int:
+        tokens = max(MAX_TOKENS, self.longest)
+        return tokens * self.layers * (self.heads * self.longest + 2 * self.width) * 4
+
+
+def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part]) -> Shape:
+    """The shape of a lane of this cell, on these rows."""
+    layers, width, heads, size = _encoder(backbone)
+    inner = width // cell.spec["adapter"]["reduction_factor"]
+    adapters = layers * (2 * width * inner + inner + width)
+    head = (width + 1) * (width + (len(cell.spec["label"]["classes"]) or 1))
+    lengths = [len(window.ids) for part in parts.values() for windows in part.rows for window in windows]
+    value_bytes = 2 if cell.spec["precision"] == "bf16" else 4
+    return Shape(layers, width, heads, 2 * adapters + head, max(lengths), value_bytes, cell.spec["shared_noise"], size)
+
+
+def free_bytes(device: torch.device | None = None) -> int:
+    """Bytes that training may use of ``device`` (the machine's memory by default)."""
+    if device is not None and device.type == "cuda":
+        return int(USABLE * torch.cuda.mem_get_info(device)[0])
+    room = min((_machine_bytes(), *_cgroup_bytes(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
+    return int(USABLE * room * _share())
+
+
+def _share() -> float:
+    """The part of the machine that is this process's: that of its cores, where it is one of several workers."""
+    if multiprocessing.parent_process() is None:
+        return 1.0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(1.0, torch.get_num_threads() / cores)
+
+
+def _machine_bytes() -> int:
+    """Memory that can be had without paging; where the system does not say, as much as one could ask for."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 1 << 62
+    sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+    return sizes.get("MemAvailable", 1 << 62)
+
+
+def _cgroup_bytes(own: Path, root: Path) -> list[int]:
+    """What is left under each memory limit of this process's control groups (version 2 or 1); none, where none is."""
+    try:
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return []
+    left = []
+    for _, controllers, path in lines:
+        if controllers not in LIMIT_FILES:
+            continue
+        top = root / controllers
+        folder = top / path.lstrip("/")
+        for place in (folder, *folder.parents):
+            left += _left(*(place / name for name in LIMIT_FILES[controllers]))
+            if place == top:
+                break
+    return left
+
+
+def _left(limit: Path, used: Path) -> list[int]:
+    """Bytes below one limit; page cache, which is given back when asked for, does not count as used."""
+    try:
+        most, now = limit.read_text().strip(), int(used.read_text())
+        facts = dict(line.split() for line in (limit.parent / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return []
+    cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
+    return [] if most == "max" else [max(0, int(most) - now + cache)]
+
+
+def _encoder(backbone: Backbone) -> tuple[int, int, int, int]:
+    """Layers, width, heads and bytes of weights."""
+    if backbone.folder is None:
+        return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["heads"], 0
+    config = json.loads((backbone.folder / "config.json").read_text())
+    size = (backbone.folder / "model.safetensors").stat().st_size
+    return config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"], size

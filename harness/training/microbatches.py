@@ -1,0 +1,36 @@
+"""How a batch is cut for the forward pass: rows of like length together, by a rule that never sees the lanes.
+
+The optimizer step stays one batch; its gradient is the sum over the cuts. Rows of one length range waste little on
+padding, and a bounded number of tokens bounds the memory of K lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+MAX_TOKENS = 96  # tokens of one cut, padding included, per lane
+MAX_WASTE = 0.12  # share of padding in one cut
+GRID = (
+    8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape that occurs
+)
+
+
+def padded(length: int, limit: int) -> int:
+    """The tokens to which a cut is padded whose longest row has ``length``; never more than a backbone's ``limit``."""
+    return min(-(-length // GRID) * GRID, max(length, limit))
+
+
+def cuts(numbers: Sequence[int], lengths: Sequence[int], *, max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
+    """Cut the rows ``numbers`` (any order) into lists of like length, longest first; ties keep their order."""
+    current: list[int] = []
+    used = 0
+    for row in sorted(numbers, key=lambda number: -lengths[number]):
+        longest = lengths[current[0]] if current else lengths[row]
+        padded = longest * (len(current) + 1)
+        if current and (padded > max_tokens or used + lengths[row] < (1 - MAX_WASTE) * padded):
+            yield current
+            current, used = [], 0
+        current.append(row)
+        used += lengths[row]
+    if current:
+        yield current
