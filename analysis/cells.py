@@ -1,0 +1,156 @@
+"""From a store and a study's manifest to one row per planned cell, and to the predictions behind a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from adapters_store.record import Record
+from adapters_store.store import Store
+from analysis.contamination import contaminated_pairs
+from tasks.errors import BadInput
+from tasks.metrics import MEASURES, decisions
+
+Manifest = Mapping[str, Any]
+
+BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
+CONTROLS = ("self", "shuffled", "random", "control")
+SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
+TYPES = {
+    "key": "str",
+    "role": "str",
+    "intermediate": "object",
+    "target": "str",
+    "seed": "int64",
+    "setting": "str",
+    "version": "str",
+    "metric": "str",
+    "status": "str",
+    "score": "float64",
+    "validation": "float64",
+    "floor": "float64",
+    "best_epoch": "Int64",
+    "n_train": "Int64",
+    "n_test": "Int64",
+    "n_groups": "Int64",
+    "cut_history": "float64",
+    "cut_target": "float64",
+    "liveness": "float64",
+    "collapsed": "boolean",
+    "contaminated": "boolean",
+    "flags": "str",
+    "wall_seconds": "float64",
+    "host": "str",
+    "device": "str",
+}
+
+
+class MixedRecords(BadInput):
+    """Records that a gain would compare do not belong together, or do not fit their own predictions."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a cell said of its test rows: ids, group names, labels and decisions, all ``[n]`` in stored order.
+
+    Of a multilabel target, labels and decisions are a 0 or 1 per class ``[n, classes]``.
+    """
+
+    ids: NDArray[Any]
+    groups: NDArray[Any]
+    labels: NDArray[Any]
+    decisions: NDArray[Any]
+
+
+def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per planned cell, in the manifest's order; a cell without a record has the status ``missing``.
+
+    ``role`` is what the study has the cell for: ``baseline``, ``transfer``, one of ``CONTROLS`` or what these stand on
+    (``self-intermediate``, ...), or ``finetuned``, a whole model trained on the target.
+    Every file of every record is checked: CorruptRecord names the first that differs from what was written.
+    """
+    frame = planned_cells(store, manifest)
+    for key in frame.key[frame.status == "done"].unique():
+        for name in store.get(key).files:
+            store.open(key, name)
+    return frame
+
+
+def planned_cells(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """The frame of ``cells`` without a look at the records' files."""
+    measured = contaminated_pairs(store, manifest)
+    rows = [_marked(_row(store, manifest, cell), measured) for cell in manifest["cells"]]
+    frame = pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
+    frame["intermediate"] = pd.Series([row["intermediate"] for row in rows], dtype=object)  # None, never NaN
+    return frame
+
+
+def predictions(store: Store, record: Record) -> Predictions:
+    """Test predictions of a record; CorruptRecord or MixedRecords unless they are those that were scored."""
+    path, metric = store.open(record.key, "test.parquet"), record.results["metric"]
+    frame = pd.read_parquet(path)
+    labels = frame["label"].to_numpy() if "label" in frame else _numbered(frame, "label")
+    chosen = decisions(metric, _numbered(frame, "logit"))
+    found = MEASURES[metric](labels, chosen)
+    stored = np.nan if record.results["test"] is None else record.results["test"]
+    if not np.isclose(found, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
+        raise MixedRecords(
+            f"{path}: its predictions score {found:.6g}, the record says {stored:.6g};"
+            " move its folder away and run again"
+        )
+    return Predictions(frame["id"].to_numpy(), frame["group"].to_numpy(), labels, chosen)
+
+
+def _numbered(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+    """The columns ``name_0``, ``name_1``, ... side by side."""
+    width = sum(column.startswith(f"{name}_") for column in frame)
+    values: NDArray[Any] = frame[[f"{name}_{place}" for place in range(width)]].to_numpy()
+    return values
+
+
+def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:
+    plan = {name: cell[name] for name in ("key", "intermediate", "target", "seed", "setting")}
+    plan["role"] = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
+    plan |= {name: manifest["tasks"][cell["target"]][name] for name in ("version", "metric")}
+    if cell["key"] not in store:
+        return {**plan, "status": "missing", "flags": ""}
+    record = store.get(cell["key"])
+    results, provenance = record.results, record.provenance
+    if results["metric"] != plan["metric"]:
+        raise MixedRecords(
+            f"record {record.key}: scored by {results['metric']}, but the study's task {cell['target']!r} by"
+            f" {plan['metric']}; run the study again to plan its cells anew"
+        )
+    same = ("validation", "floor", "best_epoch", "n_train", "n_test", "liveness")
+    return {
+        **plan,
+        **{name: results[name] for name in same},
+        "status": "done",
+        "score": results["test"],
+        "n_groups": results["n_test_groups"],
+        **{f"cut_{part}": _cut_share(results["cut"], part) for part in ("history", "target")},
+        "collapsed": "collapsed" in results["flags"],
+        "flags": ";".join(results["flags"]),
+        **{name: provenance[name] for name in ("wall_seconds", "host", "device")},
+    }
+
+
+def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
+    """The row with a mark if its test items are training material of the target itself or of the intermediate."""
+    if contaminated is None:
+        return row
+    trained = (row["target"], row["intermediate"])
+    is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)
+    flags = ";".join(filter(None, (row["flags"], "contaminated" if is_marked else "")))
+    return {**row, "contaminated": is_marked, "flags": flags}
+
+
+def _cut_share(cut: Mapping[str, Mapping[str, int]], part: str) -> float:
+    """Share of a cell's rows, all splits together, that lost some of their history or target; NaN if not counted."""
+    rows = sum(one["rows"] for one in cut.values())
+    return sum(one[part] for one in cut.values()) / rows if rows else float("nan")

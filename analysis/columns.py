@@ -1,0 +1,104 @@
+"""All finished cells of one target and setting side by side: their scores and the same resampled groups for all."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.record import Record
+from adapters_store.store import Store
+from analysis.cells import BASELINE, MixedRecords, Predictions, predictions
+from analysis.significance import FloatArray, Groups, score_draws
+from tasks.metrics import MEASURES
+
+Lane = tuple[str, str | None, int]
+FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
+
+
+@dataclass(frozen=True)
+class Column:
+    """Scores ``[lanes]`` and resampled scores ``[draws, lanes]`` of the finished cells of a target and setting.
+
+    ``lanes`` gives the place of the cell of a role, intermediate (None where there is none) and seed.
+    """
+
+    target: str
+    setting: str
+    n_test: int
+    groups: Groups
+    lanes: dict[Lane, int]
+    scores: FloatArray
+    draws: FloatArray
+    entropy: tuple[int, int]
+
+    def seeds(self, role: str, intermediate: str | None, among: Iterable[int]) -> list[int]:
+        """Those of the seeds ``among`` for which the cell of this role and intermediate is finished."""
+        return [seed for seed in among if (role, intermediate, seed) in self.lanes]
+
+    def places(self, role: str, intermediate: str | None, seeds: list[int]) -> list[int]:
+        """The lanes of the cells of a role and intermediate, in the order of the seeds."""
+        return [self.lanes[role, intermediate, seed] for seed in seeds]
+
+    def rng(self) -> np.random.Generator:
+        """A fresh source of the randomness that every comparison in this column shares."""
+        return np.random.default_rng((*self.entropy, 1))
+
+
+def columns(store: Store, planned: pd.DataFrame, *, draws: int, seed: int) -> Iterator[Column]:
+    """Columns with at least one finished cell among ``planned`` rows; MixedRecords if their cells do not compare."""
+    for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
+        records = [store.get(key) for key in rows.key]
+        lanes: list[Lane] = list(zip(rows.role, rows.intermediate, (int(one) for one in rows.seed), strict=True))
+        yield _column(store, target, setting, dict(zip(lanes, records, strict=True)), draws=draws, seed=seed)
+
+
+def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
+    """The planned rows, and the full baselines of every other setting's targets once more under that setting."""
+    full = planned[(planned.role == BASELINE) & (planned.setting == "full")]
+    others = planned.loc[planned.setting != "full", ["target", "setting"]].drop_duplicates()
+    again = full.drop(columns="setting").merge(others, on="target").assign(role=FULL_BASELINE)
+    return pd.concat([planned, again[planned.columns]], ignore_index=True) if len(again) else planned
+
+
+def _column(store: Store, target: str, setting: str, records: dict[Lane, Record], *, draws: int, seed: int) -> Column:
+    first, *others = records.values()
+    shown = predictions(store, first)
+    decided = [shown.decisions]
+    for record in others:
+        own = predictions(store, record)
+        _check_comparable(first, shown, record, own)
+        decided.append(own.decisions)
+    metric, groups = first.results["metric"], Groups.of(shown.groups)
+    measure = MEASURES[metric]
+    entropy = (seed, zlib.crc32(f"{target}|{setting}".encode()))
+    return Column(
+        target=target,
+        setting=setting,
+        n_test=len(shown.ids),
+        groups=groups,
+        lanes={lane: place for place, lane in enumerate(records)},
+        scores=np.array([measure(shown.labels, one) for one in decided]),
+        draws=score_draws(
+            metric, shown.labels, groups, np.stack(decided), draws=draws, rng=np.random.default_rng(entropy)
+        ),
+        entropy=entropy,
+    )
+
+
+def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
+    """Raise MixedRecords unless two cells of a column share the training version and the very same test rows."""
+    versions = [record.spec["training_version"] for record in (first, other)]
+    if versions[0] != versions[1]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: training versions {versions[0]} and {versions[1]} cannot be"
+            " compared; run the study again to train both alike"
+        )
+    for name in ("ids", "groups", "labels"):
+        if not np.array_equal(getattr(shown, name), getattr(own, name)):
+            raise MixedRecords(
+                f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
+            )

@@ -1,0 +1,133 @@
+"""The parts of a report about gains: all pairs with their correction, and the controls apart from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.figures import METRIC_NAMES
+from analysis.markdown import interval, number, table
+from analysis.sections import Findings
+from analysis.significance import LEVEL
+
+MOST_SHOWN = 5
+WHAT = {
+    "transfer": "transfers, by target",
+    "self": "self: the target itself, another seed",
+    "shuffled": "shuffled: the target's texts, permuted labels",
+    "random": "random: an untrained adapter",
+    "control": "control",
+}
+
+
+def gains(found: Findings) -> list[str]:
+    """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
+    frame = found.gains
+    if frame.empty:
+        return ["## Gains", "The study plans no transfer."]
+    tested = frame[frame.p.notna()]
+    seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
+    text = (
+        "A gain is a transfer's score minus its target's alone in the same setting, in points (x 100). Every p is"
+        f' two-sided, from {found.draws} paired draws of groups, and conditional on {seeds}. "Significant" means'
+        f" p <= {LEVEL} after Benjamini and Hochberg over the {len(tested)} gains that have a p."
+    )
+    if _is_limited(frame):
+        text += (
+            " In a setting with less data, points over full are against the target alone with all its data: at 0 the"
+            " intermediate makes up for the rows that are missing."
+        )
+    head = ["targets scored by", "setting", "pairs", "planned", "finished", "significant gains", "significant harms"]
+    head += ["median points", *(["median points over full"] if _is_limited(frame) else [])]
+    lines = ["## Gains", text, table(head, _counts(frame))]
+    if not tested.empty:
+        order = tested.sort_values("points", ascending=False, kind="stable")
+        for name, part in (("gains", order[order.points > 0]), ("harms", order[order.points < 0][::-1])):
+            shown = [f"Largest {name}:", _pairs(found, part.head(MOST_SHOWN))]
+            lines += shown if len(part) else [f"No {name}."]
+    families = {name: task["family"] for name, task in found.manifest["tasks"].items()}
+    significant = frame[frame.significant]
+    related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
+    lines.append(
+        f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
+    )
+    return lines
+
+
+def controls(found: Findings) -> list[str]:
+    """What the controls gain, as means over targets and one by one; nothing where a study has none."""
+    if found.controls.empty:
+        return []
+    text = (
+        "A control is trained beside the transfers, stacked in the same way, on an intermediate that knows nothing of"
+        " empathy or, as the target itself, nothing more. What the transfers gain beyond a control is due to their"
+        " intermediates; what both lose is due to the second adapter. Controls take no part in the counts and the"
+        " correction above, and their p is not corrected. Means are over targets, each counting once, with intervals of"
+        " Student's t. Liveness is how far switching the intermediate off moves a logit."
+    )
+    rows = [
+        (
+            *(_control(found, one.control, one.intermediate), METRIC_NAMES[one.metric], one.setting, one.n_targets),
+            *(number(one.liveness, 3), number(one.points, 1), interval(one.low, one.high, 1)),
+            *(number(one.transfer_points, 1), *_less(one)),
+        )
+        for one in found.control_means.itertuples()
+    ]
+    head = ["control", "targets scored by", "setting", "targets", "liveness", "points", "95 % interval"]
+    head += ["transfers' points", "transfers less control", "95 % interval"]
+    single = [
+        (
+            *(_control(found, one.control, one.intermediate), found.title(one.target), one.setting),
+            *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
+            *(number(one.p, 4), one.conditional, flags or "none"),
+        )
+        for one, flags in zip(found.controls.itertuples(), found.controls["flags"], strict=True)
+    ]
+    each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
+    return ["## Controls", text, table(head, rows), "Each control of each target:", table(each, single)]
+
+
+def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
+    if one.control == "transfer":
+        return "", ""
+    return number(one.transfers_less_control, 1), interval(one.low_less_control, one.high_less_control, 1)
+
+
+def _control(found: Findings, control: str, intermediate: str) -> str:
+    return WHAT[control] if control != "control" else f"control: {found.title(intermediate)}"
+
+
+def _is_limited(frame: pd.DataFrame) -> bool:
+    return bool((frame.setting != "full").any())
+
+
+def _counts(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    rows = []
+    for (metric, setting), part in frame.groupby(["metric", "setting"], sort=False):
+        for name, kept in (("all", part), ("without collapsed", part[~part.collapsed.fillna(False).astype(bool)])):
+            counts = (len(kept), int((kept.n_seeds > 0).sum()))
+            sure = kept.points[kept.significant]
+            signs = (int((sure > 0).sum()), int((sure < 0).sum()))
+            medians = [number(kept.points.median(), 1)]
+            medians += [number(kept.points_over_full.median(), 1)] if _is_limited(frame) else []
+            rows.append((METRIC_NAMES[metric], setting, name, *counts, *signs, *medians))
+    return rows
+
+
+def _pairs(found: Findings, frame: pd.DataFrame) -> str:
+    is_limited = _is_limited(found.gains)
+    head = ["intermediate", "target", "data", "setting", "alone", "with", "points", "95 % interval", "p (BH)"]
+    head += ["points over full", "95 % interval"] if is_limited else []
+    rows = []
+    for one, flags in zip(frame.itertuples(), frame["flags"], strict=True):
+        over = (number(one.points_over_full, 1), interval(one.low_over_full, one.high_over_full, 1))
+        rows.append(
+            (
+                *(found.title(one.intermediate), found.title(one.target)),
+                *(f"version {one.intermediate_version} -> {one.version}", one.setting),
+                *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
+                *(number(one.p_bh, 4), *(over if is_limited else ()), one.conditional, flags or "none"),
+            )
+        )
+    return table((*head, "conditional on", "flags"), rows)

@@ -1,0 +1,211 @@
+"""From finished cells to what each intermediate changed: every transfer against its target's baseline.
+
+A gain is the mean score of a transfer over its seeds minus the mean of its target's baseline over all of the
+baseline's seeds. In a setting other than full there are two baselines: the one of the same setting, which says what
+the intermediate adds to the little data there is, and the full one, which says whether it makes up for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.store import Store
+from analysis.cells import BASELINE, TRANSFER, Manifest, planned_cells
+from analysis.columns import FULL_BASELINE, Column, columns, with_full_baselines
+from analysis.significance import DRAWS, LEVEL, Evidence, benjamini_hochberg, difference_evidence
+
+SEED = 20_240_901
+FEW_GROUPS = 20
+SMALLEST_BASELINE = 0.05  # below it a percentage of the baseline says nothing
+
+PAIR = ["intermediate", "target", "setting"]
+TYPES = {
+    "intermediate": "str",
+    "target": "str",
+    "setting": "str",
+    "intermediate_version": "str",
+    "version": "str",
+    "metric": "str",
+    "n_seeds": "int64",
+    "n_baseline_seeds": "int64",
+    "baseline": "float64",
+    "score": "float64",
+    "points": "float64",
+    "fisher_z": "float64",
+    "percent": "float64",
+    "low": "float64",
+    "high": "float64",
+    "p": "float64",
+    "p_bh": "float64",
+    "significant": "bool",
+    "full_baseline": "float64",
+    "points_over_full": "float64",
+    "low_over_full": "float64",
+    "high_over_full": "float64",
+    "conditional": "str",
+    "collapsed": "boolean",
+    "contaminated": "boolean",
+    "dead_intermediate": "boolean",
+    "liveness": "float64",
+    "n_test": "Int64",
+    "n_groups": "Int64",
+    "flags": "str",
+}
+
+
+def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
+
+    ``points`` is 100 (score - baseline) with its 95 % interval ``low`` to ``high``, ``baseline`` that of the same
+    setting; ``points_over_full`` is 100 (score - full_baseline) with an interval of its own. ``p_bh`` belongs to
+    ``points`` and is corrected over all rows that have a p. Controls and references take no part.
+    """
+    frame = compared(store, manifest, (TRANSFER,), draws=draws, seed=seed)
+    frame["intermediate_version"] = frame.intermediate.map(lambda name: manifest["tasks"][name]["version"])
+    frame["p_bh"] = benjamini_hochberg(frame.p.astype(float))
+    frame["significant"] = frame.p_bh <= LEVEL
+    return frame[list(TYPES)].astype(TYPES)
+
+
+def compared(store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int) -> pd.DataFrame:
+    """One row per planned (role, intermediate, target, setting) of these roles against their baselines, uncorrected."""
+    planned = planned_cells(store, manifest)
+    tops = planned[planned.role.isin(list(roles))]
+    planned = with_full_baselines(planned[planned.target.isin(tops.target)])
+    planned = planned[planned.role.isin([*roles, BASELINE, FULL_BASELINE])]
+    alone = {where: rows for where, rows in planned.groupby(["role", "target", "setting"], sort=False)}
+    pairs = {pair: rows for pair, rows in tops.groupby(["role", *PAIR], sort=False)}
+    found: dict[Any, dict[str, Any]] = {}
+    for column in columns(store, planned, draws=draws, seed=seed):
+        where = (column.target, column.setting)
+        of_baseline, of_full = (alone.get((role, *where)) for role in (BASELINE, FULL_BASELINE))
+        for pair, rows in pairs.items():
+            if pair[2:] == where and of_baseline is not None:
+                full = of_baseline if column.setting == "full" else of_full
+                found[pair] = _gain(rows, of_baseline, full, column)
+    made = [{"role": pair[0], **found.get(pair, _missing(rows))} for pair, rows in pairs.items()]
+    return pd.DataFrame(made, columns=["role", *TYPES])
+
+
+def conditional_on(n_seeds: int, n_baseline_seeds: int | None = None) -> str:
+    """What an inference over this many seeds, and as many or more of the baseline, holds for."""
+    if n_baseline_seeds is None or n_seeds == n_baseline_seeds:
+        return "one training run" if n_seeds == 1 else f"{n_seeds} seeds"
+    return f"{n_seeds} seed{'s' * (n_seeds > 1)}, {n_baseline_seeds} of the baseline"
+
+
+def flags_of(rows: pd.DataFrame) -> list[str]:
+    """The flags of all these cells, each once, in the order of their appearance."""
+    return list(dict.fromkeys(flag for flags in rows["flags"] for flag in flags.split(";") if flag))
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A transfer's scores over its seeds, those of a baseline over all of its own, and what their means tell."""
+
+    seeds: list[int]
+    base_seeds: list[int]
+    scores: np.ndarray
+    baselines: np.ndarray
+    evidence: Evidence
+
+    @property
+    def points(self) -> float:
+        """The difference of the means, x 100."""
+        return float(100 * (self.scores.mean() - self.baselines.mean()))
+
+
+def _difference(rows: pd.DataFrame, base: pd.DataFrame, column: Column) -> _Difference | None:
+    """What is finished of a transfer against what is finished of a baseline; None if that is not one seed of both.
+
+    A seed that only one of the two has finished is left out, unless no transfer is planned for it.
+    """
+    (role, intermediate), base_role = rows.iloc[0][["role", "intermediate"]], base.role.iloc[0]
+    planned = [int(one) for one in rows.seed]
+    seeds = column.seeds(base_role, None, column.seeds(role, intermediate, planned))
+    if not seeds:
+        return None
+    further = column.seeds(base_role, None, (int(one) for one in base.seed if one not in planned))
+    top, bottom = column.places(role, intermediate, seeds), column.places(base_role, None, seeds + further)
+    scores, baselines = column.scores[top], column.scores[bottom]
+    draws = column.draws[:, top], column.draws[:, bottom]
+    evidence = difference_evidence(scores, baselines, *draws, column.groups, column.rng())
+    return _Difference(seeds, seeds + further, scores, baselines, evidence)
+
+
+def _missing(rows: pd.DataFrame) -> dict[str, Any]:
+    counts = {"n_seeds": 0, "n_baseline_seeds": 0}
+    return {**rows.iloc[0][[*PAIR, "version", "metric"]], **counts, "conditional": "", "flags": "missing"}
+
+
+def _gain(
+    rows: pd.DataFrame, of_baseline: pd.DataFrame, of_full: pd.DataFrame | None, column: Column
+) -> dict[str, Any]:
+    one = _difference(rows, of_baseline, column)
+    if one is None:
+        return _missing(rows)
+    top, base = rows[rows.seed.isin(one.seeds)], of_baseline[of_baseline.seed.isin(one.base_seeds)]
+    score, baseline = one.scores.mean(), one.baselines.mean()
+    flags = [
+        *_states(
+            {
+                "missing_seeds": len(top) < len(rows) or len(base) < len(of_baseline),
+                "few_groups": column.groups.count < FEW_GROUPS,
+                "undefined_r": np.isnan(score - baseline),
+                "percent_undefined": abs(baseline) < SMALLEST_BASELINE,
+            }
+        ),
+        *flags_of(top),
+        *_states({"baseline_collapsed": bool(base.collapsed.any())}),
+    ]
+    return {
+        **rows.iloc[0][[*PAIR, "version", "metric"]],
+        "n_seeds": len(one.seeds),
+        "n_baseline_seeds": len(one.base_seeds),
+        "baseline": baseline,
+        "score": score,
+        "points": one.points,
+        "fisher_z": _fisher_z(one.scores, one.baselines) if rows.metric.iloc[0] == "pearson_r" else np.nan,
+        "percent": np.nan if "percent_undefined" in flags else 100 * (score - baseline) / baseline,
+        "low": 100 * one.evidence.low,
+        "high": 100 * one.evidence.high,
+        "p": one.evidence.p,
+        **_over_full(rows, of_full, column),
+        "conditional": conditional_on(len(one.seeds), len(one.base_seeds)),
+        "collapsed": bool(top.collapsed.any() or base.collapsed.any()),
+        "contaminated": top.contaminated.iloc[0],
+        "dead_intermediate": "dead_intermediate" in flags,
+        "liveness": top.liveness.mean(),
+        "n_test": column.n_test,
+        "n_groups": column.groups.count,
+        "flags": ";".join(flags),
+    }
+
+
+def _over_full(rows: pd.DataFrame, of_full: pd.DataFrame | None, column: Column) -> dict[str, float]:
+    """The same transfer against the baseline that had all data; nothing if that is not finished."""
+    one = None if of_full is None else _difference(rows, of_full, column)
+    if one is None:
+        return {}
+    return {
+        "full_baseline": float(one.baselines.mean()),
+        "points_over_full": one.points,
+        "low_over_full": 100 * one.evidence.low,
+        "high_over_full": 100 * one.evidence.high,
+    }
+
+
+def _states(states: dict[str, bool]) -> Iterable[str]:
+    return [name for name, holds in states.items() if holds]
+
+
+def _fisher_z(scores: np.ndarray, baselines: np.ndarray) -> float:
+    """Difference of mean atanh r; NaN where a correlation is undefined or exactly 1."""
+    if not (np.abs([*scores, *baselines]) < 1).all():
+        return float("nan")
+    return float(np.mean(np.arctanh(scores)) - np.mean(np.arctanh(baselines)))

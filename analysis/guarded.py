@@ -1,0 +1,174 @@
+"""What explains gains for families of tasks that were not seen: the guarded analysis, and one verdict a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.features import features_of
+from analysis.guarded_design import PRIMARY, Grid, Specification, grid_of, specifications
+from analysis.guarded_gate import Arrangements, Tested, against_nulls, delete_a_family, largest_p
+from analysis.guarded_q2 import Added
+from analysis.guarded_verdicts import not_estimable, verdicts
+from analysis.results import Results
+
+DRAWS = 999
+SEED = 20_240_901
+SCHEMES = ("target", "intermediate", "both")
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The answer to one specification, and to those that differ from it in one respect.
+
+    ``features``: one row per feature with its verdict; ``models``: one row per (role left out, model) with R2 on the
+    training pairs and Q2 on the pairs left out; ``curve``: one row per specification with the test of the constructs.
+    """
+
+    specification: Specification
+    headline: str
+    features: pd.DataFrame
+    models: pd.DataFrame
+    curve: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The headline and one line per feature, for a terminal or a report."""
+        return [self.headline, *(f"{row.title}: {row.verdict}: {row.why}" for row in self.features.itertuples())]
+
+
+def guarded(
+    results: Results,
+    specification: Specification = PRIMARY,
+    *,
+    similarities: pd.DataFrame | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    progress: Progress = lambda done, of, what: None,
+) -> Guarded:
+    """The guarded analysis; a grid that is too small for it is answered with the reason instead of an error."""
+    grid = grid_of(results, specification, similarities)
+    reason = grid.why_not()
+    titles = {name: one.title for name, one in features_of(results).items()}
+    if reason is not None:
+        headline = f"nothing can be said: {reason}"
+        return Guarded(specification, headline, not_estimable(titles, reason), _MODELS, _CURVE, grid.notes)
+    others = [one for one in specifications(results, specification) if one != specification]
+    steps = len(grid.kinds) + 2 + len(others)
+    gate, tests = _tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
+    models = _models(grid)
+    progress(len(grid.kinds) + 2, steps, "models")
+    features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), _intervals(grid, specification))
+    curve = [_row(specification, grid, gate)]
+    for one in others:
+        other = grid_of(results, one, similarities)
+        curve.append(_row(one, other, _gate(other, one, draws, seed)))
+        progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
+    return Guarded(specification, _headline(grid, gate), features, models, pd.DataFrame(curve), _notes(grid, results))
+
+
+def _tests(
+    grid: Grid, specification: Specification, draws: int, seed: int, step: Callable[[int, str], None]
+) -> tuple[Tested, dict[str, Tested]]:
+    """The test of all constructs together, and of every feature on its own."""
+    arrangements = Arrangements.of(grid, draws, seed)
+    gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements)
+    step(1, "constructs together")
+    tests = {}
+    for name in grid.kinds:
+        tests[name] = against_nulls(grid, specification.left_out, [name], arrangements)
+        step(1 + len(tests), name)
+    return gate, tests
+
+
+def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[float, float]]:
+    return {name: delete_a_family(grid, specification.left_out, [name]) for name in grid.kinds}
+
+
+def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> Tested | None:
+    if grid.why_not() is not None:
+        return None
+    return against_nulls(grid, specification.left_out, grid.constructs, Arrangements.of(grid, draws, seed))
+
+
+_CURVE = pd.DataFrame(
+    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "p_tasks", "p_families", "p", "passes", "notes"]
+)
+
+
+def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[str, Any]:
+    found = {
+        **asdict(specification),
+        "key": specification.key,
+        "n_pairs": int(grid.mask.sum()),
+        "notes": "; ".join(grid.notes),
+    }
+    if gate is None:
+        return {**found, "notes": "; ".join([*grid.notes, f"nothing can be said: {grid.why_not()}"])}
+    numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
+    return {**found, **numbers, "passes": bool(gate.passes[0])}
+
+
+_MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])
+
+
+def _models(grid: Grid) -> pd.DataFrame:
+    """R2 and Q2 of four models under each role in which families are left out.
+
+    The effects of intermediates and targets are what no feature is needed for; of an intermediate that was left out
+    they know nothing, so that their Q2 is about 0 then.
+    """
+    blocks = {name: grid.blocks(name) for name in grid.kinds}
+    models = {
+        "all but constructs": [block for name in grid.others for block in blocks[name]],
+        "constructs": [block for name in grid.constructs for block in blocks[name]],
+        "all features": [block for one in blocks.values() for block in one],
+        "intermediate + target effects": [_effects(len(grid.tasks))],
+    }
+    rows = []
+    for left_out in SCHEMES:
+        for model, of_model in models.items():
+            fitted = Added(grid, left_out, [], of_model)
+            rows.append(
+                {"left_out": left_out, "model": model, "r2_train": _r2(fitted, of_model), "q2": fitted.q2(of_model)[0]}
+            )
+    return pd.DataFrame(rows, columns=list(_MODELS.columns))
+
+
+def _effects(n_tasks: int) -> np.ndarray:
+    """One column per intermediate; the effects of targets went with the centring."""
+    return np.broadcast_to(np.eye(n_tasks)[:, None, :], (n_tasks, n_tasks, n_tasks))
+
+
+def _r2(fitted: Added, blocks: Sequence[np.ndarray]) -> float:
+    """Mean R2 of the folds on their own training pairs."""
+    of_folds = [
+        1 - fit.training_error(blocks, float(penalties[0]))[0] / fit.training_total()[0]
+        for fit, penalties in zip(fitted.fits, fitted.penalties, strict=True)
+    ]
+    return float(np.mean(of_folds)) if of_folds else float("nan")
+
+
+def _headline(grid: Grid, gate: Tested) -> str:
+    said = "supported" if gate.passes[0] else "not supported"
+    return (
+        f"constructs ({', '.join(grid.constructs)}) explain gains of families that were not seen: {said}; they add"
+        f" {gate.added[0]:+.4f} to a Q2 of {gate.full_q2 - gate.added[0]:+.4f} (p = {gate.p_tasks[0]:.3f} with ratings"
+        f" handed round among tasks, {gate.p_families[0]:.3f} among families)"
+    )
+
+
+def _notes(grid: Grid, results: Results) -> tuple[str, ...]:
+    left_out = [f"{name} is left out: {why}" for name, why in grid.left_out.items()]
+    return (
+        *grid.notes,
+        *left_out,
+        "Q2 is pooled over the folds and taken about the mean of the training pairs, after centring by target",
+        f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}",
+        f"intervals leave out one of {len(grid.families)} families after the other: few, so they are wide",
+    )

@@ -1,0 +1,69 @@
+"""How much better families that were left out are predicted with some features than without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.guarded_design import Grid
+from analysis.guarded_fit import PENALTIES, FoldFit, folds
+
+Array = np.ndarray
+USUAL_PENALTY = 10.0  # where too few families are left to tune on
+
+
+class Added:
+    """What further blocks add to fixed ones in Q2: the share of squares that a prediction saves, over all folds.
+
+    Squares are weighted, pooled over the folds and taken about the mean of the training pairs. The penalty of each
+    fold is tuned once, on families left out of its own training pairs, with the further blocks as given here; it is
+    kept when other blocks take their place.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        left_out: str,
+        fixed: Sequence[Array],
+        further: Sequence[Array],
+        outcomes: Array | None = None,
+    ) -> None:
+        """``outcomes`` [tasks, tasks, grids] stand for the grid's own, to test many at once."""
+        several = grid.outcome[..., None] if outcomes is None else outcomes
+        parts = folds(grid.mask, grid.family, left_out)
+        self.fits = [FoldFit(one, several, grid.weights, fixed) for one in parts]
+        self.penalties = [_tuned(grid, left_out, one.train, fixed, further, several) for one in parts]
+        self.total = sum((one.total() for one in self.fits), np.zeros(several.shape[2]))
+        self.q2_without = self.q2([]) if len(fixed) else np.zeros(several.shape[2])
+
+    def q2(self, further: Sequence[Array]) -> Array:
+        """Q2 [grids] of the fixed blocks with the further ones; NaN where nothing was left out."""
+        pairs = zip(self.fits, self.penalties, strict=True)
+        errors = sum((fit.errors(further, penalties) for fit, penalties in pairs), np.zeros(len(self.total)))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Array = 1 - errors / self.total
+        return found
+
+    def __call__(self, further: Sequence[Array]) -> Array:
+        """Q2 [grids] that the further blocks add."""
+        added: Array = self.q2(further) - self.q2_without
+        return added
+
+
+def _tuned(
+    grid: Grid,
+    left_out: str,
+    train: Array,
+    fixed: Sequence[Array],
+    further: Sequence[Array],
+    outcomes: Array,
+) -> Array:
+    """The penalty [grids] with the least error on families left out of these training pairs."""
+    n_grids = outcomes.shape[2]
+    inner = [FoldFit(one, outcomes, grid.weights, fixed) for one in folds(train, grid.family, left_out)]
+    if not inner:
+        return np.full(n_grids, USUAL_PENALTY)
+    by_penalty = [np.stack([one.errors(further, np.full(n_grids, size)) for one in inner]) for size in PENALTIES]
+    chosen: Array = np.array(PENALTIES)[np.stack(by_penalty).sum(1).argmin(0)]
+    return chosen

@@ -1,0 +1,74 @@
+"""Small pieces of Markdown: tables and values, with words where a value is not defined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+UNDEFINED = "not defined"
+MOST_NAMED = 5
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; bars and line breaks inside cells are made harmless."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def bullets(facts: dict[str, Any]) -> str:
+    """A list of named facts."""
+    return "\n".join(f"- {what}: {value}" for what, value in facts.items())
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many decimals."""
+    return UNDEFINED if pd.isna(value) else f"{value:.{digits}f}"
+
+
+def percent(value: float) -> str:
+    """A share in percent; a little is never shown as nothing."""
+    return UNDEFINED if pd.isna(value) else "under 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
+
+
+def interval(low: float, high: float, digits: int) -> str:
+    """An interval with so many decimals; one without an end is not defined."""
+    return f"{low:.{digits}f} to {high:.{digits}f}" if np.isfinite([low, high]).all() else UNDEFINED
+
+
+def count(value: Any) -> str:  # noqa: ANN401 - a nullable integer
+    """A whole number."""
+    return UNDEFINED if pd.isna(value) else str(int(value))
+
+
+def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
+    """A boolean in words."""
+    if pd.isna(value):
+        return UNDEFINED
+    return "yes" if value else "no"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - MOST_NAMED
+    return "; ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def inline(value: Any) -> str:  # noqa: ANN401 - a piece of a study's JSON
+    """A piece of JSON in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {inline(part)}" for name, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def tally(values: Iterable[Any]) -> str:
+    """Distinct values, sorted, with how many cells have each."""
+    counts = Counter(map(str, values))
+    return "; ".join(f"{value} ({times} cells)" for value, times in sorted(counts.items())) or "no finished cell"
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

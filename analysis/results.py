@@ -1,0 +1,151 @@
+"""What every analysis starts from: gains of pairs, facts of tasks and their ratings, wherever they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.store import Store
+from analysis.cells import Manifest
+from analysis.gains import SEED
+from analysis.gains import gains as gains_of
+from analysis.significance import DRAWS
+from tasks.ratings import Rating, rating_files, ratings
+
+INTERVAL_WIDTH = 2 * 1.959964  # a 95 % interval in standard errors
+
+
+class Declared(NamedTuple):
+    """A column of a frame: its type and what it means."""
+
+    type: str
+    meaning: str
+
+
+GAINS = {
+    "intermediate": Declared("str", "task whose adapter is below"),
+    "target": Declared("str", "task that was trained and tested"),
+    "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
+    "n_seeds": Declared("int64", "training runs behind the score; 0: the pair is planned but not finished"),
+    "score": Declared("float64", "test score of the transfer"),
+    "baseline": Declared("float64", "test score of the target alone, in the same setting"),
+    "gain": Declared("float64", "score - baseline, in the metric's own unit"),
+    "percent": Declared("float64", "100 gain / baseline; undefined where the baseline is near 0"),
+    "standard_error": Declared("float64", "of the gain; Results.errors says how it was found"),
+    "p": Declared("float64", "two-sided, that the true gain is 0"),
+    "p_bh": Declared("float64", "p after Benjamini and Hochberg over all pairs"),
+    "gain_over_full": Declared("float64", "score - the baseline with all data"),
+    "low_over_full": Declared("float64", "lower end of its 95 % interval"),
+    "high_over_full": Declared("float64", "upper end of its 95 % interval"),
+    "collapsed": Declared("boolean", "score or baseline is at or below what always the commonest answer scores"),
+    "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
+}
+TASKS = {
+    "task": Declared("str", "id of the task"),
+    "title": Declared("str", "its name in tables and figures"),
+    "dataset": Declared("str", "data set that its rows come from"),
+    "family": Declared("str", "data sets that share texts or people"),
+    "theme": Declared("str", "class of tasks; empty: none is given"),
+    "data_source": Declared("str", "where the texts were collected"),
+    "setting": Declared("str", "situation of language: conversation, social_media, essay"),
+    "task_type": Declared("str", "regression or classification"),
+    "metric": Declared("str", "as tasks.metrics names it"),
+    "n_labels": Declared("Int64", "classes of the label; of a number 1, by convention"),
+    "samples": Declared("Int64", "rows in all splits"),
+    "tokens": Declared("Int64", "words in all rows; undefined: not counted"),
+    "vocabulary": Declared("Int64", "distinct words; undefined: not counted"),
+    "n_test": Declared("Int64", "rows of the test split"),
+}
+RATINGS = {
+    "task": Declared("str", "id of the task"),
+    "construct": Declared("str", "what was rated"),
+    "rater": Declared("str", "who rated"),
+    "value": Declared("float64", "on the construct's scale"),
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished grid: ``gains`` one row per (intermediate, target), ``tasks`` and ``ratings`` one row per each.
+
+    ``errors`` says how standard errors were found: ``measured`` from resampled predictions, or ``approximated`` from
+    a score and a number of rows. ``setting`` is the share of the target's training data.
+    """
+
+    name: str
+    gains: pd.DataFrame
+    tasks: pd.DataFrame
+    ratings: pd.DataFrame
+    setting: str = "full"
+    errors: str = "measured"
+    is_synthetic: bool = False
+
+    @classmethod
+    def of(
+        cls, store: Store, manifest: Manifest, *, setting: str = "full", draws: int = DRAWS, seed: int = SEED
+    ) -> Results:
+        """The results of a stored study in one setting; pairs that are not finished have rows without a score."""
+        return cls._of(gains_of(store, manifest, draws=draws, seed=seed), manifest, setting)
+
+    @classmethod
+    def by_setting(
+        cls, store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED
+    ) -> dict[str, Results]:
+        """The results of every setting of a stored study, ``full`` first."""
+        pairs = gains_of(store, manifest, draws=draws, seed=seed)
+        settings = dict.fromkeys(["full", *pairs.setting])
+        return {setting: cls._of(pairs, manifest, setting) for setting in settings}
+
+    @classmethod
+    def _of(cls, pairs: pd.DataFrame, manifest: Manifest, setting: str) -> Results:
+        pairs = pairs[pairs.setting == setting].reset_index(drop=True)
+        frame = pairs.assign(
+            gain=pairs.points / 100,
+            standard_error=(pairs.high - pairs.low) / INTERVAL_WIDTH / 100,
+            **{f"{name}_over_full": pairs[f"{name}_over_full"] / 100 for name in ("low", "high")},
+            gain_over_full=pairs.points_over_full / 100,
+        )
+        facts = [_facts(name, one) for name, one in manifest["tasks"].items()]
+        files = rating_files(manifest["study"].get("registry", ()))
+        rated = [one for one in ratings(files) if one.task in manifest["tasks"]]
+        return cls(
+            manifest["name"],
+            framed(frame, GAINS),
+            framed(pd.DataFrame(facts), TASKS),
+            framed(pd.DataFrame(rated, columns=list(Rating._fields)), RATINGS),
+            setting,
+            is_synthetic=manifest["synthetic"],
+        )
+
+    @property
+    def banner(self) -> str:
+        """What stands before every title of made-up data; nothing for real ones."""
+        return "SYNTHETIC DATA: " if self.is_synthetic else ""
+
+    def title(self, task: str) -> str:
+        """A task's name in tables and figures."""
+        return str(self.tasks.title[self.tasks.task == task].item())
+
+
+def framed(frame: pd.DataFrame, declared: dict[str, Declared]) -> pd.DataFrame:
+    """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
+    types = {name: one.type for name, one in declared.items()}
+    return frame.reindex(columns=list(types)).astype(types)
+
+
+def _facts(name: str, task: dict[str, Any]) -> dict[str, Any]:
+    """One task of a manifest as a row of the frame of tasks; words are not counted there."""
+    same = ("title", "dataset", "family", "theme", "data_source", "setting", "metric", "n_test")
+    is_number = task["kind"] == "continuous"
+    return {
+        "task": name,
+        **{field: task[field] for field in same},
+        "task_type": "regression" if is_number else "classification",
+        "n_labels": 1 if is_number else len(task["classes"]),
+        "samples": sum(task[f"n_{part}"] for part in ("train", "validation", "test")),
+        "tokens": task.get("tokens", np.nan),
+        "vocabulary": task.get("vocabulary", np.nan),
+    }

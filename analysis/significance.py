@@ -1,0 +1,252 @@
+"""Whether a difference of scores is more than chance: a paired bootstrap of groups, with seeds, and its correction.
+
+What is random in a difference d between two cells, averaged over S seeds on one test set of G groups, is the
+choice of groups (an effect that all seeds share) and the training runs (the seed itself, and how its errors fall
+on the groups). Hence Var(d) = V + s2 / S, where s2 is the variance of d between seeds, and V the covariance
+between seeds under resampled groups; with one seed V is the whole variance under resampled groups, and the
+result is conditional on that training run.
+
+Two corrections make it hold its level when G or S is small; a plain bootstrap of both rejects far too often.
+The groups' part is scaled by G / (G - 1) and divided by the root of a chi-square share with G - 1 degrees of
+freedom (effective groups, if sizes are unequal), as Student's t does for a normal mean; the seeds' part is drawn
+from Student's t with S - 1 degrees of freedom.
+
+A baseline B of more seeds than its transfer T (S of them, shared with the transfer, of N) is averaged over all: d =
+mean T - mean B. It falls into terms T / S - B / N of the shared seeds and - B / N of the others, which are
+independent of each other, so the seeds' part is s2(T - B S / N) / S + s2(B) (N - S) / N^2, each drawn from its own t;
+V is taken from the covariances between different seeds, as above. With a single transfer, whose spread nobody has
+seen, the transfer is taken to vary between seeds as its baseline does, and independently of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+DRAWS = 10_000
+LEVEL = 0.05
+DRAWS_AT_A_TIME = 250
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows' membership in groups: index ``[n]`` into 0..count-1, and how many equal groups they are worth."""
+
+    index: NDArray[np.int64]
+    count: int
+    effective: float
+
+    @classmethod
+    def of(cls, names: ArrayLike) -> Groups:
+        """Number the groups of ``names`` (one per row); effective = (sum of sizes)^2 / sum of squared sizes."""
+        _, index, sizes = np.unique(np.asarray(names), return_inverse=True, return_counts=True)
+        return cls(index.reshape(-1).astype(np.int64), int(sizes.size), float(sizes.sum() ** 2 / (sizes**2).sum()))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A 95 % interval around an estimate and the two-sided p that its true value is 0; NaN where undefined."""
+
+    low: float
+    high: float
+    p: float
+
+
+def score_draws(
+    metric: str, labels: ArrayLike, groups: Groups, predictions: ArrayLike, *, draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Scores ``[draws, lanes]`` of predictions ``[lanes, n]`` on resampled groups, the same groups for all lanes.
+
+    Labels and predictions of multilabel_f1 have a further axis of classes. Both F1 average over the classes that a
+    draw contains; an undefined score is NaN.
+    """
+    true, predicted = np.asarray(labels), np.atleast_2d(np.asarray(predictions))
+    n_lanes, blocks = len(predicted), _weights(groups, draws, rng)
+    if metric in ("macro_f1", "multilabel_f1"):
+        counts = (_f1_sums if metric == "macro_f1" else _multilabel_sums)(true, groups, predicted)
+        return np.concatenate([_f1_scores(weights.astype(np.float32) @ counts, n_lanes) for weights in blocks])
+    moments = _moment_sums(true, groups, predicted)
+    return np.concatenate([_moment_scores(weights @ moments, n_lanes) for weights in blocks])
+
+
+def evidence(estimates: ArrayLike, draws: FloatArray, groups: Groups, rng: np.random.Generator) -> Evidence:
+    """Interval and p of the mean of ``estimates`` ``[seeds]`` from their draws ``[draws, seeds]``.
+
+    All NaN with fewer than two groups or an undefined estimate; draws without a value count against rejection.
+    """
+    values = np.asarray(estimates, dtype=np.float64)
+    defined = draws[np.isfinite(draws).all(axis=1)]
+    if groups.count < 2 or len(defined) < 2 or not np.isfinite(values).all():
+        return Evidence(np.nan, np.nan, np.nan)
+    n_seeds = values.size
+    spreads = [(float(values.var(ddof=1)) / n_seeds, n_seeds - 1)] if n_seeds > 1 else []
+    shared = _shared_variance(defined)
+    return _judged(float(values.mean()), defined.mean(axis=1), shared, spreads, groups, len(draws), rng)
+
+
+def difference_evidence(
+    tops: ArrayLike,
+    bases: ArrayLike,
+    top_draws: FloatArray,
+    base_draws: FloatArray,
+    groups: Groups,
+    rng: np.random.Generator,
+) -> Evidence:
+    """Interval and p of mean ``tops`` ``[S]`` - mean ``bases`` ``[N]``, whose first S are of the same seeds as tops.
+
+    Draws are ``[draws, S]`` and ``[draws, N]``. With N = S this is ``evidence`` of the differences.
+    """
+    top, base = np.asarray(tops, dtype=np.float64), np.asarray(bases, dtype=np.float64)
+    if top.size == base.size:
+        return evidence(top - base, top_draws - base_draws, groups, rng)
+    is_defined = np.isfinite(top_draws).all(axis=1) & np.isfinite(base_draws).all(axis=1)
+    of_top, of_base = top_draws[is_defined], base_draws[is_defined]
+    if groups.count < 2 or len(of_top) < 2 or not np.isfinite([*top, *base]).all():
+        return Evidence(np.nan, np.nan, np.nan)
+    estimate, means = float(top.mean() - base.mean()), of_top.mean(axis=1) - of_base.mean(axis=1)
+    shared = _shared_variance_of_difference(of_top, of_base)
+    return _judged(estimate, means, shared, _seed_spreads(top, base), groups, len(top_draws), rng)
+
+
+def _judged(
+    estimate: float,
+    means: FloatArray,
+    shared: float,
+    spreads: Sequence[tuple[float, int]],
+    groups: Groups,
+    n_planned: int,
+    rng: np.random.Generator,
+) -> Evidence:
+    """The evidence from defined draws ``means`` of the estimate, whose groups' part has the variance ``shared``.
+
+    ``spreads`` are variances through seeds with their degrees of freedom.
+    """
+    n_draws, df = len(means), groups.effective - 1
+    spread = means.std()
+    scale = 0.0 if spread == 0 else np.sqrt(shared * groups.count / (groups.count - 1)) / spread
+    errors = (means - estimate) * scale / np.sqrt(rng.chisquare(df, n_draws) / df)
+    for variance, freedom in spreads:
+        errors += np.sqrt(variance) * rng.standard_t(freedom, n_draws)
+    sizes = np.concatenate([np.abs(errors), np.full(n_planned - n_draws, np.inf)])
+    beyond = np.count_nonzero(sizes >= abs(estimate) - 1e-12)
+    half_width = float(np.quantile(sizes, 1 - LEVEL, method="higher"))
+    return Evidence(estimate - half_width, estimate + half_width, (beyond + 1) / (n_planned + 1))
+
+
+def _seed_spreads(top: FloatArray, base: FloatArray) -> list[tuple[float, int]]:
+    """Variances through seeds of mean top ``[S]`` - mean base ``[N]``, S < N, with their degrees of freedom."""
+    n_top, n_base = top.size, base.size
+    of_base = float(base.var(ddof=1))
+    if n_top == 1:
+        return [(of_base * (1 + 1 / n_base), n_base - 1)]
+    paired = float((top - base[:n_top] * n_top / n_base).var(ddof=1)) / n_top
+    return [(paired, n_top - 1), (of_base * (n_base - n_top) / n_base**2, n_base - 1)]
+
+
+def benjamini_hochberg(p: ArrayLike) -> FloatArray:
+    """Adjusted p values of the defined ones among ``p``, at the same places; NaN stays NaN and does not count."""
+    raw = np.asarray(p, dtype=np.float64)
+    adjusted = np.full(raw.shape, np.nan)
+    where = np.flatnonzero(np.isfinite(raw))
+    order = where[np.argsort(raw[where])]
+    scaled = raw[order] * order.size / np.arange(1, order.size + 1)
+    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
+    return adjusted
+
+
+def _shared_variance(draws: FloatArray) -> float:
+    """Variance of the mean over seeds ``[draws, seeds]`` through groups: the mean covariance between seeds, from 0."""
+    n_seeds = draws.shape[1]
+    of_mean, of_each = draws.mean(axis=1).var(), draws.var(axis=0).mean()
+    shared = of_mean if n_seeds == 1 else (of_mean - of_each / n_seeds) * n_seeds / (n_seeds - 1)
+    return float(max(shared, 0.0))
+
+
+def _shared_variance_of_difference(top: FloatArray, base: FloatArray) -> float:
+    """The same of a difference of means over seeds, ``[draws, S]`` and ``[draws, N]`` with the first S alike, S < N.
+
+    A single ``top`` counts without what its own run adds, taken to be as much as a run of ``base`` adds.
+    """
+    n_top, n_base = top.shape[1], base.shape[1]
+    of_base = _shared_variance(base)
+    of_top = _shared_variance(top) - (max(base.var(axis=0).mean() - of_base, 0.0) if n_top == 1 else 0.0)
+    together = top - top.mean(axis=0), base - base.mean(axis=0)
+    same_seed = (together[0] * together[1][:, :n_top]).mean(axis=0).sum()
+    every = (together[0].sum(axis=1) * together[1].sum(axis=1)).mean()
+    between = (every - same_seed) / (n_top * (n_base - 1))
+    return float(max(of_top + of_base - 2 * between, 0.0))
+
+
+def _weights(groups: Groups, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """How often each group is drawn: blocks ``[at most DRAWS_AT_A_TIME, groups]``, each row with sum ``groups``."""
+    for start in range(0, draws, DRAWS_AT_A_TIME):
+        rows = min(DRAWS_AT_A_TIME, draws - start)
+        chosen = rng.integers(groups.count, size=(rows, groups.count)) + groups.count * np.arange(rows)[:, None]
+        yield np.bincount(chosen.ravel(), minlength=rows * groups.count).reshape(rows, groups.count)
+
+
+def _f1_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]) -> NDArray[np.float32]:
+    """Per group ``[groups, (1 + 2 lanes) * classes]``: true counts, then hits of each lane, then its predictions."""
+    classes, true = np.unique(labels, return_inverse=True)
+    n_classes, cell = classes.size, groups.index * classes.size
+
+    def counts(kept: NDArray[np.bool_], code: NDArray[np.int64]) -> NDArray[np.float32]:
+        flat = np.bincount((cell + code)[kept], minlength=groups.count * n_classes)
+        return flat.reshape(groups.count, n_classes).astype(np.float32)
+
+    codes = np.clip(np.searchsorted(classes, predictions), 0, n_classes - 1)
+    hits = [counts(lane == labels, true) for lane in predictions]
+    predicted = [counts(classes[code] == lane, code) for lane, code in zip(predictions, codes, strict=True)]
+    return np.concatenate([counts(np.ones(labels.shape, bool), true), *hits, *predicted], axis=1)
+
+
+def _multilabel_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]) -> NDArray[np.float32]:
+    """As ``_f1_sums``, from a 0 or 1 per class: labels ``[n, classes]`` and predictions ``[lanes, n, classes]``."""
+
+    def counts(held: NDArray[Any]) -> NDArray[np.float32]:
+        columns = [np.bincount(groups.index, weights=one, minlength=groups.count) for one in held.T]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    hits = [counts(labels * lane) for lane in predictions]
+    return np.concatenate([counts(labels), *hits, *map(counts, predictions)], axis=1)
+
+
+def _f1_scores(sums: NDArray[np.float32], n_lanes: int) -> FloatArray:
+    """Macro-F1 ``[draws, lanes]`` from summed counts (whole numbers below 2^24, so float32 holds them exactly)."""
+    table = sums.reshape(len(sums), 1 + 2 * n_lanes, -1)
+    true, hits, predicted = table[:, :1], table[:, 1 : 1 + n_lanes], table[:, 1 + n_lanes :]
+    present = true > 0
+    f1 = 2 * hits / np.maximum(true + predicted, 1)
+    n_present = present.sum(axis=2)
+    scores: FloatArray = np.sum(f1, axis=2, where=present, dtype=np.float64) / np.where(
+        n_present > 0, n_present, np.nan
+    )
+    return scores
+
+
+def _moment_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]) -> FloatArray:
+    """Per group ``[groups, 3 + 3 lanes]``: n, x, xx, then y, yy and xy of each lane, both standardised first."""
+    x, ys = _standardised(labels), [_standardised(lane) for lane in predictions]
+    columns = [np.ones(x.shape), x, x * x, *ys, *(y * y for y in ys), *(x * y for y in ys)]
+    return np.stack([np.bincount(groups.index, weights=one, minlength=groups.count) for one in columns], axis=1)
+
+
+def _moment_scores(sums: FloatArray, n_lanes: int) -> FloatArray:
+    """Pearson r ``[draws, lanes]`` from summed moments; NaN where a side does not vary."""
+    n, x, xx = (sums[:, [column]] for column in range(3))
+    y, yy, xy = (sums[:, 3 + part * n_lanes : 3 + (part + 1) * n_lanes] for part in range(3))
+    varies_x, varies_y = xx - x * x / n, yy - y * y / n
+    product = varies_x * varies_y
+    fine = (varies_x > 1e-10 * n) & (varies_y > 1e-10 * n)
+    return np.where(fine, np.clip((xy - x * y / n) / np.sqrt(np.where(fine, product, 1.0)), -1.0, 1.0), np.nan)
+
+
+def _standardised(values: NDArray[Any]) -> FloatArray:
+    """Values with mean 0 and standard deviation 1, or zeros where they do not vary."""
+    real = np.asarray(values, dtype=np.float64)
+    return np.zeros(real.shape) if np.ptp(real) == 0 else (real - real.mean()) / real.std()
