@@ -1,0 +1,168 @@
+"""How fast lanes run on a GPU, and what the paper's full grid would take on it: 18 baselines and 306 transfers.
+
+Measured, for every column, with 17 lanes and with one: wall seconds of an optimizer step and of a scored row, tokens a
+second, peak memory. Extrapolated: seconds of the whole grid, as measured seconds times the steps and rows of the full
+columns. Loading, encoding, checkpoints and records are in neither. The share of the device's peak rests on its data
+sheet and on the FLOP of the mathematics (padding and masks are not counted as useful).
+
+    python -m benchmarks.gpu                       # roberta-base's shape, bf16
+    python -m benchmarks.gpu --device cpu --tiny   # does it run? its figures mean nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import torch
+
+from benchmarks import machine
+from benchmarks.columns import ASSUMPTION, Column, columns
+from benchmarks.peers import lane_trainer
+from benchmarks.shapes import Shape, network, rows
+
+PEAK = 989e12  # FLOP a second, dense bf16, of an H100 or H200 SXM as their data sheets have it
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One column with this many lanes: what was measured, and what follows for its full size."""
+
+    target: str
+    lanes: int
+    step_seconds: float
+    scored_row_seconds: float
+    cell_steps_a_second: float
+    tokens_a_second: float
+    flop_a_second: float
+    peak_bytes: int
+    extrapolated_training_seconds: float
+    extrapolated_evaluation_seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure every column and print a table, then the extrapolated grid."""
+    options = _parser().parse_args(arguments)
+    device = _device(options.device)
+    every = [one for one in columns() if one.target in (options.only or [one.target])]
+    if options.tiny:
+        every = [replace(one, batch=4, mean=8) for one in every[:2]]
+    many = 3 if options.tiny else 17
+    found = [_measured(column, lanes, options, device) for column in every for lanes in (many, 1)]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found]))
+        return
+    print(f"{_name(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
+    print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (data sheet, not measured)\n")
+    print("\n".join(_lines(found, options.peak)))
+    print(f"\n{_extrapolated(found, len(every))}")
+    if options.tiny:
+        print("tiny shapes: this says that the script runs, and nothing of speed")
+
+
+def useful_flop(layers: int, width: int, lanes: int, lengths: Sequence[int]) -> float:
+    """FLOP of one step of the mathematics, forward and backward, for rows of these lengths.
+
+    Frozen products have no weight gradients. The first layer is computed once for all lanes and not walked back; of
+    the last one, only keys and values belong to every token. Bottlenecks of width / 16, target and intermediate.
+    """
+    tokens, pairs = sum(lengths), sum(length**2 for length in lengths)
+    linear, adapters = 24.0 * width**2 * tokens, 1.25 * width**2 * tokens
+    first = linear + 4.0 * width * pairs + lanes * adapters
+    middle = lanes * (layers - 2) * (2 * linear + 12.0 * width * pairs + adapters)
+    last = lanes * (8.0 * width**2 * tokens + 40.0 * width**2 * len(lengths))
+    return first + middle + last
+
+
+def _measured(column: Column, lanes: int, options: argparse.Namespace, device: torch.device) -> Measured:
+    layers, width = (3, 32) if options.tiny else (options.layers, options.width)
+    shape = Shape(layers, width, lanes, column.mean, column.batch)
+    trainer = lane_trainer(network(shape).to(device), shape, options.precision)
+    warm, part = rows(shape, 2, seed=0), rows(shape, options.steps, seed=1)
+    _timed(lambda: trainer.train_epoch(warm, 1, 0, 2), device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    step = _timed(lambda: trainer.train_epoch(part, 1, 2, options.steps + 2), device) / options.steps
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+    trainer.predict(warm)
+    scored = _timed(lambda: trainer.predict(part), device) / len(part.rows)
+    lengths = [len(windows[0].ids) for windows in part.rows]
+    return Measured(
+        target=column.target,
+        lanes=lanes,
+        step_seconds=step,
+        scored_row_seconds=scored,
+        cell_steps_a_second=lanes / step,
+        tokens_a_second=lanes * sum(lengths) / options.steps / step,
+        flop_a_second=useful_flop(layers, width, lanes, lengths) / options.steps / step,
+        peak_bytes=peak,
+        extrapolated_training_seconds=step * column.steps,
+        extrapolated_evaluation_seconds=scored * column.evaluated,
+    )
+
+
+def _timed(work: Callable[[], object], device: torch.device) -> float:
+    """Wall seconds until the device has done the work."""
+    started = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
+
+
+def _lines(found: Sequence[Measured], peak: float) -> list[str]:
+    head = f"{'column':14} lanes  ms/step  cell-steps/s   tokens/s  of peak  memory GiB | min of the full column"
+    return [
+        head,
+        *(
+            f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.cell_steps_a_second:13.1f} "
+            f"{one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} {one.peak_bytes / 2**30:11.2f} | "
+            f"{(one.extrapolated_training_seconds + one.extrapolated_evaluation_seconds) / 60:8.1f}"
+            for one in found
+        ),
+    ]
+
+
+def _extrapolated(found: Sequence[Measured], count: int) -> str:
+    training = sum(one.extrapolated_training_seconds for one in found) / 60
+    evaluation = sum(one.extrapolated_evaluation_seconds for one in found) / 60
+    whole = "the full grid (18 baselines, 306 transfers)" if count == 18 else f"these {count} columns"
+    return (
+        f"measured: steps and scored rows above; extrapolated: {whole}: {training:.0f} min of training and "
+        f"{evaluation:.0f} min of evaluation, {math.ceil(training + evaluation)} min in all"
+    )
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(
+            f"no GPU: torch {torch.__version__} sees no CUDA device; run this where there is one, "
+            "or try the script with --device cpu --tiny"
+        )
+    return torch.device(name)
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(machine.described()["processor"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="three layers, two columns: only shows that it runs")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--steps", type=int, default=20, help="timed optimizer steps of a column")
+    parser.add_argument("--only", nargs="+", metavar="TASK", help="these columns alone")
+    parser.add_argument("--peak", type=float, default=PEAK, help="FLOP a second that count as all of the device")
+    parser.add_argument("--json", action="store_true", help="print every figure")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
