@@ -1,0 +1,75 @@
+"""Shared fixtures: toy tasks in memory, a tiny local backbone folder, a store in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import pytest
+
+from adapters_store import Store
+from harness.backbone import Backbone, resolve
+from harness.study import StudyConfig
+from tasks.loading import Splits
+from tasks.task import Dataset, Example, Label, Task, Turn
+
+WORDS = {"calm": 0, "warm": 0, "cold": 1, "harsh": 1}
+
+
+def toy_task(name: str, kind: str = "binary") -> Task:
+    classes = () if kind == "continuous" else ("0", "1")
+    return Task(
+        name,
+        Dataset("toy", "Toy", "toy"),
+        name.title(),
+        ("toy.csv",),
+        "table",
+        Label("label", kind, classes),
+        tags="post_reply",
+    )
+
+
+def toy_rows(count: int, kind: str, seed: int) -> tuple[Example, ...]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        word = list(WORDS)[i % len(WORDS)]
+        filler = " ".join(rng.choice(["and", "then", "so", "well", "now"], size=int(rng.integers(1, 9))))
+        label = WORDS[word] if kind != "continuous" else float(WORDS[word]) + float(rng.normal(0, 0.1))
+        context = (Turn("speaker", f"question {i}"),) if i % 3 else ()
+        rows.append(Example(f"r{i}", f"g{i // 2}", f"g{i // 2}", context, f"{filler} {word}", label))
+    return tuple(rows)
+
+
+def make_toy_splits(name: str, kind: str = "binary", seed: int = 0, train: int = 40) -> Splits:
+    parts = [toy_rows(count, kind, seed * 10 + i) for i, count in enumerate((train, 16, 24))]
+    return Splits(toy_task(name, kind), *parts, content_hash=f"{seed:064d}", warnings=())
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Backbone:
+    return resolve("random-tiny")
+
+
+@pytest.fixture
+def study() -> StudyConfig:
+    training = {"epochs": 2, "batch_size": 8, "learning_rate": 2e-3}
+    return StudyConfig(
+        "toy", ("one", "two"), backbone="random-tiny", training=training, max_tokens=48, trainer="library"
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def toy_splits() -> Callable[..., Splits]:
+    """A function that makes the splits of a toy task: name, kind, seed, number of training rows."""
+    return make_toy_splits

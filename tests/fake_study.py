@@ -1,0 +1,191 @@
+"""Builds a finished study of made-up predictions through the store's own functions, for the tests of analysis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store import Store, key_of
+from tasks.metrics import floor, score, secondary
+from tasks.task import METRICS
+
+Pair = tuple[str | None, str]
+
+
+@dataclass(frozen=True)
+class FakeTask:
+    """A task of ``groups`` groups with ``rows`` test rows in all; ``only_class`` gives all of them one label."""
+
+    id: str
+    kind: str = "multiclass"
+    rows: int = 120
+    groups: int = 24
+    only_class: int | None = None
+
+    @property
+    def metric(self) -> str:
+        return METRICS[self.kind]
+
+    def test(self) -> pd.DataFrame:
+        """Test rows: id, group, label, and the latent truth that predictions are made from."""
+        rng = np.random.default_rng(len(self.id))
+        truth = rng.normal(size=self.rows)
+        columns: dict[str, Any] = {"label": truth if self.kind == "continuous" else np.digitize(truth, [-0.5, 0.5])}
+        if self.only_class is not None:
+            columns = {"label": np.full(self.rows, self.only_class)}
+        if self.kind == "multilabel":
+            columns = {f"label_{place}": (truth > cut).astype(int) for place, cut in enumerate((-0.5, 0.0, 0.5))}
+        group = [f"g{place % self.groups}" for place in range(self.rows)]
+        ids = [f"{self.id}-{place}" for place in range(self.rows)]
+        return pd.DataFrame({"id": ids, "group": group, **columns, "truth": truth})
+
+
+def fake_study(
+    root: Path,
+    tasks: Sequence[FakeTask],
+    *,
+    seeds: Sequence[int] = (1,),
+    baseline_seeds: Sequence[int] = (),
+    controls: Sequence[str] = (),
+    references: Sequence[str] = (),
+    settings: Sequence[str] = ("full",),
+    helpful: Collection[Pair] = (),
+    constant: Collection[Pair] = (),
+    absent: Collection[Pair] = (),
+    flags: Mapping[Pair, Sequence[str]] | None = None,
+    versions: Mapping[Pair, int] | None = None,
+    synthetic: bool = False,
+    missing_tasks: Mapping[str, str] | None = None,
+) -> tuple[Store, dict[str, Any]]:
+    """A store with all cells of a study but the ``absent`` pairs', and its manifest, also written as ``fake``.
+
+    A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
+    nearly right, those of ``constant`` ones do not vary.
+    """
+    store, cells = Store(root), []
+    for task in tasks:
+        for setting in settings:
+            for seed in baseline_seeds or seeds:
+                lanes: list[tuple[str, str | None]] = [("baseline", None), *((role, None) for role in references)]
+                if seed in seeds:
+                    lanes += [("transfer", other.id) for other in tasks if other.id != task.id]
+                    lanes += [(role, {"random": "random", "control": "chat"}.get(role, task.id)) for role in controls]
+                for role, intermediate in lanes:
+                    is_pair = role in ("baseline", "transfer")
+                    pair = (intermediate if is_pair else role, task.id)
+                    spec = _spec(task, intermediate, seed, setting, (versions or {}).get(pair, 1))
+                    spec |= {} if is_pair else {"role": role}
+                    cells.append({"key": key_of(spec), "intermediate": intermediate, "target": task.id})
+                    cells[-1] |= {"seed": seed, "setting": setting, "role": role}
+                    if pair not in absent:
+                        noise = 0.1 if pair in helpful else 1.0
+                        logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
+                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())))
+    manifest = {
+        "schema": 1,
+        "name": "fake",
+        "created": "2024-01-01T00:00:00+00:00",
+        "study": _study(tasks, seeds, settings),
+        "synthetic": synthetic,
+        "tasks": {task.id: _entry(task) for task in tasks},
+        "missing": dict(missing_tasks or {}),
+        "cells": cells,
+    }
+    store.write_manifest("fake", manifest)
+    return store, manifest
+
+
+def _logits(task: FakeTask, pair: Pair, seed: int, noise: float) -> np.ndarray:
+    """Logits ``[rows, outputs]`` as float32; a ``noise`` of 0 stands for predictions that do not vary."""
+    rng = np.random.default_rng([seed, *map(ord, f"{pair}")])
+    latent = task.test().truth.to_numpy() + noise * rng.normal(size=task.rows)
+    latent = np.zeros(task.rows) if noise == 0 else latent
+    columns = [-latent - 0.5, np.zeros(task.rows), latent - 0.5]
+    if task.kind in ("continuous", "multilabel"):
+        columns = [latent] if task.kind == "continuous" else [latent + 0.5, latent, latent - 0.5]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _put(store: Store, task: FakeTask, spec: dict[str, Any], logits: np.ndarray, flags: list[str]) -> None:
+    test = task.test().drop(columns="truth")
+    for place in range(logits.shape[1]):
+        test[f"logit_{place}"] = logits[:, place]
+    labels = test[[name for name in test if name.startswith("label")]].to_numpy()
+    labels = labels if task.kind == "multilabel" else labels[:, 0]
+    value = score(task.metric, labels, logits)
+    results = {
+        "metric": task.metric,
+        "test": None if np.isnan(value) else value,
+        "validation": 0.5,
+        "floor": floor(task.metric, labels, 1),
+        "secondary": {
+            name: None if np.isnan(value) else value
+            for name, value in secondary(task.kind, task.metric, labels, logits).items()
+        },
+        "best_epoch": 2,
+        "n_train": 400,
+        "n_validation": 50,
+        "n_test": task.rows,
+        "n_test_groups": task.groups,
+        "cut": {"test": {"rows": 100, "history": 4, "target": 2, "windows": 100}},
+        "liveness": None if spec["intermediate"] is None else 0.3,
+        "intermediate_unchanged": None if spec["intermediate"] is None else True,
+        "trainable_parameters": 1000,
+        "flags": flags,
+    }
+    provenance = {"created": "2024-01-01T00:00:00+00:00", "host": "here", "device": "cpu", "wall_seconds": 1.5}
+    provenance |= {"cpu_seconds": 1.0, "versions": {"torch": "2.0"}, "code": "abc123"}
+    with store.staging() as folder:
+        test.to_parquet(folder / "test.parquet", index=False)
+        (folder / "history.json").write_text(json.dumps([]))
+        store.put(spec_key := key_of(spec), spec, results, provenance, folder)
+        assert spec_key in store
+
+
+def _spec(task: FakeTask, intermediate: str | None, seed: int, setting: str, version: int) -> dict[str, Any]:
+    spec = {"schema": 1, "training_version": version, "target": task.id, "intermediate": intermediate}
+    spec["backbone"] = {"model_type": "roberta", "weights_sha256": "f" * 64}
+    return {**spec, "seed": seed, "setting": setting, "splits_hash": "0" * 64, "metric": task.metric}
+
+
+def _study(tasks: Sequence[FakeTask], seeds: Sequence[int], settings: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": "fake",
+        "title": "A made-up study",
+        "tasks": [task.id for task in tasks],
+        "backbone": "random-tiny",
+        "adapter": {"method": "seq_bn", "reduction_factor": 16, "non_linearity": "relu"},
+        "training": {"epochs": 2},
+        "seeds": list(seeds),
+        "settings": list(settings),
+        "splits": "clean",
+        "max_train": 400,
+        "max_val": None,
+    }
+
+
+def _entry(task: FakeTask) -> dict[str, Any]:
+    return {
+        "title": f"Title of {task.id}",
+        "dataset": task.id,
+        "family": "fakes",
+        "theme": "direct",
+        "kind": task.kind,
+        "metric": task.metric,
+        "classes": [] if task.kind == "continuous" else ["low", "middle", "high"],
+        "language": "en",
+        "setting": "conversation",
+        "data_source": "crowdsourced",
+        "version": "1",
+        "n_train": 400,
+        "n_validation": 50,
+        "n_test": task.rows,
+        "has_ratings": task.kind != "multilabel",
+        "warnings": [],
+    }

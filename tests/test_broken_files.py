@@ -1,0 +1,123 @@
+"""Every reader against files that are almost right: it reads them or raises one of our own errors, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.errors import BadInput
+from tasks.readers import READERS, read
+from tasks.readers.rows import column_names
+from tasks.registry import Registry
+from tasks.synthetic import SAME_FILES, write
+from tasks.task import Task
+
+REGISTRY = Registry.load()
+# One task per reader and format, with the file that is broken (its place among all of the task's).
+CASES = {
+    "questions": ("empdial_qint", 0),
+    "questions from the test set": ("empdial_qact", 1),
+    "motivational": ("mi_behavior", 0),
+    "joined": ("empathy_hope", 1),
+    "esconv": ("esconv_strategy", 0),
+    "esconv from flat files": ("esconv_question", 2),
+    "parlai": ("control_reply", 0),
+    "wassa_essays": ("news_empathy", 2),
+    "wassa_turns": ("conv_emopol", 0),
+    "empathetic_intents": ("empdial_ei", 3),
+    "empathetic_pairs": ("empdial_role", 3),
+    "table": ("condolence", 0),
+    "table in another encoding": ("iempathize", 0),
+    "table with rationales": ("epitome_er_ordinal", 0),
+}
+BITS = (
+    b'"',
+    b"\n",
+    b"\r",
+    b"\t",
+    b",",
+    b"\x00",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"[",
+    b"]",
+    b"{",
+    b"nan",
+    b"1e999",
+    b"-1",
+    b" ",
+)
+EDITS = st.lists(
+    st.tuples(st.floats(0, 1), st.integers(0, 30), st.lists(st.sampled_from(BITS), max_size=3).map(b"".join)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for task, _ in CASES.values():
+        dataset = REGISTRY.task(task).dataset.id
+        found[task] = tmp_path_factory.mktemp(task)
+        write(found[task], [SAME_FILES.get(dataset, dataset)], rows=24, seed=5)
+    return found
+
+
+def files_of(task: Task) -> tuple[str, ...]:
+    return (*task.files, *column_names(task, "fallback_files"))
+
+
+def broken(content: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
+    for place, cut, put in edits:
+        start = int(place * len(content))
+        content = content[:start] + put + content[start + cut :]
+    return content
+
+
+def test_every_reader_is_tried() -> None:
+    assert {REGISTRY.task(task).reader for task, _ in CASES.values()} == set(READERS)
+
+
+@pytest.mark.parametrize("case", CASES)
+@given(edits=EDITS)
+@settings(max_examples=25, deadline=None)
+def test_a_broken_file_raises_only_our_own_errors(
+    case: str, folders: dict[str, Path], edits: list[tuple[float, int, bytes]]
+) -> None:
+    task, place = REGISTRY.task(CASES[case][0]), CASES[case][1]
+    name = files_of(task)[place]
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        shutil.copytree(folders[task.id], data, dirs_exist_ok=True)
+        if name not in task.files:
+            (data / task.files[0]).unlink()
+        (data / name).write_bytes(broken((data / name).read_bytes(), edits))
+        try:
+            rows = read(task, data)
+        except BadInput as error:
+            assert "\n" not in str(error) and str(error)
+        else:
+            assert all(row.text.strip() and row.id for row in rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\x00", b"\xef\xbb\xbf", b"PAR1", b"[]", b"1\n", b"\xff\xfe\x00"])
+def test_a_file_of_something_else_raises_only_our_own_errors(
+    case: str, folders: dict[str, Path], content: bytes, tmp_path: Path
+) -> None:
+    task, place = REGISTRY.task(CASES[case][0]), CASES[case][1]
+    shutil.copytree(folders[task.id], tmp_path, dirs_exist_ok=True)
+    name = files_of(task)[place]
+    if name not in task.files:
+        (tmp_path / task.files[0]).unlink()
+    (tmp_path / name).write_bytes(content)
+    try:
+        read(task, tmp_path)
+    except BadInput as error:
+        assert "\n" not in str(error)

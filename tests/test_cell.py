@@ -1,0 +1,64 @@
+"""What names a cell, and what must not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from harness.cell import make_cell
+
+
+def test_key_is_golden(study, tiny, toy_splits):
+    cell = make_cell(study, tiny, toy_splits("one"), seed=1, setting="full")
+    assert cell.key == "a73a5c78a6b548c26bf02277ef5837f8458082dc533cb2ddbfc5c656d6c0396a"
+
+
+def test_key_of_a_transfer_holds_the_key_of_its_intermediate(study, tiny, toy_splits):
+    inner = [make_cell(study, tiny, toy_splits("two"), seed=seed, setting="full") for seed in (1, 2)]
+    outer = [make_cell(study, tiny, toy_splits("one"), seed=1, setting="full", intermediate=cell) for cell in inner]
+    assert outer[0].spec["intermediate_key"] == inner[0].key
+    assert outer[0].key != outer[1].key
+
+
+def test_key_ignores_name_title_task_order_and_path_of_the_backbone(study, tiny, toy_splits):
+    other = dataclasses.replace(study, name="other", title="x", tasks=("two", "one"))
+    moved = dataclasses.replace(tiny, name="elsewhere")
+    splits = toy_splits("one")
+    assert (
+        make_cell(study, tiny, splits, seed=1, setting="full").key
+        == make_cell(other, moved, splits, seed=1, setting="full").key
+    )
+
+
+def test_key_ignores_titles_and_citations_of_a_task(study, tiny, toy_splits):
+    splits = toy_splits("one")
+    renamed = dataclasses.replace(splits.task, title="New", description="x", theme="direct")
+    again = dataclasses.replace(splits, task=renamed)
+    assert (
+        make_cell(study, tiny, splits, seed=1, setting="full").key
+        == make_cell(study, tiny, again, seed=1, setting="full").key
+    )
+
+
+def test_everything_that_decides_numbers_changes_the_key(study, tiny, toy_splits):
+    splits = toy_splits("one")
+    base = make_cell(study, tiny, splits, seed=1, setting="full").key
+    changes = [
+        dict(max_tokens=47), dict(max_train=8), dict(max_val=8), dict(max_test=8), dict(input_format="tags"),
+        dict(training={"epochs": 3}), dict(task={"one": {"learning_rate": 1e-4}}),
+        dict(adapter=dataclasses.replace(study.adapter, reduction_factor=8)),
+    ]  # fmt: skip
+    keys = {
+        make_cell(dataclasses.replace(study, **change), tiny, splits, seed=1, setting="full").key for change in changes
+    }
+    keys |= {
+        make_cell(study, tiny, splits, seed=2, setting="full").key,
+        make_cell(study, tiny, splits, seed=1, setting="half").key,
+    }
+    keys.add(make_cell(study, dataclasses.replace(tiny, weights_sha256="0" * 64), splits, seed=1, setting="full").key)
+    keys.add(make_cell(study, tiny, dataclasses.replace(splits, content_hash="1" * 64), seed=1, setting="full").key)
+    kinds = [dict(truncation="tail"), dict(class_weights="balanced"), dict(history=2), dict(split="cv3")]
+    for change in kinds:
+        other = dataclasses.replace(splits, task=dataclasses.replace(splits.task, **change))
+        keys.add(make_cell(study, tiny, other, seed=1, setting="full").key)
+    assert len(keys) == len(changes) + len(kinds) + 4
+    assert base not in keys

@@ -1,0 +1,80 @@
+"""``tasks check`` and ``tasks audit`` on synthetic files: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli.main import main
+from tasks import synthetic
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    synthetic.write(folder, ["news", "epitome"], rows=300, seed=1)
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main([str(one) for one in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_check_of_all_tasks_shows_what_leaks_only_as_published(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("tasks", "check", "--data", data, "--store", tmp_path / "runs", "--out", tmp_path / "out")
+    shown = printed(capsys, *common)
+    clean, published = shown.split("as-published splits: ")
+    assert "clean splits: test items that are training material" in clean
+    assert "news_distress, news_emotion, news_empathy" in published and "(88.9 %)" in published
+    assert all(word in clean for word in ("epitome_er", "news_emotion", "effect", "floor"))
+    with (tmp_path / "out/contamination.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["splits"] for row in rows} == {"clean", "as-published"}
+    leaks = ("same_row", "same_group", "same_pair")
+    assert all(row[leak] == "0" for row in rows if row["splits"] == "clean" for leak in leaks)
+    assert (tmp_path / "out/contamination-clean.svg").is_file()
+    assert len(list((tmp_path / "runs/measures").iterdir())) == 2
+
+
+def test_a_check_of_one_task_counts_tokens_and_cuts_too(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("tasks", "check", "news_empathy", "--data", data, "--store", tmp_path, "--json")
+    found = json.loads(printed(capsys, *common, "--backbone", "random-tiny"))
+    (facts,) = found["tasks"]
+    assert facts["task"] == "news_empathy" and set(facts["labels"]["test"]) == {"min", "median", "max", "mean", "std"}
+    assert facts["tokens"]["test"]["median"] > facts["words"]["test"]["median"]
+    assert facts["tokens"]["train"]["target_cut_percent"] == 0
+    assert facts["people"]["test_people"] > 0
+    assert all("news_empathy" in (one["target"], one["intermediate"]) for one in found["contamination"])
+    assert "conv_empathy" in found["missing"]
+
+
+def test_a_check_of_a_task_without_files_says_how_to_get_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tasks", "check", "condolence", "--data", str(data), "--store", str(tmp_path)]) == 2
+    assert "ask the authors" in capsys.readouterr().err
+
+
+def test_an_audit_of_other_rows_says_that_they_differ(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {line.split()[0]: line for line in printed(capsys, "tasks", "audit", "--data", data).splitlines() if line}
+    assert "differs" in lines["epitome_er"] and "3,023" in lines["epitome_er"]
+    assert "data missing" in lines["conv_empathy"] and "~" in lines["epitome_er"]
+    assert sum("differs" in line or "data missing" in line or "close" in line for line in lines.values()) == 18
+
+
+def test_an_audit_as_json_has_a_row_per_task(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(printed(capsys, "tasks", "audit", "--data", data, "--json"))
+    assert len(rows) == 18 and {row["task"] for row in rows if row["verdict"] == "data missing"} >= {"mi_behavior"}
+
+
+def test_a_folder_of_ids_that_is_not_there_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "audit", "--data", str(data), "--splits", str(data / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err

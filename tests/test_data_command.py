@@ -1,0 +1,130 @@
+"""``data status`` and ``data fetch``: what people see of files that are here, missing, wrong or on request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from harness import fetch as fetching
+from harness.cli.main import main
+from tasks import synthetic
+from tasks.registry import Registry
+
+CONTENT = b"reply,kind\nwell,1\nno,0\n"
+
+
+@pytest.fixture
+def command(capsys):
+    def command(*arguments):
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """A folder with an entry whose one file may be downloaded, and one that must be asked for."""
+    folder = tmp_path / "entries"
+    folder.mkdir()
+    plain = 'text = "reply"\nlabel = "kind"\nkind = "binary"\n'
+    download = f'url = "https://example.org/k.csv", path = "k/k.csv", sha256 = "{hashlib.sha256(CONTENT).hexdigest()}"'
+    (folder / "kindness.toml").write_text(
+        f'id = "kindness"\nfiles = ["k/k.csv"]\nlicence = "CC0-1.0"\n{plain}downloads = [{{ {download} }}]\n',
+        encoding="utf-8",
+    )
+    (folder / "secret.toml").write_text(
+        f'id = "secret"\nfiles = ["s.csv"]\n{plain}access = "ask the keepers of the secret"\n', encoding="utf-8"
+    )
+    return folder
+
+
+@pytest.fixture
+def upstream(monkeypatch):
+    """What the addresses answer; an address that is not listed fails."""
+    answers = {"https://example.org/k.csv": CONTENT}
+
+    def transfer(download, part, watch):
+        if download.url not in answers:
+            raise fetching.FetchFailed(f"{download.url}: upstream does not have it")
+        part.write_bytes(answers[download.url])
+        return True
+
+    monkeypatch.setattr(fetching, "_transfer", transfer)
+    return answers
+
+
+def status(command, registry, data, name):
+    code, out, _ = command("data", "status", name, "--registry", registry, "--data", data, "--json")
+    assert code == 0
+    return json.loads(out)[0]
+
+
+def test_a_file_is_missing_then_fetched_then_verified(command, registry, upstream, tmp_path):
+    data = tmp_path / "data"
+    before = status(command, registry, data, "kindness")
+    assert (before["files"], before["is_here"], before["is_fetchable"]) == ({"k/k.csv": "missing"}, False, True)
+    code, out, _ = command("data", "fetch", "kindness", "--registry", registry, "--data", data)
+    assert code == 0
+    assert "licence: CC0-1.0" in out
+    assert "k/k.csv: fetched, verified" in out
+    after = status(command, registry, data, "kindness")
+    assert (after["files"], after["is_here"]) == ({"k/k.csv": "verified"}, True)
+
+
+def test_a_changed_file_is_reported_and_never_replaced(command, registry, upstream, tmp_path):
+    data = tmp_path / "data"
+    (data / "k").mkdir(parents=True)
+    (data / "k" / "k.csv").write_bytes(b"mine")
+    assert status(command, registry, data, "kindness")["files"] == {"k/k.csv": "differs"}
+    _, out, _ = command("data", "status", "kindness", "--registry", registry, "--data", data)
+    assert "k/k.csv is not the file" in out
+    code, out, _ = command("data", "fetch", "kindness", "--registry", registry, "--data", data)
+    assert code == 1
+    assert "move it away" in out
+    assert (data / "k" / "k.csv").read_bytes() == b"mine"
+
+
+def test_what_is_on_request_only_says_whom_to_ask(command, registry, upstream, tmp_path):
+    code, out, _ = command("data", "fetch", "secret", "--registry", registry, "--data", tmp_path / "data")
+    assert code == 0
+    assert out == "secret: cannot be fetched: ask the keepers of the secret\n"
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_failure_stops_no_other_data_set(command, registry, upstream, tmp_path):
+    data = tmp_path / "data"
+    code, out, _ = command("data", "fetch", "epitome", "kindness", "--registry", registry, "--data", data)
+    assert code == 1
+    assert "upstream does not have it" in out
+    assert (data / "k" / "k.csv").read_bytes() == CONTENT
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(command, registry, tmp_path):
+    code, _, err = command("data", "fetch", "kindnes", "--registry", registry, "--data", tmp_path)
+    assert code == 2
+    assert "did you mean 'kindness'" in err
+
+
+def test_status_tells_synthetic_files_from_upstreams(command, tmp_path):
+    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
+    _, out, _ = command("data", "status", "epitome_er", "--data", tmp_path, "--json")
+    assert set(json.loads(out)[0]["files"].values()) == {"differs"}
+
+
+def test_a_task_that_reads_anothers_files_can_fetch_them(command, tmp_path):
+    _, out, _ = command("data", "status", "empdial", "--data", tmp_path, "--json")
+    assert json.loads(out)[0]["is_fetchable"]
+
+
+def test_every_download_of_the_registry_is_pinned_checked_and_open():
+    datasets = {task.dataset.id: task.dataset for task in Registry.load().tasks.values()}
+    downloads = [one for dataset in datasets.values() for one in dataset.downloads]
+    assert len(downloads) >= 37
+    for one in downloads:
+        fetching.check_address(one.url)
+        assert one.sha256 or one.git_blob, one.url
+        assert any(len(part) == 40 for part in one.url.split("/")), f"{one.url} names no commit"

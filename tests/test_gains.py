@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adapters_store import Store
+from analysis.baselines import baselines
+from analysis.cells import CONTROLS, Manifest, MixedRecords, cells
+from analysis.controls import control_means, controls
+from analysis.gains import PAIR, TYPES, gains
+from analysis.significance import benjamini_hochberg
+from tests.fake_study import FakeTask, fake_study
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
+DRAWS = 400
+
+
+def _gain(store: Store, manifest: Manifest, intermediate: str, target: str) -> pd.Series:
+    frame = gains(store, manifest, draws=DRAWS).set_index(["intermediate", "target"])
+    return frame.loc[(intermediate, target)]
+
+
+def test_one_row_for_every_planned_pair(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "half"), absent=[("hope", "role")])
+    frame = gains(store, manifest, draws=DRAWS)
+    assert list(frame.columns) == list(TYPES)
+    assert len(frame) == 2 * 4 * 3
+    assert not frame.duplicated(PAIR).any()
+    missing = frame[frame["flags"] == "missing"]
+    assert list(missing.setting) == ["full", "half"]
+    assert missing[["points", "p", "p_bh", "score"]].isna().all(axis=None)
+    assert not missing.significant.any()
+
+
+def test_numbers_are_means_over_seeds(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3))
+    row = _gain(store, manifest, "hope", "distress")
+    frame = cells(store, manifest).query("target == 'distress'")
+    top = frame[frame.intermediate == "hope"].score.to_numpy()
+    base = frame[frame.intermediate.isna()].score.to_numpy()
+    assert row.score == pytest.approx(top.mean())
+    assert row.baseline == pytest.approx(base.mean())
+    assert row.points == pytest.approx(100 * (top.mean() - base.mean()))
+    assert row.percent == pytest.approx(100 * (top.mean() / base.mean() - 1))
+    assert row.fisher_z == pytest.approx(np.mean(np.arctanh(top) - np.arctanh(base)))
+    assert row.low < row.points < row.high
+    assert row.conditional == "3 seeds"
+
+
+def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, helpful=[("role", "hope"), ("hope", "distress")])
+    frame = gains(store, manifest, draws=2000)
+    found = frame[frame.significant & (frame.points > 20)]
+    assert set(zip(found.intermediate, found.target, strict=True)) == {("role", "hope"), ("hope", "distress")}
+    assert set(frame.conditional) == {"one training run"}
+    assert frame.fisher_z.isna().equals(frame.metric == "macro_f1")
+    np.testing.assert_allclose(frame.p_bh, benjamini_hochberg(frame.p))
+
+
+def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path) -> None:
+    whole = fake_study(tmp_path / "whole", TASKS, seeds=(1, 2))
+    fewer = fake_study(tmp_path / "fewer", TASKS, seeds=(1, 2), absent=[("role", "hope"), (None, "role")])
+    one, other = (_gain(*study, "polarity", "hope") for study in (whole, fewer))
+    assert one.p == other.p
+    assert one.low == pytest.approx(other.low)
+
+
+def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path: Path) -> None:
+    pair = ("hope", "distress")
+    flags = {pair: ["collapsed", "constant_prediction"]}
+    row = _gain(*fake_study(tmp_path, TASKS, constant=[pair], flags=flags), *pair)
+    assert row["flags"] == "undefined_r;collapsed;constant_prediction"
+    assert row.collapsed
+    assert np.isnan([row.p, row.p_bh, row.points, row.fisher_z, row.low]).all()
+    assert not row.significant
+
+
+def test_a_constant_baseline_leaves_no_gain(tmp_path: Path) -> None:
+    flags = {(None, "distress"): ["collapsed"]}
+    store, manifest = fake_study(tmp_path, TASKS, constant=[(None, "distress")], flags=flags)
+    row = _gain(store, manifest, "hope", "distress")
+    assert row["flags"] == "undefined_r;baseline_collapsed"
+    assert row.collapsed
+    assert baselines(store, manifest, draws=DRAWS).set_index("target").is_above_floor.isna()["distress"]
+
+
+def test_a_baseline_near_zero_has_no_percentage(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope", only_class=1), TASKS[1])
+    store, manifest = fake_study(tmp_path, tasks, constant=[(None, "hope")])
+    assert _gain(store, manifest, "role", "hope").percent != 0
+    tasks = (FakeTask("hope", only_class=2), TASKS[1])
+    store, manifest = fake_study(tmp_path / "other", tasks, constant=[(None, "hope")])
+    row = _gain(store, manifest, "role", "hope")
+    assert row.baseline == 0
+    assert np.isnan(row.percent)
+    assert "percent_undefined" in row["flags"]
+    assert np.isfinite(row.points)
+
+
+def test_without_its_baseline_a_gain_is_missing(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, absent=[(None, "hope")])
+    assert _gain(store, manifest, "role", "hope")["flags"] == "missing"
+    row = baselines(store, manifest, draws=DRAWS).iloc[0]
+    assert (row.target, row.n_seeds, row["flags"]) == ("hope", 0, "missing")
+
+
+def test_seeds_that_are_not_finished_on_both_sides_are_left_out(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2))
+    unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 2))
+    unfinished["key"] = "0" * 64
+    row = _gain(store, manifest, "role", "hope")
+    assert (row.n_seeds, row.conditional, row["flags"]) == (1, "one training run", "missing_seeds")
+
+
+def test_few_groups_and_a_dead_intermediate_are_flagged(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope", groups=10), TASKS[1])
+    row = _gain(*fake_study(tmp_path, tasks, flags={("role", "hope"): ["dead_intermediate"]}), "role", "hope")
+    assert row["flags"] == "few_groups;dead_intermediate"
+    assert row.dead_intermediate
+    assert (row.n_groups, row.n_test) == (10, 120)
+
+
+def test_a_single_group_gives_points_but_no_p(tmp_path: Path) -> None:
+    row = _gain(*fake_study(tmp_path, (FakeTask("hope", groups=1), TASKS[1])), "role", "hope")
+    assert np.isfinite(row.points)
+    assert np.isnan(row.p)
+
+
+def test_two_training_versions_are_never_compared(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, versions={("role", "hope"): 2})
+    with pytest.raises(MixedRecords, match="training versions 1 and 2"):
+        gains(store, manifest, draws=DRAWS)
+
+
+def test_cells_on_other_test_rows_are_never_compared(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS)
+    other_store, other = fake_study(tmp_path / "other", (FakeTask("hope", groups=12), *TASKS[1:]), versions={})
+    key = next(c["key"] for c in other["cells"] if (c["intermediate"], c["target"]) == ("role", "hope"))
+    (tmp_path / "objects" / key).rename(tmp_path / "objects" / "set-aside")
+    (other_store.root / "objects" / key).rename(tmp_path / "objects" / key)
+    with pytest.raises(MixedRecords, match="their test groups differ"):
+        gains(store, manifest, draws=DRAWS)
+
+
+def test_a_study_without_transfers_has_no_gains(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS[:1])
+    assert gains(store, manifest).empty
+    row = baselines(store, manifest, draws=DRAWS).iloc[0]
+    assert row.low < row.score < row.high
+    assert row.is_above_floor == (row.low > row.floor)
+
+
+def test_a_gain_is_against_all_seeds_of_its_baseline(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(2,), baseline_seeds=(1, 2, 3))
+    row = _gain(store, manifest, "hope", "distress")
+    frame = cells(store, manifest).query("target == 'distress'")
+    top = frame[frame.intermediate == "hope"].score.to_numpy()
+    base = frame[frame.role == "baseline"].score.to_numpy()
+    assert (len(top), len(base)) == (1, 3)
+    assert row.points == pytest.approx(100 * (top.mean() - base.mean()))
+    assert row.fisher_z == pytest.approx(np.arctanh(top).mean() - np.arctanh(base).mean())
+    assert (row.n_seeds, row.n_baseline_seeds, row["flags"]) == (1, 3, "")
+    assert row.conditional == "1 seed, 3 of the baseline"
+    assert baselines(store, manifest, draws=DRAWS).n_seeds.eq(3).all()
+
+
+def test_as_many_seeds_of_the_baseline_change_nothing(tmp_path: Path) -> None:
+    plain = fake_study(tmp_path / "plain", TASKS, seeds=(1, 2))
+    named = fake_study(tmp_path / "named", TASKS, seeds=(1, 2), baseline_seeds=(2, 1))
+    one, other = (gains(*study, draws=DRAWS) for study in (plain, named))
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_missing_further_seed_of_the_baseline_is_flagged_and_left_out(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1,), baseline_seeds=(1, 2, 3))
+    unfinished = next(c for c in manifest["cells"] if (c["intermediate"], c["target"], c["seed"]) == (None, "hope", 3))
+    unfinished["key"] = "0" * 64
+    row = _gain(store, manifest, "role", "hope")
+    assert (row.n_seeds, row.n_baseline_seeds, row["flags"]) == (1, 2, "missing_seeds")
+
+
+def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "25%"), helpful=[(None, "hope")])
+    frame = gains(store, manifest, draws=DRAWS)
+    alone = cells(store, manifest).query("role == 'baseline'").groupby(["target", "setting"]).score.mean()
+    for row in frame.itertuples():
+        assert row.baseline == pytest.approx(alone[row.target, row.setting])
+        assert row.full_baseline == pytest.approx(alone[row.target, "full"])
+        assert row.points_over_full == pytest.approx(100 * (row.score - row.full_baseline))
+        assert row.low_over_full < row.points_over_full < row.high_over_full
+    full = frame[frame.setting == "full"]
+    assert (full[["points", "low", "high"]].to_numpy() == full.filter(like="over_full").to_numpy()).all()
+
+
+def test_without_the_full_baseline_there_is_only_a_gain_over_its_own(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, settings=("25%",))
+    row = _gain(store, manifest, "role", "hope")
+    assert np.isfinite(row.points)
+    assert np.isnan([row.full_baseline, row.points_over_full, row.low_over_full]).all()
+
+
+def test_controls_and_references_leave_gains_as_they_are(tmp_path: Path) -> None:
+    plain = fake_study(tmp_path / "plain", TASKS)
+    more = fake_study(tmp_path / "more", TASKS, controls=CONTROLS, references=("finetuned", "self-intermediate"))
+    one, other = (gains(*study, draws=DRAWS) for study in (plain, more))
+    pd.testing.assert_frame_equal(one, other)
+    alone = baselines(*more, draws=DRAWS)
+    assert list(alone.role) == ["baseline", "finetuned"] * 4
+    assert alone[alone.role == "baseline"].score.tolist() == baselines(*plain, draws=DRAWS).score.tolist()
+
+
+def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), controls=CONTROLS, helpful=[("random", "hope")])
+    frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
+    assert list(zip(frame.control, frame.target, strict=True)) == [
+        (role, task.id) for task in TASKS for role in CONTROLS
+    ]
+    assert not {"p_bh", "significant"} & set(frame)
+    found = frame.set_index(["control", "target"])
+    assert found.points["random", "hope"] > found.points["self", "hope"] + 10
+    means = control_means(frame, pairs).set_index(["control", "metric"])
+    assert list(means.loc["control"].intermediate) == ["chat", "chat"]
+    row, own = means.loc["self", "macro_f1"], found.points[[("self", "hope"), ("self", "role")]]
+    of_target = pairs[pairs.metric == "macro_f1"].groupby("target").points.mean()
+    assert (row.n_targets, row.points) == (2, pytest.approx(own.mean()))
+    assert row.transfers_less_control == pytest.approx(of_target.mean() - own.mean())
+    half = 12.706 * own.std() / np.sqrt(2)
+    assert (row.low, row.high) == (
+        pytest.approx(own.mean() - half, rel=1e-3),
+        pytest.approx(own.mean() + half, rel=1e-3),
+    )
+    assert means.points["transfer", "macro_f1"] == pytest.approx(of_target.mean())
+
+
+def test_a_study_without_controls_has_none(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS)
+    assert controls(store, manifest, draws=DRAWS).empty
+    assert control_means(controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)).empty

@@ -1,0 +1,110 @@
+"""Input formats: what the encoder sees, and what is cut when a row is too long."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.training.inputs import InputFormat, cut_counts, pieces
+from harness.training.model import load_tokenizer
+from tasks.task import Example, Turn
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny):
+    return load_tokenizer(tiny)
+
+
+def row(text, *context):
+    turns = tuple(Turn("speaker" if i % 2 == 0 else "listener", words) for i, words in enumerate(context))
+    return Example("a", "g", "g", turns, text, 0)
+
+
+def shown(tokenizer, name, tags, example, max_tokens=200):
+    return tokenizer.decode(only(InputFormat(tokenizer, name, tags, max_tokens), example).ids)
+
+
+def only(form, example):
+    (encoded,) = form.encode(example)
+    return encoded
+
+
+def test_pair_puts_earlier_turns_first_and_the_text_second(tokenizer):
+    assert shown(tokenizer, "pair", "none", row("new", "one", "two")) == "<s>one</s>two</s></s>new</s>"
+
+
+def test_pair_of_a_row_without_context_is_a_single_segment(tokenizer):
+    assert shown(tokenizer, "pair", "none", row("new")) == "<s>new</s>"
+
+
+def test_tags_of_a_dialogue_follow_the_published_texts(tokenizer):
+    text = "<s><speaker> one </speaker> <listener> two </listener> <target> new </target></s>"
+    assert shown(tokenizer, "tags", "dialogue", row("new", "one", "two")) == text
+
+
+def test_tags_of_a_first_turn_start_with_a_space(tokenizer):
+    assert shown(tokenizer, "tags", "dialogue", row("new")) == "<s> <target> new </target></s>"
+
+
+def test_tags_with_separator_put_one_real_separator_between_the_turns(tokenizer):
+    ids = only(InputFormat(tokenizer, "tags", "separator", 200), row("new", "prior")).ids
+    assert tokenizer.decode(ids) == "<s>prior </s> new</s>"
+    assert ids.count(tokenizer.sep_token_id) == 2
+
+
+def test_tags_cut_before_the_target_give_the_same_pieces_as_the_whole_text(tokenizer):
+    form = InputFormat(tokenizer, "tags", "dialogue", 200)
+    text = "<speaker> one two </speaker> <target> a new one </target>"
+    whole = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert list(only(form, row("a new one", "one two")).ids[1:-1]) == whole
+
+
+def test_words_of_the_data_never_become_special_tokens(tokenizer):
+    ids = only(InputFormat(tokenizer, "pair", "none", 200), row("a </s> b <mask>")).ids
+    assert ids.count(tokenizer.sep_token_id) == 1
+    assert tokenizer.mask_token_id not in ids
+
+
+@pytest.mark.parametrize(("name", "tags"), [("pair", "none"), ("tags", "dialogue"), ("tags", "separator")])
+def test_a_long_history_is_cut_on_its_left_and_never_the_target(tokenizer, name, tags):
+    encoded = only(InputFormat(tokenizer, name, tags, 60), row("the target", "left " * 20, "right " * 5))
+    assert len(encoded.ids) == 60
+    assert "the target" in tokenizer.decode(encoded.ids)
+    assert "right" in tokenizer.decode(encoded.ids)
+    assert (encoded.is_history_cut, encoded.is_target_cut) == (True, False)
+
+
+def test_a_target_longer_than_the_input_loses_its_end_and_is_counted(tokenizer):
+    form = InputFormat(tokenizer, "pair", "none", 20)
+    encoded = [form.encode(row("start " * 9, "before")), form.encode(row("short"))]
+    assert tokenizer.decode(encoded[0][0].ids).startswith("<s>")
+    assert "start" in tokenizer.decode(encoded[0][0].ids)
+    assert cut_counts(encoded) == {"rows": 2, "history": 1, "target": 1, "windows": 2}
+
+
+@pytest.mark.parametrize(
+    ("truncation", "kept"), [("head", "abcdefgh"), ("tail", "cdefghij"), ("head+tail", "abcdghij"), ("windows", None)]
+)
+def test_what_stays_of_a_long_target_is_what_the_task_says(tokenizer, truncation, kept):
+    form = InputFormat(tokenizer, "pair", "none", 10, truncation)
+    encoded = form.encode(row("abcdefghij"))
+    texts = [tokenizer.decode(one.ids, skip_special_tokens=True) for one in encoded]
+    assert texts == ([kept] if kept else ["abcdefgh", "cdefghij"])
+    assert [one.is_target_cut for one in encoded] == [kept is not None] * len(encoded)
+    assert form.encode(row("short")) == InputFormat(tokenizer, "pair", "none", 10).encode(row("short"))
+
+
+@given(length=st.integers(1, 90), room=st.integers(1, 30))
+def test_windows_cover_a_target_with_as_few_full_pieces_as_it_takes(length, room):
+    found = pieces(list(range(length)), room, "windows")
+    assert sorted({token for window in found for token in window}) == list(range(length))
+    assert len(found) == -(-length // room)
+    assert {len(window) for window in found} == {min(length, room)}
+
+
+@given(length=st.integers(1, 90), room=st.integers(1, 30), truncation=st.sampled_from(["head", "tail", "head+tail"]))
+def test_a_cut_target_fills_the_room_in_its_own_order(length, room, truncation):
+    (kept,) = pieces(list(range(length)), room, truncation)
+    assert len(kept) == min(length, room)
+    assert kept == sorted(kept)

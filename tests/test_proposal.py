@@ -1,0 +1,142 @@
+"""What the columns of a file suggest for its entry, and what a person's word changes."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from tasks.errors import BadRow
+from tasks.proposal import entry_text, opened, proposal, task_id
+
+
+def propose(path, content, **given):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return proposal(opened(path), given)
+
+
+def table(header, *rows):
+    return "\n".join([header, *rows]) + "\n"
+
+
+TEXTS = [f"a reply of several words, number {i}" for i in range(12)]
+
+
+def labelled(*labels, header="reply,kind"):
+    return table(header, *(f'"{TEXTS[i]}",{labels[i % len(labels)]}' for i in range(12)))
+
+
+KINDS = [
+    (labelled("yes", "no"), "binary"),
+    (labelled("0", "1"), "binary"),
+    (labelled("warm", "cold", "plain"), "multiclass"),
+    (labelled("0", "1", "2"), "multiclass"),
+    (labelled("0", "1", "2", header="reply,level"), "ordinal"),
+    (labelled("1", "2", "3", "4", "5"), "ordinal"),
+    (labelled("1.5", "2.25", "3.0"), "continuous"),
+    (labelled(*(str(i * 7) for i in range(12))), "continuous"),
+    (labelled("warm|kind", "warm", "kind"), "multilabel"),
+]
+
+
+@pytest.mark.parametrize(("content", "kind"), KINDS)
+def test_the_labels_suggest_their_kind(tmp_path, content, kind):
+    fields = propose(tmp_path / "f.csv", content)
+    assert (fields["text"], fields["kind"]) == ("reply", kind)
+    assert fields.get("separator") == ("|" if kind == "multilabel" else None)
+
+
+def test_parts_are_told_by_name_and_by_what_they_hold(tmp_path):
+    rows = [f'{i},{i // 3},"{TEXTS[i]}?","{TEXTS[i]}",{i % 2}' for i in range(12)]
+    fields = propose(tmp_path / "f.csv", table("id,dialog_id,prompt,response,rating", *rows))
+    assert fields == {
+        "label": "rating",
+        "text": "response",
+        "context": "prompt",
+        "group": "dialog_id",
+        "row_id": "id",
+        "kind": "binary",
+    }
+
+
+def test_columns_with_unusual_names_are_told_by_what_they_hold(tmp_path):
+    fields = propose(tmp_path / "f.csv", labelled("a", "b", "c", header="wording,verdict"))
+    assert (fields["text"], fields["label"], fields["kind"]) == ("wording", "verdict", "multiclass")
+
+
+def test_a_column_whose_ids_repeat_is_no_id_and_one_whose_values_differ_no_group(tmp_path):
+    rows = [f'{i % 3},{i},"{TEXTS[i]}",{i % 2}' for i in range(12)]
+    fields = propose(tmp_path / "f.csv", table("id,user,text,label", *rows))
+    assert "row_id" not in fields
+    assert "group" not in fields
+
+
+def test_what_is_given_wins(tmp_path):
+    content = labelled("1", "2", "3")
+    assert propose(tmp_path / "f.csv", content, kind="continuous")["kind"] == "continuous"
+    assert propose(tmp_path / "f.csv", content, text="kind", label="reply")["label"] == "reply"
+    with pytest.raises(BadRow, match="did you mean 'reply'"):
+        propose(tmp_path / "f.csv", content, text="replies")
+
+
+def test_nothing_is_guessed_when_nothing_may_be(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text(labelled("yes", "no"), encoding="utf-8")
+    assert proposal(opened(path), {"text": "reply"}, guessed=()) == {"text": "reply"}
+
+
+def test_a_list_of_columns_is_multilabel(tmp_path):
+    rows = [f'"{TEXTS[i]}",{i % 2},{i % 3 // 2}' for i in range(12)]
+    fields = propose(tmp_path / "f.csv", table("text,warm,kind", *rows), label=["warm", "kind"])
+    assert (fields["kind"], fields["label"]) == ("multilabel", ["warm", "kind"])
+
+
+FORMATS = [
+    ("f.csv", labelled("a", "b").replace(",a", ";a").replace(",b", ";b").replace("y,k", "y;k"), {"delimiter": ";"}),
+    ("f.tsv", labelled("a", "b").replace('",', '"\t').replace("y,k", "y\tk"), {}),
+    ("f.csv", b"\xef\xbb\xbf" + labelled("a", "b").replace("\n", "\r\n").encode(), {}),
+    ("f.csv", labelled("a", "b").replace("reply of", "r\u00e9ply of").encode("cp1252"), {"encoding": "cp1252"}),
+    ("f.csv", labelled("a", "b").encode("utf-16"), {"encoding": "utf-16"}),
+    ("f.jsonl", "".join(f'{{"reply": "{TEXTS[i]}", "kind": {i % 2}}}\n' for i in range(12)), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "extra"), FORMATS)
+def test_encoding_and_delimiter_are_found_and_named_only_where_needed(tmp_path, name, content, extra):
+    fields = propose(tmp_path / name, content)
+    assert fields == {"text": "reply", "label": "kind", "kind": "binary", **extra}
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("这是一个很好的回答", "zh"),
+        ("これはとても良い答えです", "ja"),
+        ("это хороший ответ", "ru"),
+        ("a réponse", None),
+    ],
+)
+def test_a_script_that_few_languages_share_suggests_the_language(tmp_path, text, language):
+    fields = propose(tmp_path / "f.csv", table("text,label", *(f"{text}{i},{i % 2}" for i in range(6))))
+    assert fields.get("language") == language
+
+
+def test_a_label_that_never_changes_is_refused(tmp_path):
+    with pytest.raises(BadRow, match="1 distinct labels"):
+        propose(tmp_path / "f.csv", labelled("a"))
+
+
+def test_a_file_without_rows_is_refused(tmp_path):
+    with pytest.raises(BadRow, match="no rows"):
+        propose(tmp_path / "f.csv", "reply,kind\n")
+
+
+def test_an_entry_reads_back_whatever_its_names_are(tmp_path):
+    fields = {"files": ['a "b"\\c.csv'], "id": "x", "text": "r\u00e9ply\t1", "label": ["a'b", "c"]}
+    text = entry_text(fields)
+    assert tomllib.loads(text) == fields
+    assert text.startswith('id = "x"\nfiles =')
+
+
+def test_an_id_is_made_of_the_files_name():
+    assert task_id("My Replies (v2)") == "my_replies_v2"

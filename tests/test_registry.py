@@ -1,0 +1,124 @@
+"""The registry: what an entry may say, and how it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import BadEntry, UnknownTask
+from tasks.registry import Registry
+
+MINIMAL = 'id = "my_task"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "label"\nkind = "multiclass"\n'
+
+
+def entry(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(BadEntry) as caught:
+        Registry.load([entry(folder, text)])
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_five_fields_make_a_task(tmp_path: Path) -> None:
+    task = Registry.load([entry(tmp_path, MINIMAL)]).task("my_task")
+    assert (task.title, task.reader, task.metric, task.dataset.family) == ("my_task", "table", "macro_f1", "my_task")
+    assert task.label.classes == () and not task.label.is_complete
+    assert task.entry_file == str(tmp_path / "mine.toml")
+
+
+def test_tasks_inherit_the_top_fields_and_override_them(tmp_path: Path) -> None:
+    text = MINIMAL.replace('id = "my_task"\n', "training = { epochs = 2 }\n")
+    text += '[[task]]\nid = "one"\n[[task]]\nid = "two"\nlabel = "other"\ntraining = { epochs = 3 }\n'
+    registry = Registry.load([entry(tmp_path, text)])
+    one, two = registry.task("one"), registry.task("two")
+    assert (one.label.column, two.label.column) == ("label", "other")
+    assert (one.training, two.training) == ({"epochs": 2}, {"epochs": 3})
+    assert one.dataset.id == one.dataset.family == two.dataset.family == "mine"
+    assert one.split_salt == two.split_salt == 0
+
+
+def test_tasks_are_sorted_by_id() -> None:
+    names = list(Registry.load().tasks)
+    assert names == sorted(names)
+
+
+def test_an_unknown_task_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownTask, match="epitome_er"):
+        Registry.load().task("epitome_err")
+
+
+def test_the_same_id_in_two_files_names_both(tmp_path: Path) -> None:
+    entry(tmp_path, MINIMAL, "a.toml")
+    with pytest.raises(BadEntry) as caught:
+        Registry.load([entry(tmp_path, MINIMAL, "b.toml")])
+    assert "a.toml" in str(caught.value) and "b.toml" in str(caught.value)
+
+
+def test_a_built_in_id_cannot_be_taken(tmp_path: Path) -> None:
+    assert "epitome.toml" in refusal(tmp_path, MINIMAL.replace("my_task", "epitome_er"))
+
+
+def test_an_unknown_field_is_answered_with_the_nearest_field_and_the_file(tmp_path: Path) -> None:
+    message = refusal(tmp_path, MINIMAL + 'licens = "MIT"\n')
+    assert "licence" in message and "mine.toml" in message
+
+
+def test_broken_toml_names_its_line(tmp_path: Path) -> None:
+    assert "mine.toml:6" in refusal(tmp_path, MINIMAL + "theme = direct\n")
+
+
+@pytest.mark.parametrize("field", ["id", "files", "text", "label", "kind"])
+def test_a_missing_mandatory_field_is_named(tmp_path: Path, field: str) -> None:
+    text = "".join(line + "\n" for line in MINIMAL.splitlines() if not line.startswith(field))
+    assert f"`{field}` missing" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('history = "everything"', "none, previous, all"),
+        ('theme = "abstrakt"', "direct, abstract, adjacent"),
+        ('reader = "tables"', "table"),
+        ('metric = "pearson_r"', "macro_f1"),
+        ("classes = [0, 1]", "a list of strings"),
+        ('minimum = "1"', "a number"),
+        ("private = 1", "true or false"),
+        ("split_salt = 1.5", "a whole number"),
+        ("split_salt = -1", "between 0"),
+        ('classes = ["only"]', "at least two"),
+        ('classes = ["a", "b"]\nnames = ["x"]', "1 names for 2 classes"),
+        ("task = 3", r"[[task]]"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_what_would(tmp_path: Path, line: str, said: str) -> None:
+    message = refusal(tmp_path, MINIMAL + line + "\n")
+    assert said in message and "mine.toml" in message
+
+
+def test_an_id_that_could_leave_its_folder_is_refused(tmp_path: Path) -> None:
+    assert "../up" in refusal(tmp_path, MINIMAL.replace("my_task", "../up"))
+
+
+def test_a_folder_of_entries_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadEntry, match="not a folder"):
+        Registry.load([tmp_path / "absent"])
+
+
+def test_a_lone_task_searches_its_own_split_salt(tmp_path: Path) -> None:
+    assert Registry.load([entry(tmp_path, MINIMAL)]).task("my_task").split_salt is None
+
+
+def test_tasks_of_one_family_get_one_split_salt(tmp_path: Path) -> None:
+    registry = Registry.load([entry(tmp_path, MINIMAL + 'family = "epitome"\n')])
+    assert registry.task("my_task").split_salt == registry.task("epitome_er").split_salt is not None
+    assert registry.task("mi_behavior").split_salt == registry.task("mi_adherent").split_salt == 0
+
+
+def test_two_salts_in_one_family_are_refused(tmp_path: Path) -> None:
+    message = refusal(tmp_path, MINIMAL + 'family = "epitome"\nsplit_salt = 99\n')
+    assert "mine.toml" in message and "epitome.toml" in message

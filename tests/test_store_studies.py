@@ -1,0 +1,65 @@
+"""Manifests and measures: what the store keeps beside records."""
+
+import errno
+
+import pytest
+
+from adapters_store import CorruptRecord, MissingRecord, Store, StoreError, disk
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs")
+
+
+def test_a_manifest_keeps_its_order_and_is_replaced_in_one_step(store):
+    store.write_manifest("real-12.v2", {"tasks": {"b": 1, "a": 2}})
+    store.write_manifest("real-12.v2", {"tasks": {"z": "ü", "b": 1, "a": 2}, "name": "real-12"})
+    assert [list(one) for one in (store.manifest("real-12.v2"), store.manifest("real-12.v2")["tasks"])] == [
+        ["tasks", "name"],
+        ["z", "b", "a"],
+    ]
+    assert store.manifests() == ["real-12.v2"]
+    assert not list((store.root / "staging").iterdir())
+
+
+def test_a_failed_manifest_leaves_the_earlier_one(store, monkeypatch):
+    store.write_manifest("tiny", {"cells": [1]})
+    monkeypatch.setattr(disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(StoreError, match="full"):
+        store.write_manifest("tiny", {"cells": []})
+    assert store.manifest("tiny") == {"cells": [1]}
+
+
+@pytest.mark.parametrize("raw", [b"", b'{"cells": [', b"[]", b"\xff"])
+def test_a_broken_manifest_is_named(store, raw):
+    store.write_manifest("tiny", {})
+    path = store.root / "studies" / "tiny.json"
+    path.write_bytes(raw)
+    with pytest.raises(CorruptRecord, match=f"^{path}: not "):
+        store.manifest("tiny")
+
+
+def test_a_missing_manifest_lists_those_that_are_there(store):
+    store.write_manifest("tiny", {})
+    with pytest.raises(MissingRecord, match=r"no study 'tinny'; it has tiny;"):
+        store.manifest("tinny")
+
+
+def test_a_measure_is_found_by_its_inputs_and_the_first_wins(store, caplog):
+    first = store.put_measure("similarity", {"a": "x", "b": "y"}, {"cosine": 0.5}, 1.5)
+    assert store.put_measure("similarity", {"b": "y", "a": "x"}, {"cosine": 0.6}, 9.0) == first
+    assert store.measure("similarity", {"b": "y", "a": "x"}) == first
+    assert first.cost_seconds == 1.5
+    assert ["cosine: 0.5 kept, 0.6 dropped" in message for message in caplog.messages] == [True]
+    for kind, inputs in (("overlap", {"a": "x", "b": "y"}), ("similarity", {"a": "y", "b": "x"})):
+        with pytest.raises(MissingRecord):
+            store.measure(kind, inputs)
+
+
+def test_a_changed_measure_is_corrupt(store):
+    store.put_measure("similarity", {}, {"cosine": 0.5}, 1.5)
+    [path] = store.root.rglob("measure.json")
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+    with pytest.raises(CorruptRecord, match=str(path)):
+        store.measure("similarity", {})

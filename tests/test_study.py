@@ -1,0 +1,121 @@
+"""Study files: what they may say, what wins, and how they refuse nonsense."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.study_file import load_study, study_names
+from tasks.errors import BadStudy
+from tasks.registry import Registry
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="mine.toml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_shipped_study_loads_and_names_known_tasks(name):
+    study = load_study(name)
+    registry = Registry.load()
+    for task in study.tasks:
+        study.training_for(registry.task(task))
+
+
+def test_muddy_waters_has_the_18_tasks_and_table_4(tmp_path):
+    study, registry = load_study("muddy-waters"), Registry.load()
+    assert len(study.tasks) == 18
+    training, origin = study.training_for(registry.task("epitome_er"))
+    assert (training.epochs, training.batch_size, training.learning_rate) == (7, 42, 0.00041)
+    assert origin["epochs"] == "entry"
+    assert origin["clip"] == "default"
+
+
+def test_study_task_wins_over_study_over_entry_over_default(write):
+    text = (
+        'tasks = ["epitome_er", "epitome_ex"]\n[training]\nepochs = 3\nbatch_size = 4\n[task.epitome_er]\nepochs = 9\n'
+    )
+    study, registry = load_study(write(text)), Registry.load()
+    er, er_origin = study.training_for(registry.task("epitome_er"))
+    ex, ex_origin = study.training_for(registry.task("epitome_ex"))
+    assert (er.epochs, er.batch_size, er.learning_rate, er.clip) == (9, 4, 0.00041, 1.0)
+    assert (ex.epochs, ex_origin["epochs"]) == (3, "study")
+    assert [er_origin[k] for k in ("epochs", "batch_size", "learning_rate", "clip")] == [
+        "study.task",
+        "study",
+        "entry",
+        "default",
+    ]
+
+
+def test_extends_keeps_what_is_not_said_again(write):
+    study = load_study(write('extends = "demo"\nmax_test = 50\n[training]\nepochs = 1\n'))
+    demo = load_study("demo")
+    assert (study.name, study.max_test, study.tasks) == ("mine", 50, demo.tasks)
+    assert study.training == {**demo.training, "epochs": 1}
+
+
+def test_extends_of_a_file_is_looked_up_beside_the_file(write):
+    write('tasks = ["epitome_er"]\nseeds = [5]\n', "base.toml")
+    assert load_study(write('extends = "base.toml"\n')).seeds == (5,)
+
+
+def test_extends_in_a_circle_is_refused(write):
+    write('extends = "mine.toml"\n', "other.toml")
+    with pytest.raises(BadStudy, match="circle"):
+        load_study(write('extends = "other.toml"\n'))
+
+
+def test_overrides_change_one_field_each():
+    study = load_study("demo", ["training.epochs=7", "backbone=random-tiny", "seeds=[1, 2]", "task.epitome_er.clip=2"])
+    assert (study.training["epochs"], study.backbone, study.seeds) == (7, "random-tiny", (1, 2))
+    assert study.task["epitome_er"] == {"clip": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tasks = [", r"mine\.toml:\d+: not valid TOML"),
+        ("", "`tasks` is missing"),
+        ('tasks = ["epitome_er"]\nbackbon = "x"', "unknown field 'backbon'; did you mean 'backbone'"),
+        ('tasks = ["epitome_er"]\n[training]\nepoch = 1', "unknown field 'training.epoch'; did you mean 'epochs'"),
+        ('tasks = ["epitome_er", "epitome_er"]', "names something twice: epitome_er"),
+        ('tasks = "epitome_er"', "tasks is a list"),
+        ('tasks = ["epitome_er"]\n[training]\nepochs = 0', "epochs 0 is not a whole number from 1"),
+        ('tasks = ["epitome_er"]\n[training]\nlearning_rate = -1', "learning_rate -1 is out of range"),
+        ('tasks = ["epitome_er"]\n[training]\nlearning_rate = nan', "out of range"),
+        ('tasks = ["epitome_er"]\nsettings = ["quarter"]', "setting 'quarter' is not one of full, half"),
+        ('tasks = ["epitome_er"]\nsettings = ["025%"]', "nor a share such as 25%"),
+        ('tasks = ["epitome_er"]\nsettings = ["0%"]', "nor a share such as 25%"),
+        ('tasks = ["epitome_er"]\nsettings = ["100%"]', "nor a share such as 25%"),
+        ('tasks = ["epitome_er"]\nseeds = [1, 2]\nbaseline_seeds = [1, 3]', "lacks seed 2 of `seeds`"),
+        ('tasks = ["epitome_er"]\ncontrols = ["selves"]', "control 'selves' is not one of self, shuffled, random"),
+        ('tasks = ["epitome_er"]\nmax_train = "many"', "max_train 'many' is not a whole number"),
+        ('tasks = ["epitome_er"]\nseeds = [1.5]', "seed 1.5 is not a whole number"),
+        ('tasks = ["epitome_er"]\n[task.epitome_ex]\nepochs = 1', "is not among the study's tasks"),
+        ('tasks = ["epitome_er"]\nadapter = {method = "pfeiffer"}', "adapter.method 'pfeiffer' is not one of seq_bn"),
+        ('tasks = ["epitome_er"]\nname = "../up"', "use small letters"),
+        ('tasks = ["epitome_er"]\ntraining = 3', "training is a table"),
+    ],
+)
+def test_a_study_that_cannot_be_used_says_why_in_one_line(write, text, message):
+    with pytest.raises(BadStudy, match=message) as problem:
+        load_study(write(text))
+    assert "\n" not in str(problem.value)
+
+
+def test_an_unknown_study_suggests_the_nearest_name():
+    with pytest.raises(BadStudy, match="did you mean 'demo'"):
+        load_study("demmo")
+
+
+def test_the_resolved_study_writes_every_field_out():
+    study = load_study("tiny")
+    assert set(study.as_json()) == {f.name for f in dataclasses.fields(study)}

@@ -1,0 +1,73 @@
+"""The table reader against arbitrary content: what was written comes back, or one of our own errors is raised."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.errors import BadInput
+from tasks.readers import read
+from tasks.task import Dataset, Label, Task
+
+NOT_BLANK = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
+ROWS = st.lists(st.tuples(NOT_BLANK, st.sampled_from(["no", "yes"])), min_size=1, max_size=8)
+
+
+def task(name: str) -> Task:
+    label = Label("label", "binary", ("no", "yes"))
+    return Task("mine", Dataset("mine", "Mine", "mine"), "Mine", (name,), "table", label, {"text": "text"})
+
+
+def found(name: str, content: bytes) -> list[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).write_bytes(content)
+        return [(row.text, ("no", "yes")[int(row.label)]) for row in read(task(name), Path(folder))]
+
+
+@given(
+    rows=ROWS,
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    name=st.sampled_from(["my.csv", "my.tsv"]),
+    bom=st.sampled_from(["utf-8", "utf-8-sig"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_text_in_a_delimited_file_comes_back(
+    rows: list[tuple[str, str]], line_end: str, name: str, bom: str
+) -> None:
+    out = io.StringIO(newline="")
+    delimiter = "\t" if name.endswith("tsv") else ","
+    writer = csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL, lineterminator=line_end)
+    writer.writerows([("text", "label"), *rows])
+    assert found(name, out.getvalue().encode(bom)) == rows
+
+
+@given(rows=ROWS)
+@settings(max_examples=40, deadline=None)
+def test_any_text_in_json_lines_comes_back(rows: list[tuple[str, str]]) -> None:
+    lines = (json.dumps({"label": label, "text": text}, ensure_ascii=False) for text, label in rows)
+    assert found("my.jsonl", "\n".join(lines).encode()) == rows
+
+
+@given(content=st.binary(max_size=60), name=st.sampled_from(["my.csv", "my.tsv", "my.jsonl", "my.parquet"]))
+@settings(max_examples=80, deadline=None)
+def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
+    try:
+        found(name, content)
+    except BadInput as error:
+        assert name in str(error) and "\n" not in str(error)
+
+
+@given(content=st.text(st.sampled_from('text,label\n\r"yes\t \x00\ufeff{}[]:\\u'), max_size=60))
+@settings(max_examples=80, deadline=None)
+def test_almost_right_content_raises_only_our_own_errors(content: str) -> None:
+    for name in ("my.csv", "my.jsonl"):
+        try:
+            found(name, b"text,label\n" + content.encode())
+        except BadInput as error:
+            assert name in str(error)

@@ -1,0 +1,187 @@
+"""Themes: the paper's means and directions, effects and contrasts of planted size, and non-inferiority."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.half_data import against_full, non_inferiority
+from analysis.published import approximately_tested, results, table
+from analysis.results import Results
+from analysis.themes import ALL, LARGER, rating_means, task_effects, theme_contrasts, theme_counts
+from tasks.errors import BadInput
+from tests.fake_study import FakeTask, fake_study
+
+RATED = ["definition", "link", "conduciveness"]
+
+
+@pytest.fixture(scope="module")
+def published():
+    return results()
+
+
+def planted(published, gain):
+    """The published grid with gains that ``gain`` makes of the frames of intermediates' and targets' facts."""
+    facts = published.tasks.set_index("task")
+    sides = (facts.loc[published.gains[role]].reset_index() for role in ("intermediate", "target"))
+    return replace(published, gains=published.gains.assign(gain=gain(*sides), collapsed=False, contaminated=False))
+
+
+def test_means_of_table_5(published):
+    printed = table("table5_themes").set_index("task")
+    means = rating_means(published).set_index("task").loc[printed.index]
+    assert np.abs(means[RATED] - printed[RATED]).to_numpy().max() < 1e-9
+    assert means[RATED].size == 54
+    assert np.abs(means.overall - printed.overall).max() <= 0.005
+    assert (means.theme == printed.theme).all()
+
+
+def test_tasks_stand_by_theme_and_falling_mean(published):
+    means = rating_means(published)
+    assert list(dict.fromkeys(means.theme)) == ["direct", "abstract", "adjacent"]
+    assert all(part.overall.is_monotonic_decreasing for _, part in means.groupby("theme"))
+
+
+def test_directions_of_figure_3_hold_for_larger_changes(published):
+    frame = theme_counts(published).set_index(["role", "theme"])
+    gains, harms = ((frame[name] / frame.n_pairs).round(3) for name in ("larger_gains", "larger_harms"))
+    assert gains["intermediate"].to_dict() == {"direct": 0.147, "abstract": 0.069, "adjacent": 0.098}
+    assert gains["target"].to_dict() == {"direct": 0.225, "abstract": 0.020, "adjacent": 0.069}
+    assert harms["intermediate"].to_dict() == {"direct": 0.431, "abstract": 0.480, "adjacent": 0.480}
+    assert pytest.approx(0.02) == LARGER
+
+
+@pytest.mark.parametrize(("correlation", "up", "down"), [(0.0, 16, 49), (0.5, 24, 98), (0.8, 30, 155)])
+def test_the_approximate_counts_depend_on_the_assumed_correlation(published, correlation, up, down):
+    frame = theme_counts(approximately_tested(published, correlation=correlation))
+    for _, part in frame.groupby("role"):
+        assert (part.gains.sum(), part.harms.sum()) == (up, down)
+    assert frame.set_index(["role", "theme"]).gains["target", "abstract"] <= 1
+
+
+def test_nothing_is_counted_as_significant_without_a_p(published):
+    frame = theme_counts(published)
+    assert frame[["n_tested", "gains", "harms", "gains_bh", "harms_bh"]].sum().sum() == 0
+    assert frame.n_pairs.sum() == 2 * 306
+
+
+def test_effects_of_tasks_are_found_whatever_pairs_are_missing(published):
+    rng = np.random.default_rng(0)
+    gives, takes = (pd.Series(rng.normal(size=18), published.tasks.task) for _ in range(2))
+    whole = planted(published, lambda top, bottom: gives[top.task].to_numpy() + takes[bottom.task].to_numpy())
+    holes = whole.gains.assign(gain=whole.gains.gain.mask(rng.random(306) < 0.3))
+    for found in (whole, replace(whole, gains=holes)):
+        frame = task_effects(found)
+        for role, truth in (("intermediate", gives), ("target", takes)):
+            points = frame[(frame.cells == ALL) & (frame.role == role)].set_index("task").points
+            assert np.allclose(points, 100 * (truth - truth.mean())[points.index])
+
+
+def test_effects_that_the_pairs_do_not_tell_apart_are_undefined(published):
+    two = published.gains.intermediate.isin(["condolence", "mi_adherent"]) & published.gains.target.isin(
+        ["condolence", "mi_adherent"]
+    )
+    frame = task_effects(replace(published, gains=published.gains[two]))
+    assert frame.points[frame.cells == ALL].isna().all()
+    assert theme_contrasts(frame).empty
+
+
+def test_a_planted_difference_of_themes_is_found_in_its_role_only(published):
+    rng = np.random.default_rng(1)
+    noise = rng.normal(scale=0.01, size=306)
+    found = planted(published, lambda _, bottom: 0.05 * (bottom.theme == "direct") + noise)
+    frame = theme_contrasts(task_effects(found), draws=2000).set_index(["cells", "role", "theme_a"]).sort_index()
+    direct = frame.loc[(ALL, "target", "direct")]
+    assert direct.difference.to_numpy() == pytest.approx([5, 5], abs=0.6)
+    assert (direct.p_max <= 0.01).all()
+    assert (frame.loc[(ALL, "intermediate")].p > 0.05).all()
+    assert (frame.p_max >= frame.p - 0.02).all()
+
+
+def test_without_a_difference_few_grids_raise_an_alarm(published):
+    related = replace(published, tasks=published.tasks.assign(family="one"))  # so that none is left out in turn
+    alarms = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        tasks = pd.Series(rng.normal(size=18), published.tasks.task)
+        noise = rng.normal(size=306)
+        found = planted(related, lambda _, bottom, tasks=tasks, noise=noise: tasks[bottom.task].to_numpy() + noise)
+        frame = theme_contrasts(task_effects(found), draws=200)
+        alarms += (frame.p_max[frame.role == "target"] <= 0.05).any()
+    assert alarms <= 11  # of 100 at 5 %: exceeded with probability .004
+
+
+def test_tasks_without_a_theme_take_no_part(published):
+    facts = published.tasks.assign(theme=published.tasks.theme.where(published.tasks.theme == "direct", ""))
+    found = replace(published, tasks=facts)
+    assert set(theme_counts(found).theme) == {"direct"}
+    assert theme_contrasts(task_effects(found)).empty
+    assert len(rating_means(found)) == 18
+
+
+def halved(published, over_full, error):
+    """The published grid as if with half data, at these points over full with this standard error in points."""
+    reach = 1.959964 * error / 100
+    frame = published.gains.assign(gain_over_full=over_full / 100)
+    frame = frame.assign(low_over_full=frame.gain_over_full - reach, high_over_full=frame.gain_over_full + reach)
+    return replace(published, gains=frame, setting="half")
+
+
+def test_a_loss_within_the_margin_is_non_inferior_if_it_is_known_well(published):
+    frame = non_inferiority(halved(published, -0.5, 0.1), margin=2.0)
+    assert frame.non_inferior.all()
+    assert (frame.pairs_non_inferior == frame.n_pairs).all()
+    assert (frame.pairs_not_significant == 0).all()  # worse beyond doubt, and yet within the margin
+
+
+def test_what_is_not_significant_is_not_therefore_as_good(published):
+    frame = non_inferiority(halved(published, -1.0, 5.0), margin=2.0)
+    assert (frame.pairs_not_significant == frame.n_pairs).all()
+    assert (frame.pairs_non_inferior == 0).all()
+    assert (frame.pairs_undecided == frame.n_pairs).all()
+
+
+@pytest.mark.parametrize("side", ["intermediate", "target"])
+def test_the_bound_of_a_mean_is_students_over_the_side_that_varies(published, side):
+    rng = np.random.default_rng(2)
+    of_task = pd.Series(rng.normal(-1, 1, 18), published.tasks.task)
+    found = halved(published, published.gains[side].map(of_task), 1.0)
+    frame = non_inferiority(found).set_index(["role", "theme"])
+    assert frame.n_tasks["target", "all"] == 18
+    for role in ("intermediate", "target"):
+        assert frame.points_over_full[role, "all"] == pytest.approx(of_task.mean())
+        expected = of_task.mean() - 1.739607 * of_task.std() / np.sqrt(18)
+        assert frame.lower[role, "all"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_baseline_that_all_intermediates_share_does_not_make_them_sure(published):
+    of_target = pd.Series(np.linspace(-12, 10, 18), published.tasks.task)
+    found = halved(published, published.gains.target.map(of_target), 1.0)
+    frame = non_inferiority(found).set_index(["role", "theme"])
+    assert (frame.loc["intermediate"].lower < -3).all()  # intermediates hardly differ, targets do
+
+
+def test_gains_over_full_are_counted_with_their_own_p(published):
+    against = against_full(halved(published, 3.0, 1.0))
+    assert against.gains.gain.to_numpy() == pytest.approx(np.full(306, 0.03))
+    assert against.gains.p.to_numpy() == pytest.approx(np.full(306, 0.0026998), abs=1e-6)
+    assert theme_counts(against).gains.sum() == 2 * 306
+
+
+def test_a_margin_of_nothing_is_refused(published):
+    with pytest.raises(BadInput, match="margin"):
+        non_inferiority(published, margin=0.0)
+
+
+def test_a_study_of_three_tasks_with_a_gap_and_without_ratings_is_told(tmp_path):
+    tasks = [FakeTask("one"), FakeTask("two"), FakeTask("three", kind="continuous")]
+    store, manifest = fake_study(
+        tmp_path, tasks, settings=("full", "half"), absent=[("one", "two")], constant=[("one", "three")]
+    )
+    full = Results.of(store, manifest, draws=200)
+    half = Results.of(store, manifest, setting="half", draws=200)
+    assert rating_means(full).overall.isna().all()
+    assert theme_counts(full).n_pairs.tolist() == [4, 4]  # one missing, one without a correlation
+    assert len(theme_contrasts(task_effects(full))) == 0
+    assert non_inferiority(half).n_pairs.max() == 4

@@ -1,0 +1,71 @@
+"""Packs in several processes: the same records, and a process that dies is a failure and no end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+
+import pytest
+
+from harness.cell import make_cell
+from harness.engines.local import LocalEngine, Runner
+from harness.engines.workers import WorkersEngine
+from harness.grid import Outcome
+from harness.plan import Pack
+
+
+def silent(*_):
+    """Watch nothing."""
+
+
+@dataclass(frozen=True)
+class Pretending(Runner):
+    """Trains nothing: says what it would have done, or dies."""
+
+    victim: str = ""
+
+    def __call__(self, pack):
+        self.watch(pack.target, 1, 1)
+        if pack.target == self.victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return iter([Outcome(cell) for cell in pack.cells])
+
+
+@pytest.fixture
+def packs(study, tiny, toy_splits):
+    splits = {name: toy_splits(name, seed=number) for number, name in enumerate(("one", "two", "three"))}
+    return splits, [Pack((make_cell(study, tiny, rows, seed=1, setting="full"),)) for rows in splits.values()]
+
+
+def test_workers_report_every_cell_and_every_epoch(packs, tiny, store):
+    splits, packs = packs
+    heard = []
+    function = Pretending(tiny, splits, store, lambda *said: heard.append(said))
+    found = list(WorkersEngine(2, 1).run(function, packs))
+    assert {outcome.cell.target for outcome in found} == {"one", "two", "three"}
+    assert all(outcome.error is None for outcome in found)
+    assert sorted(heard) == [("one", 1, 1), ("three", 1, 1), ("two", 1, 1)]
+
+
+def test_a_worker_that_dies_is_a_failure_with_a_reason(packs, tiny, store):
+    splits, packs = packs
+    function = Pretending(tiny, splits, store, silent, victim="two")
+    errors = {one.cell.target: one.error for one in WorkersEngine(1, 1).run(function, packs)}
+    assert "ended early" in errors["two"]
+    assert set(errors) == {"one", "two", "three"}
+
+
+@pytest.mark.slow
+def test_workers_store_the_records_of_the_local_engine(packs, tiny, tmp_path):
+    from adapters_store import Store
+
+    splits, packs = packs
+    stores = [Store(tmp_path / name) for name in ("local", "workers")]
+    function = Runner(tiny, splits, stores[0], silent)
+    list(LocalEngine().run(function, packs))
+    outcomes = list(WorkersEngine(2, 1).run(replace(function, store=stores[1]), packs))
+    assert all(outcome.error is None for outcome in outcomes)
+    for pack in packs:
+        first, second = (store.get(pack.cells[0].key) for store in stores)
+        assert second.results["test"] == pytest.approx(first.results["test"], abs=1e-6)

@@ -1,0 +1,61 @@
+"""Tiny random BERT and XLM-R folders with a tokenizer of their own, for tests without downloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    PreTrainedTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+    XLMRobertaTokenizerFast,
+)
+
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "initializer_range": 0.3,
+}
+TEXTS = ["a kind neighbour came back with warm bread and quiet words", "我很难过 今天没有人和我说话 谢谢你听我说"] * 4
+KINDS = ("bert", "xlm-roberta")
+
+
+def tiny_backbone(folder: Path, kind: str) -> Path:
+    """Write config, weights and tokenizer of a tiny model of this kind into ``folder`` and return it."""
+    torch.manual_seed(7)
+    tokenizer = {"bert": _wordpiece, "xlm-roberta": _unigram}[kind]()
+    tokenizer.save_pretrained(folder)
+    if kind == "bert":
+        network = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **SHAPE))
+    else:
+        shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+        network = XLMRobertaModel(XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **shape))
+    network.save_pretrained(folder)
+    return folder
+
+
+def _wordpiece() -> PreTrainedTokenizerFast:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    raw = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    raw.normalizer = normalizers.BertNormalizer()
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
+    )
+    return BertTokenizerFast(tokenizer_object=raw)
+
+
+def _unigram() -> PreTrainedTokenizerFast:
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    raw = Tokenizer(models.Unigram())
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False)
+    raw.train_from_iterator(TEXTS, trainer)
+    return XLMRobertaTokenizerFast(tokenizer_object=raw)
