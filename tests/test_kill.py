@@ -70,15 +70,32 @@ def test_ten_kills_change_nothing_and_nothing_finished_is_trained_twice(tmp_path
     assert tables(killed, tmp_path / "a") == tables(whole, tmp_path / "b")
 
 
-def kill_in_a_pack(store, wanted):
-    """Start a run of lanes and kill it once it has written this many checkpoints."""
-    process = subprocess.Popen(run(store, *LANES), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    seen, deadline = set(), time.monotonic() + 120
-    while len(seen) < wanted and process.poll() is None and time.monotonic() < deadline:
-        seen |= {(path.parent.name, path.name) for path in store.glob("packs/*/[!.]*")}
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    return process.wait()
+DYING = """
+import os, sys
+from {module} import {owner}
+done, original = [], {owner}.{name}
+def dying(*args, **rest):
+    given = original(*args, **rest)
+    done.append(None)
+    if len(done) == {count}:
+        os.kill(os.getpid(), {signal})
+    return given
+{owner}.{name} = dying
+from harness.cli.main import main
+sys.exit(main())
+"""
+
+
+def run_that_gets(number, *, after, module, owner, name, command):
+    """Start a command in a process that sends itself a signal right after so many calls of a function."""
+    script = DYING.format(module=module, owner=owner, name=name, count=after, signal=int(number))
+    return subprocess.run([sys.executable, "-c", script, *command[1:]], capture_output=True, text=True)
+
+
+def kill_in_a_pack(store, after):
+    """A run of lanes that is killed when it has begun this many checkpoints; its exit code."""
+    written = {"module": "harness.training", "owner": "checkpoint", "name": "write"}
+    return run_that_gets(signal.SIGKILL, after=after, **written, command=run(store, *LANES)).returncode
 
 
 @pytest.mark.slow
@@ -101,14 +118,10 @@ def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_byte
 @pytest.mark.slow
 def test_an_interrupted_run_ends_with_130_keeps_its_cells_and_goes_on(tmp_path):
     store = tmp_path / "runs"
-    process = subprocess.Popen(run(store), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not records(store) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    put = {"module": "adapters_store", "owner": "Store", "name": "put"}
+    process = run_that_gets(signal.SIGINT, after=1, **put, command=run(store))
     assert process.returncode == 130
-    assert said.endswith("interrupted; finished cells are in the store, and the same command continues\n")
+    assert process.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
     kept = records(store)
     assert 0 < len(kept) < 16
     done = subprocess.run(run(store, "--json"), check=True, capture_output=True, text=True)

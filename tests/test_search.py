@@ -19,12 +19,11 @@ from adapters import RobertaAdapterModel, SeqBnConfig
 from transformers import RobertaConfig
 
 from adapters_store import Store
-from harness import plan, search
+from harness import search
 from harness.cell import make_cell
 from harness.pack import run_cells
-from harness.search_found import Found, NoSearch, Trial, keep, search_folder, with_best
+from harness.search_found import search_folder
 from harness.search_journal import CannotSearch, opened
-from harness.study_file import load_study
 from harness.training import trials
 from harness.training.best import Best
 from harness.training.fit import Part
@@ -34,8 +33,7 @@ from harness.training.lane_adamw import rate_factor
 from harness.training.lane_fit import LaneTrainer, Recipe
 from harness.training.lane_state import stacked
 from harness.training.laned import lane_trainer
-from tasks.errors import BadInput, BadStudy
-from tasks.registry import Registry
+from tasks.errors import BadInput
 
 SHAPE = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
 RATES = [1e-3, 3e-3, 1e-4, 5e-3]
@@ -237,67 +235,6 @@ def test_unusable_requests_are_refused_in_one_line(one):
             run(dataclasses.replace(one, methods=methods), number)
 
 
-def settled(store, study, task, intermediate=None, **settings):
-    """A finished search without any training."""
-    values = {"learning_rate": 3e-3, "batch_size": 16, "epochs": 3, "method": "seq_bn"} | settings
-    found = Found(study, task, intermediate, {}, (Trial(0, "complete", validation=0.5, best_epoch=1, **values),))
-    search_folder(store, study, task, intermediate).mkdir(parents=True)
-    keep(store, found)
-
-
-def test_the_best_trial_wins_over_the_study_and_loses_to_the_task_and_the_command_line(store):
-    settled(store, "tiny", "epitome_er")
-    task = Registry.load().task("epitome_er")
-    study = load_study("tiny", ["task.epitome_er.epochs=7"])
-    values, origin = with_best(study, store).training_for(task)
-    assert (values.learning_rate, origin["learning_rate"]) == (3e-3, "search")
-    assert (values.epochs, origin["epochs"]) == (7, "study.task")
-    said = ["training.learning_rate=1e-5"]
-    values, origin = with_best(load_study("tiny", said), store, said).training_for(task)
-    assert (values.learning_rate, origin["learning_rate"]) == (1e-5, "study")
-    assert (values.batch_size, origin["batch_size"]) == (16, "search")
-    other, origin = with_best(study, store).training_for(Registry.load().task("news_empathy"))
-    assert (other.learning_rate, origin["learning_rate"]) == (2e-3, "study")
-
-
-def test_without_a_search_best_says_how_to_start_one(store):
-    with pytest.raises(NoSearch, match="empathy-transfer search tiny"):
-        with_best(load_study("tiny"), store)
-
-
-def test_a_method_that_makes_no_stack_is_refused_where_there_are_transfers(store):
-    settled(store, "tiny", "epitome_er", method="prompt_tuning")
-    with pytest.raises(BadStudy, match=r"best trial of epitome_er: adapter\.method 'prompt_tuning' makes no stack"):
-        with_best(load_study("tiny"), store)
-
-
-def test_a_target_on_an_adapter_of_another_method_trains_through_the_library(store, study, tiny, toy_splits):
-    settled(store, "toy", "two", method="double_seq_bn")
-    best = with_best(dataclasses.replace(study, trainer="lanes"), store)
-    splits = {name: toy_splits(name, seed=i) for i, name in enumerate(best.tasks)}
-    _, transfers = plan._packs(best, tiny, splits)
-    specs = {pack.target: pack.cells[0].spec for pack in transfers}
-    assert (specs["one"]["trainer"], specs["one"]["adapter"]["method"]) == ("library", "seq_bn")
-    assert (specs["two"]["trainer"], specs["two"]["adapter"]["method"]) == ("library", "double_seq_bn")
-
-
-def test_a_pair_with_a_search_of_its_own_leaves_its_column_s_pack(store, study, tiny, toy_splits):
-    settled(store, "toy", "one")
-    settled(store, "toy", "one", "two", batch_size=32)
-    three = dataclasses.replace(study, tasks=("one", "two", "three"), trainer="lanes")
-    best = with_best(three, store)
-    splits = {name: toy_splits(name, seed=i) for i, name in enumerate(best.tasks)}
-    _, transfers = plan._packs(best, tiny, splits)
-    sizes = {
-        (cell.intermediate, cell.target): (cell.spec["training"]["batch_size"], len(pack.cells))
-        for pack in transfers
-        for cell in pack.cells
-    }
-    assert sizes[("two", "one")] == (32, 1)
-    assert sizes[("three", "one")] == (16, 1)
-    assert sizes[("one", "two")] == sizes[("three", "two")] == (8, 2)
-
-
 def test_a_transfer_is_searched_on_its_stored_baseline(one, tiny, store, toy_splits):
     baseline = make_cell(one.study, tiny, toy_splits("two", seed=2), seed=1, setting="full")
     run_cells([baseline], tiny, toy_splits("two", seed=2), store, lambda *_: None)
@@ -326,14 +263,15 @@ def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_pa
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     calm = json.loads(subprocess.run(searching(whole), check=True, capture_output=True).stdout)
     journal = killed / "searches" / "tiny" / "epitome_er" / "journal.jsonl"
+    died = []
     for size in (1, 8_000, 14_000):
         process = subprocess.Popen(searching(killed), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 120
         while not (journal.is_file() and journal.stat().st_size > size) and time.monotonic() < deadline:
             time.sleep(0.005)
-        assert process.poll() is None, "the search was over before it was killed"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.send_signal(signal.SIGKILL)  # nothing happens to a search that is already over
+        died.append(process.wait() == -signal.SIGKILL)
+    assert any(died), "every search was over before it was killed"
     again = json.loads(subprocess.run(searching(killed), check=True, capture_output=True).stdout)
     assert len(again[0]["trials"]) == 24
     assert again[0]["best"] == calm[0]["best"]
