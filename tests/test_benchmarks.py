@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 
+import pandas as pd
 import pytest
 import torch
 
-from benchmarks import cells, engines, gpu, machine
+from benchmarks import cells, engines, gpu, machine, precision
 from benchmarks.columns import columns
 from benchmarks.peers import WAYS
 from benchmarks.shapes import Shape, network, rows
 
-TINY = [
-    "--layers",
-    "2",
-    "--width",
-    "32",
-    "--lanes",
-    "2",
-    "--mean",
-    "8",
-    "--batch",
-    "4",
-    "--steps",
-    "1",
-    "--rounds",
-    "2",
-]
+TINY = "--layers 2 --width 32 --lanes 2 --mean 8 --batch 4 --steps 1 --rounds 2".split()
 NEEDS_ACCELERATE = {"trainer-dynamic", "trainer-512"}
 
 
@@ -117,3 +103,16 @@ def test_a_column_needs_files_or_the_word_that_they_are_made_up(monkeypatch):
 
 def test_a_machine_is_described_by_what_moves_its_figures():
     assert {"processor", "cores", "load", "torch", "adapters"} <= set(machine.described())
+
+
+def test_spreads_of_precision_are_those_of_hand():
+    index = pd.MultiIndex.from_tuples([("transfer", "t", "a"), ("transfer", "t", "b")], names=precision.PAIR)
+    fp32 = pd.DataFrame([[50.0, 52.0], [60.0, 66.0]], index=index, columns=[1, 2])
+    bf16 = pd.DataFrame([[51.0, 51.0], [60.0, 64.0]], index=index, columns=[1, 2])
+    (row,) = precision.summary(fp32, bf16).to_dict("records")
+    assert row["score"] == 57
+    assert row["seed sd"] == pytest.approx(10**0.5)  # variances 2 and 18
+    assert row["two seeds'"] == pytest.approx(20**0.5)
+    assert row["bf16 - fp32, one seed's"] == pytest.approx(1.5**0.5)  # 1, -1, 0, -2
+    assert row["of means"] == pytest.approx(0.5**0.5)  # 0, -1
+    assert row["mean"] == -0.5
