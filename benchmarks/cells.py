@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if data is None:
             study = dataclasses.replace(study, data="synthetic")
         plan = _plan(study, Path(data or "."), store)
-        laned, alone = measured(plan, store, options.target)
+        laned, alone, scores = measured(plan, store, options.target)
     median = statistics.median(alone)
     files = "synthetic" if data is None else "real"
     print(f"{options.study}, column {options.target}, {files} files, {options.threads} thread(s)")
@@ -53,23 +53,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"  a lane takes {laned / median:.0%} of the CPU time of a cell by itself: {median / laned:.2f} cells for one"
     )
     print(f"  lanes: {laned:.2f} CPU seconds a cell; one by one: {alone[0]:.2f} (baseline), {alone[1]:.2f} (transfer)")
+    for name, one in scores.items():
+        print(f"  test score of the {name}: {one['lane']:.3f} as a lane, {one['alone']:.3f} by itself")
     print(f"  {machine.described()}")
 
 
-def measured(plan: Plan, store: Store, target: str) -> tuple[float, list[float]]:
-    """CPU seconds of a cell: a lane of the column's transfers, and the baseline and one transfer one by one."""
+def measured(plan: Plan, store: Store, target: str) -> tuple[float, list[float], dict[str, dict[str, float]]]:
+    """CPU seconds of a lane of the column's transfers, of two cells one by one, and test scores of the two both ways.
+
+    The two are the target's baseline and its first transfer; their dropout differs, so their scores do, as seeds do.
+    """
     (column,) = [pack for pack in plan.transfers if pack.target == target]
     for pack in plan.baselines:
         _seconds(plan, store, pack.cells)
     spent = _seconds(plan, store, column.cells)
-    first = next(cell for cell in (c for pack in plan.baselines for c in pack.cells) if cell.target != target)
+    baselines = [cell for pack in plan.baselines for cell in pack.cells]
+    first = next(cell for cell in baselines if cell.target != target)
     study = dataclasses.replace(plan.study, trainer="library")
     seed, setting = column.cells[0].seed, column.cells[0].setting
     alone = [
         make_cell(study, plan.backbone, plan.splits[target], seed=seed, setting=setting, intermediate=one)
         for one in (None, first)
     ]
-    return spent / len(column.cells), [_seconds(plan, store, [cell]) for cell in alone]
+    seconds = [_seconds(plan, store, [cell]) for cell in alone]
+    lanes = [
+        next(cell for cell in baselines if cell.target == target),
+        next(cell for cell in column.cells if cell.intermediate == first.target),
+    ]
+    scores = {
+        name: {"lane": store.get(lane.key).results["test"], "alone": store.get(cell.key).results["test"]}
+        for name, lane, cell in zip(("baseline", "transfer"), lanes, alone, strict=True)
+    }
+    return spent / len(column.cells), seconds, scores
 
 
 def _seconds(plan: Plan, store: Store, cells: Sequence[Cell]) -> float:

@@ -93,6 +93,7 @@ def test_a_column_is_timed_against_cells_one_by_one(capsys):
     printed = capsys.readouterr().out
     assert "column epitome_er, synthetic files" in printed
     assert "cells for one" in printed
+    assert "test score of the transfer: 0." in printed
 
 
 def test_a_column_needs_files_or_the_word_that_they_are_made_up(monkeypatch):
