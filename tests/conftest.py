@@ -11,12 +11,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from adapters_store import Store
 from harness.backbone import Backbone, resolve
 from harness.study import StudyConfig
 from tasks.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
+
+settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("any machine")
 
 WORDS = {"calm": 0, "warm": 0, "cold": 1, "harsh": 1}
 

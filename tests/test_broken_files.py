@@ -86,7 +86,7 @@ def test_every_reader_is_tried() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 @given(edits=EDITS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_broken_file_raises_only_our_own_errors(
     case: str, folders: dict[str, Path], edits: list[tuple[float, int, bytes]]
 ) -> None:

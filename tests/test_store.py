@@ -203,7 +203,7 @@ def test_the_store_is_plain_json_and_the_prepared_folder_stays(store, folder):
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(FILES)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     content=st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}(/[a-z0-9_]{1,8})?", fullmatch=True), st.binary(), max_size=4)
 )

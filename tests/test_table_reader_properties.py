@@ -36,7 +36,7 @@ def found(name: str, content: bytes) -> list[tuple[str, str]]:
     name=st.sampled_from(["my.csv", "my.tsv"]),
     bom=st.sampled_from(["utf-8", "utf-8-sig"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_text_in_a_delimited_file_comes_back(
     rows: list[tuple[str, str]], line_end: str, name: str, bom: str
 ) -> None:
@@ -48,14 +48,14 @@ def test_any_text_in_a_delimited_file_comes_back(
 
 
 @given(rows=ROWS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_in_json_lines_comes_back(rows: list[tuple[str, str]]) -> None:
     lines = (json.dumps({"label": label, "text": text}, ensure_ascii=False) for text, label in rows)
     assert found("my.jsonl", "\n".join(lines).encode()) == rows
 
 
 @given(content=st.binary(max_size=60), name=st.sampled_from(["my.csv", "my.tsv", "my.jsonl", "my.parquet"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
     try:
         found(name, content)
@@ -64,7 +64,7 @@ def test_any_bytes_raise_only_our_own_errors(content: bytes, name: str) -> None:
 
 
 @given(content=st.text(st.sampled_from('text,label\n\r"yes\t \x00\ufeff{}[]:\\u'), max_size=60))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_almost_right_content_raises_only_our_own_errors(content: str) -> None:
     for name in ("my.csv", "my.jsonl"):
         try:
