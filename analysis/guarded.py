@@ -135,7 +135,12 @@ def _models(grid: Grid) -> pd.DataFrame:
         for model, of_model in models.items():
             fitted = Added(grid, left_out, [], of_model)
             rows.append(
-                {"left_out": left_out, "model": model, "r2_train": _r2(fitted, of_model), "q2": fitted.q2(of_model)[0]}
+                {
+                    "left_out": left_out,
+                    "model": model,
+                    "r2_train": _r2(fitted, of_model),
+                    "q2": fitted.q2(of_model)[0, 0],
+                }
             )
     return pd.DataFrame(rows, columns=list(_MODELS.columns))
 

@@ -67,7 +67,7 @@ class Grid:
         return [name for name, kind in self.kinds.items() if kind != CONSTRUCT]
 
     def blocks(self, name: str, facts: Array | None = None) -> list[Array]:
-        """The blocks [tasks, tasks, width] of a feature, each to be scaled as one, from its own facts or others."""
+        """The blocks [tasks, tasks, width] of a feature, each to be scaled as one, or of other facts for it."""
         return blocks_of(self.kinds[name], self.facts[name] if facts is None else facts)
 
     def why_not(self) -> str | None:
@@ -88,10 +88,13 @@ class Grid:
 
 
 def blocks_of(kind: str, facts: Array) -> list[Array]:
-    """The blocks of a feature of this kind; a construct is a signed difference, and the difference without its sign."""
+    """The blocks of a feature of this kind; a construct is a signed difference, and the difference without its sign.
+
+    Facts are [tasks], of a similarity [tasks, tasks]; axes before these, as for many draws, are kept in the blocks.
+    """
     if kind == SIMILARITY:
         return [facts[..., None]]
-    below, above = facts[:, None], facts[None, :]
+    below, above = facts[..., :, None], facts[..., None, :]
     if kind == CATEGORY:  # facts are codes from 0; every ordered pair of codes has a column
         pair = below * (facts.max() + 1) + above
         columns: Array = (pair[..., None] == np.unique(pair)) * 1.0

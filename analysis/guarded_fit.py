@@ -56,37 +56,69 @@ def _folds(mask: Array, family: Array, scheme: str) -> Iterator[Fold]:
 
 
 class FoldFit:
-    """A ridge regression on one fold: fixed columns, and further ones that may be exchanged at little cost."""
+    """A ridge regression on one fold: fixed columns, and further ones that are exchanged by the batch.
+
+    Further columns Z beside the fixed X are solved for by block elimination (Boyd and Vandenberghe 2004, Convex
+    Optimization, C.4): with A = X'WX + penalty, only Z'WZ + penalty - Z'WX A^-1 X'WZ differs from draw to draw.
+    """
 
     def __init__(self, fold: Fold, outcomes: Array, weights: Array, fixed: Sequence[Array]) -> None:
         """``outcomes`` [tasks, tasks, grids], ``weights`` [tasks, tasks], ``fixed`` blocks [tasks, tasks, width]."""
         self._fold, self._weights = fold, weights[fold.train] / weights[fold.train].sum()
         self._trained, self._tested = self._centred(outcomes)
         self._test_weights = weights[fold.test]
-        pairs = [self._scaled(block) for block in fixed]
-        self._below = np.hstack([one[0] for one in pairs]) if pairs else np.empty((len(self._trained), 0))
-        self._above = np.hstack([one[1] for one in pairs]) if pairs else np.empty((len(self._tested), 0))
+        below, above = self._joined(fixed)
+        self._below, self._above = below[0], above[0]
         self._weighted = self._below.T * self._weights
         self._gram, self._moment = self._weighted @ self._below, self._weighted @ self._trained
 
     def errors(self, further: Sequence[Array], penalties: Array) -> Array:
-        """Weighted squared errors [grids] on the test pairs, with the fixed blocks and the further ones.
+        """Weighted squared errors [draws, grids] on the test pairs, with the fixed blocks and the further ones.
 
-        ``penalties`` [grids] may differ from grid to grid.
+        ``further`` blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw; ``penalties``
+        [grids] may differ from grid to grid.
         """
-        gram, moment, above = self._with(further)
-        found = np.empty(moment.shape[1])
+        above, cross, gram, moment = self._with(further)
+        found = np.empty((len(above), len(penalties)))
         for penalty in np.unique(penalties):
             grids = penalties == penalty
-            slopes = np.linalg.solve(gram + penalty * np.eye(len(gram)), moment[:, grids])
-            found[grids] = self._test_weights @ (self._tested[:, grids] - above @ slopes) ** 2
+            found[:, grids] = self._errors(float(penalty), grids, above, cross, gram, moment)
         return found
+
+    def errors_of_each(self, further: Sequence[Array], penalties: Sequence[float]) -> Array:
+        """The errors [penalties, grids] of one draw under each of several penalties, to choose among them."""
+        above, cross, gram, moment = self._with(further)
+        grids = np.ones(self._moment.shape[1], dtype=bool)
+        return np.stack([self._errors(one, grids, above, cross, gram, moment)[0] for one in penalties])
+
+    def _with(self, further: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
+        """Test rows of the further blocks; products of their training rows with the fixed, themselves, the outcomes."""
+        below, above = self._joined(further)
+        weighted = (below * self._weights[:, None]).swapaxes(1, 2)
+        return above, self._weighted @ below, weighted @ below, weighted @ self._trained
+
+    def _errors(self, penalty: float, grids: Array, above: Array, cross: Array, gram: Array, moment: Array) -> Array:
+        """Errors [draws, grids] of those grids, from the further test rows and the products of the training rows.
+
+        A block has a variance of 1 and the penalty is at least .1, so inverting A costs no digits.
+        """
+        inverse = np.linalg.inv(self._gram + penalty * np.eye(len(self._gram)))
+        alone = inverse @ self._moment[:, grids]
+        missed = self._tested[:, grids] - self._above @ alone  # by the fixed columns on their own
+        onto = cross.swapaxes(1, 2) @ inverse
+        schur = gram + penalty * np.eye(gram.shape[1]) - onto @ cross
+        slopes = np.linalg.solve(schur, moment[:, :, grids] - onto @ self._moment[:, grids])
+        left = above - self._above @ inverse @ cross
+        weighted = (left * self._test_weights[:, None]).swapaxes(1, 2)
+        quadratic = (weighted @ left) @ slopes - 2 * (weighted @ missed)
+        errors: Array = self._test_weights @ missed**2 + (slopes * quadratic).sum(1)
+        return errors
 
     def training_error(self, further: Sequence[Array], penalty: float) -> Array:
         """Weighted mean squared error [grids] on the training pairs themselves."""
-        below = np.hstack([self._below, *(self._scaled(block)[0] for block in further)])
-        gram, moment, _ = self._with(further)
-        slopes = np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)
+        below = np.hstack([self._below, self._joined(further)[0][0]])
+        weighted = below.T * self._weights
+        slopes = np.linalg.solve(weighted @ below + penalty * np.eye(len(weighted)), weighted @ self._trained)
         left: Array = self._weights @ (self._trained - below @ slopes) ** 2
         return left
 
@@ -100,32 +132,31 @@ class FoldFit:
         squares: Array = self._test_weights @ self._tested**2
         return squares
 
-    def _with(self, further: Sequence[Array]) -> tuple[Array, Array, Array]:
-        """Cross products of all columns, theirs with the outcomes, and the test rows."""
-        if not further:
-            return self._gram, self._moment, self._above
-        scaled = [self._scaled(block) for block in further]
-        below, above = np.hstack([one[0] for one in scaled]), np.hstack([one[1] for one in scaled])
-        cross, weighted = self._weighted @ below, below.T * self._weights
-        gram = np.vstack([np.hstack([self._gram, cross]), np.hstack([cross.T, weighted @ below])])
-        moment = np.vstack([self._moment, weighted @ self._trained])
-        return gram, moment, np.hstack([self._above, above])
+    def _joined(self, blocks: Sequence[Array]) -> tuple[Array, Array]:
+        """Training and test rows [draws, rows, width] of all blocks side by side."""
+        scaled = [self._scaled(block.reshape(-1, *block.shape[-3:])) for block in blocks]
+        if not scaled:
+            return np.empty((1, len(self._trained), 0)), np.empty((1, len(self._tested), 0))
+        below, above = (np.concatenate(rows, axis=2) for rows in zip(*scaled, strict=True))
+        return below, above
 
     def _centred(self, block: Array) -> tuple[Array, Array]:
         """The rows of the training and of the test pairs, each less the mean of its target's reference pairs."""
         fold = self._fold
-        return (block - _means(block, fold.train))[fold.train], (block - _means(block, fold.reference))[fold.test]
+        return _less_means(block, fold.train, fold.train), _less_means(block, fold.test, fold.reference)
 
     def _scaled(self, block: Array) -> tuple[Array, Array]:
         """Training and test rows in units of the block's standard deviation over the training pairs."""
         below, above = self._centred(block)
-        spread = np.sqrt((self._weights @ below**2).sum())
-        factor = 1 / spread if spread > ALMOST_ZERO else 0.0
+        spread = np.sqrt(np.einsum("r,drw,drw->d", self._weights, below, below))[:, None, None]
+        factor = np.where(spread > ALMOST_ZERO, 1 / np.maximum(spread, ALMOST_ZERO), 0.0)
         return below * factor, above * factor
 
 
-def _means(block: Array, mask: Array) -> Array:
-    """Mean per target [1, tasks, width] of the masked pairs; 0 where there are none."""
-    counted = np.maximum(mask.sum(0), 1)[:, None]
-    means: Array = (block * mask[..., None]).sum(0) / counted
-    return means[None]
+def _less_means(block: Array, rows: Array, mask: Array) -> Array:
+    """The masked ``rows`` [..., rows, width] of a block, each less the mean of its target's pairs in ``mask``."""
+    shares = mask / np.maximum(mask.sum(0), 1)
+    means = np.einsum("ij,...ijw->...jw", shares, block)
+    below, above = np.nonzero(rows)
+    centred: Array = block[..., below, above, :] - means[..., above, :]
+    return centred

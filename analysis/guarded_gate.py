@@ -8,7 +8,7 @@ round among families: the most that facts which only tell families apart would a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from analysis.nulls import family_orders, family_typical, handed_round, permutat
 
 Array = np.ndarray
 LEVEL = 0.05
+BATCH_NUMBERS = 1_000_000  # of the columns of one batch of arrangements: what a core's cache holds
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,22 @@ def against_nulls(
     typical = {
         name: family_typical(grid.facts[name], grid.family, is_code=grid.kinds[name] == CATEGORY) for name in names
     }
-    of_tasks = [
-        added(_blocks(grid, {name: handed_round(grid.facts[name], order) for name in names}))
-        for order in arrangements.tasks
-    ]
-    of_families = [
-        added(_blocks(grid, {name: handed_round(typical[name], order[grid.family]) for name in names}))
-        for order in arrangements.families
-    ]
+    of_tasks = _rearranged(grid, added, {name: grid.facts[name] for name in names}, arrangements.tasks)
+    of_families = _rearranged(grid, added, typical, arrangements.families[:, grid.family])
     own = _own(grid, names)
-    return Tested(added.q2(own), added(own), np.array(of_tasks), np.array(of_families))
+    return Tested(added.q2(own)[0], added(own)[0], of_tasks, of_families)
+
+
+def _rearranged(grid: Grid, added: Added, facts: Mapping[str, Array], orders: Array) -> Array:
+    """What features add [draws, grids] with their facts handed round in every order [draws, tasks], by the batch."""
+    columns = sum(block.shape[-1] for name in facts for block in grid.blocks(name))
+    n_pairs, n_grids = grid.mask.size, added.q2_without.shape[1]
+    at_once = max(1, BATCH_NUMBERS // (columns * (n_pairs + n_grids)))
+    parts = [orders[start : start + at_once] for start in range(0, len(orders), at_once)]
+    found = [
+        added([one for name in facts for one in grid.blocks(name, handed_round(facts[name], part))]) for part in parts
+    ]
+    return np.concatenate(found) if found else np.empty((0, n_grids))
 
 
 def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> Added:
@@ -102,7 +109,7 @@ def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | 
 
 def added_q2(grid: Grid, left_out: str, names: Sequence[str]) -> float:
     """Q2 that the features ``names`` together add to all the others."""
-    return float(added_by(grid, left_out, names)(_own(grid, names))[0])
+    return float(added_by(grid, left_out, names)(_own(grid, names))[0, 0])
 
 
 def largest_p(tests: Sequence[Tested]) -> Array:
@@ -136,7 +143,3 @@ def delete_a_family(grid: Grid, left_out: str, names: Sequence[str]) -> tuple[fl
 
 def _own(grid: Grid, names: Sequence[str]) -> list[Array]:
     return [block for name in names for block in grid.blocks(name)]
-
-
-def _blocks(grid: Grid, facts: dict[str, Array]) -> list[Array]:
-    return [block for name, one in facts.items() for block in grid.blocks(name, one)]

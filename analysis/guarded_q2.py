@@ -35,18 +35,21 @@ class Added:
         self.fits = [FoldFit(one, several, grid.weights, fixed) for one in parts]
         self.penalties = [_tuned(grid, left_out, one.train, fixed, further, several) for one in parts]
         self.total = sum((one.total() for one in self.fits), np.zeros(several.shape[2]))
-        self.q2_without = self.q2([]) if len(fixed) else np.zeros(several.shape[2])
+        self.q2_without = self.q2([]) if len(fixed) else np.zeros((1, several.shape[2]))
 
     def q2(self, further: Sequence[Array]) -> Array:
-        """Q2 [grids] of the fixed blocks with the further ones; NaN where nothing was left out."""
+        """Q2 [draws, grids] of the fixed blocks with the further ones; NaN where nothing was left out.
+
+        Blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw.
+        """
         pairs = zip(self.fits, self.penalties, strict=True)
-        errors = sum((fit.errors(further, penalties) for fit, penalties in pairs), np.zeros(len(self.total)))
+        errors = sum((fit.errors(further, penalties) for fit, penalties in pairs), np.zeros((1, len(self.total))))
         with np.errstate(invalid="ignore", divide="ignore"):
             found: Array = 1 - errors / self.total
         return found
 
     def __call__(self, further: Sequence[Array]) -> Array:
-        """Q2 [grids] that the further blocks add."""
+        """Q2 [draws, grids] that the further blocks add."""
         added: Array = self.q2(further) - self.q2_without
         return added
 
@@ -60,10 +63,9 @@ def _tuned(
     outcomes: Array,
 ) -> Array:
     """The penalty [grids] with the least error on families left out of these training pairs."""
-    n_grids = outcomes.shape[2]
     inner = [FoldFit(one, outcomes, grid.weights, fixed) for one in folds(train, grid.family, left_out)]
     if not inner:
-        return np.full(n_grids, USUAL_PENALTY)
-    by_penalty = [np.stack([one.errors(further, np.full(n_grids, size)) for one in inner]) for size in PENALTIES]
-    chosen: Array = np.array(PENALTIES)[np.stack(by_penalty).sum(1).argmin(0)]
+        return np.full(outcomes.shape[2], USUAL_PENALTY)
+    by_penalty = np.stack([one.errors_of_each(further, PENALTIES) for one in inner]).sum(0)
+    chosen: Array = np.array(PENALTIES)[by_penalty.argmin(0)]
     return chosen

@@ -37,9 +37,12 @@ def family_orders(n_families: int, draws: int, rng: np.random.Generator) -> Arra
     return np.array(list(permutations(range(n_families)))[1:]).reshape(-1, n_families)
 
 
-def handed_round(facts: Array, order: Array) -> Array:
-    """Facts of tasks [tasks], or of pairs [tasks, tasks], with each task given those of another."""
-    given: Array = facts[np.ix_(order, order)] if facts.ndim == 2 else facts[order]
+def handed_round(facts: Array, orders: Array) -> Array:
+    """Facts of tasks [tasks], or of pairs [tasks, tasks], with each task given those of another in every order.
+
+    ``orders`` is [draws, tasks]; what is given has the draws before the axes of the facts.
+    """
+    given: Array = facts[orders[:, :, None], orders[:, None, :]] if facts.ndim == 2 else facts[orders]
     return given
 
 

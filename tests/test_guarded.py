@@ -13,7 +13,7 @@ from analysis.guarded_design import PRIMARY, Specification, grid_of, specificati
 from analysis.guarded_fit import SCHEMES, FoldFit, folds
 from analysis.guarded_gate import Arrangements, against_nulls, largest_p
 from analysis.importance import SETTINGS, paper_importances
-from analysis.nulls import family_orders, permutation_p, task_orders
+from analysis.nulls import family_orders, handed_round, permutation_p, task_orders
 from analysis.published import results
 
 
@@ -37,7 +37,6 @@ def gate(grid, draws=19):
     return against_nulls(grid, "target", grid.constructs, Arrangements.of(grid, draws, 0))
 
 
-@pytest.mark.slow
 def test_no_construct_of_the_published_study_is_supported_and_the_numbers_are_said(published):
     steps = []
     found = guarded(published, draws=39, progress=lambda done, of, what: steps.append((done, of)))
@@ -115,7 +114,23 @@ def test_a_fold_is_a_weighted_ridge_regression(grid):
     model = Ridge(alpha=10 * weights.sum(), fit_intercept=False)
     model.fit(below / spread, centred(grid.outcome, fold.train), sample_weight=weights)
     missed = centred(grid.outcome, fold.test) - model.predict(above / spread)
-    assert fit.errors(blocks[1:], np.array([10.0]))[0] == pytest.approx(grid.weights[fold.test] @ missed**2)
+    assert fit.errors(blocks[1:], np.array([10.0]))[0, 0] == pytest.approx(grid.weights[fold.test] @ missed**2)
+
+
+def test_a_batch_of_arrangements_is_each_of_them_fitted_alone(grid):
+    fold = folds(grid.mask, grid.family, "target")[5]
+    several = np.random.default_rng(2).normal(size=(18, 18, 3)) * grid.mask[..., None]
+    fixed = [block for name in ("samples", "setting") for block in grid.blocks(name)]
+    orders = task_orders(18, 4, np.random.default_rng(3))
+    batch = grid.blocks("link", handed_round(grid.facts["link"], orders)) + grid.blocks(
+        "task_type", handed_round(grid.facts["task_type"], orders)
+    )
+    penalties = np.array([0.1, 100.0, 1.0])
+    together = FoldFit(fold, several, grid.weights, fixed).errors(batch, penalties)
+    assert together.shape == (4, 3)
+    for draw in range(4):
+        alone = FoldFit(fold, several, grid.weights, [*fixed, *(block[draw] for block in batch)])
+        assert together[draw] == pytest.approx(alone.errors([], penalties)[0], rel=1e-10)
 
 
 def test_what_belongs_to_a_target_alone_explains_no_gain(grid):
@@ -133,7 +148,6 @@ def test_a_large_effect_of_a_rating_is_supported(grid):
     assert largest_p(alone)[planted.constructs.index("link")] <= 0.05
 
 
-@pytest.mark.slow
 def test_grids_without_an_effect_seldom_alarm(grid):
     frame = calibrated(grid, grids=20, draws=99, planted=False).set_index("background")
     assert len(frame) == 4
