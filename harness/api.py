@@ -22,7 +22,7 @@ from harness.engines.cores import cores
 from harness.engines.local import LocalEngine, Runner
 from harness.engines.workers import WorkersEngine
 from harness.grid import GridReport, run_grid
-from harness.manifest import manifest_of
+from harness.manifest import declared_since, manifest_of
 from harness.plan import Plan, make_plan
 from harness.search_found import Found, Trial, with_best
 from harness.study import StudyConfig
@@ -105,7 +105,8 @@ class Study:
         of the cores); one worker is this process.
         """
         plan = self.plan.only(only_targets) if only_targets else self.plan
-        self.store.write_manifest(self.config.name, manifest_of(self.plan))
+        since = declared_since(self.config, self.store)
+        self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
         engine = LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers))
         return run_grid(plan, self.store, engine, Runner(plan.backbone, plan.splits, self.store, on_epoch), on_cell)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from adapters_store import Store, StoreError
 from harness.contamination import facts_of
 from harness.plan import Plan
+from harness.study import StudyConfig
 from tasks.loading import Splits
 from tasks.ratings import rating_files, ratings
 
@@ -28,6 +31,22 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "missing": plan.missing,
         "cells": [{name: getattr(cell, name) for name in CELL} for cell in plan.cells],
     }
+
+
+def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:
+    """When the study's primary analysis was first declared as it is now; nothing if it declares none.
+
+    It stands in the manifest of the last run, and is as old as that one says if both are equal.
+    """
+    if study.analysis is None:
+        return {}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        earlier = store.manifest(study.name)
+        is_same = earlier["study"]["analysis"] == dataclasses.asdict(study.analysis)
+    except (StoreError, KeyError, TypeError):  # no run yet, or one that knew of no declaration
+        return {"declared": now}
+    return {"declared": str(earlier.get("declared", now)) if is_same else now}
 
 
 def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:

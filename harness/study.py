@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters_store import key_of
 from tasks.errors import BadStudy
 from tasks.task import Task
 from tasks.toml_file import nearest
@@ -39,6 +40,28 @@ class Adapter:
     def of_method(self, method: str) -> Adapter:
         """The adapter itself if it is of the method, else the library's own of that method."""
         return self if method == self.method else Adapter(method)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The primary analysis, declared before results are seen; the choices are those of analysis.guarded_design.
+
+    ``draws`` is how often ratings are handed round among tasks, ``margin`` the loss in points that counts with less
+    data. Nothing of it enters a cell's key.
+    """
+
+    outcome: str = "points"
+    left_out: str = "target"
+    cells: str = "all"
+    without_rater: str = ""
+    weights: str = "inverse variance"
+    draws: int = 999
+    margin: float = 2.0
+
+    @property
+    def key(self) -> str:
+        """Names the declaration: the sha256 of its canonical JSON."""
+        return key_of({**dataclasses.asdict(self), "margin": float(self.margin)})
 
 
 @dataclass(frozen=True)
@@ -77,6 +100,7 @@ class StudyConfig:
     data: str = "files"
     synthetic_rows: int = 2400
     registry: tuple[str, ...] = ()
+    analysis: Analysis | None = None
 
     @property
     def seeds_of_baselines(self) -> tuple[int, ...]:

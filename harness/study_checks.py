@@ -19,6 +19,13 @@ PRECISIONS = ("fp32", "bf16")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 CONTROLS = ("self", "shuffled", "random")
 REFERENCES = ("finetuned",)
+ANALYSIS = {
+    "outcome": ("points", "percent", "ranks", "winsorised"),
+    "left_out": ("target", "intermediate", "both"),
+    "cells": ("all", "not collapsed", "not contaminated"),
+    "weights": ("inverse variance", "equal"),
+}
+FEWEST_DRAWS = 19  # fewer cannot give a p of .05
 
 
 def check(study: StudyConfig, where: str) -> None:
@@ -29,6 +36,7 @@ def check(study: StudyConfig, where: str) -> None:
     _check_numbers(study, where)
     _check_method(study, where)
     _check_settings(study, where)
+    _check_analysis(study, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
 
@@ -44,6 +52,7 @@ def _check_closed(study: StudyConfig, where: str) -> None:
         ("adapter.method", study.adapter.method, tuple(METHODS)),
         *(("control", control, CONTROLS) for control in study.controls),
         *(("reference", reference, REFERENCES) for reference in study.references),
+        *((f"analysis.{name}", getattr(study.analysis, name), ANALYSIS[name]) for name in ANALYSIS if study.analysis),
     ]
     for name, value, allowed in closed:
         if value not in allowed:
@@ -61,6 +70,18 @@ def _check_settings(study: StudyConfig, where: str) -> None:
             f"{where}: baseline_seeds {list(study.baseline_seeds)} lacks seed {absent[0]} of `seeds`; a transfer is "
             "stacked on baselines of its own seed, so add it"
         )
+
+
+def _check_analysis(study: StudyConfig, where: str) -> None:
+    if study.analysis is None:
+        return
+    margin, draws = study.analysis.margin, study.analysis.draws
+    if type(study.analysis.without_rater) is not str:
+        raise BadStudy(f"{where}: analysis.without_rater {study.analysis.without_rater!r} is not a rater's name")
+    if positive_int("analysis.draws", draws, where) < FEWEST_DRAWS:
+        raise BadStudy(f"{where}: analysis.draws {draws} cannot give a p of .05; say at least {FEWEST_DRAWS}")
+    if type(margin) not in (int, float) or not 0 < margin < float("inf"):
+        raise BadStudy(f"{where}: analysis.margin {margin!r} is not a number of points above 0")
 
 
 def _check_numbers(study: StudyConfig, where: str) -> None:

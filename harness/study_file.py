@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from harness.study import Adapter, StudyConfig, Training
+from harness.study import Adapter, Analysis, StudyConfig, Training
 from harness.study_checks import check
 from tasks.errors import BadStudy
 from tasks.toml_file import nearest, read_toml
@@ -78,6 +78,7 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
     tables: list[tuple[Any, set[str], str]] = [
         (values, known, ""),
         (values.get("adapter", {}), {f.name for f in dataclasses.fields(Adapter)}, "adapter."),
+        (values.get("analysis", {}), {f.name for f in dataclasses.fields(Analysis)}, "analysis."),
     ]
     tables += [(values.get("training", {}), training, "training.")]
     tables += [(table, training, f"task.{name}.") for name, table in values.get("task", {}).items()]
@@ -112,7 +113,8 @@ def _build(values: dict[str, Any], where: str) -> StudyConfig:
         raise BadStudy(f"{where}: `tasks` is missing or empty; name at least one task id")
     listed: dict[str, Any] = {key: _tuple_of(values[key], key, where) for key in LISTS if key in values}
     adapter = Adapter(**values.get("adapter", {}))
-    study = StudyConfig(**(values | listed | {"adapter": adapter}))
+    analysis = Analysis(**values["analysis"]) if "analysis" in values else None
+    study = StudyConfig(**(values | listed | {"adapter": adapter, "analysis": analysis}))
     check(study, where)
     return study
 

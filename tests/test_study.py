@@ -6,6 +6,14 @@ import dataclasses
 
 import pytest
 
+from adapters_store import Store
+from analysis.guarded_design import specifications
+from analysis.primary import Primary
+from analysis.published import results
+from harness.api import Study
+from harness.manifest import declared_since
+from harness.study import Analysis
+from harness.study_checks import ANALYSIS
 from harness.study_file import load_study, study_names
 from tasks.errors import BadStudy
 from tasks.registry import Registry
@@ -103,6 +111,17 @@ def test_overrides_change_one_field_each():
         ('tasks = ["epitome_er"]\nadapter = {method = "pfeiffer"}', "adapter.method 'pfeiffer' is not one of seq_bn"),
         ('tasks = ["epitome_er"]\nname = "../up"', "use small letters"),
         ('tasks = ["epitome_er"]\ntraining = 3', "training is a table"),
+        ('tasks = ["epitome_er"]\nanalysis = 3', "analysis is a table"),
+        ('tasks = ["epitome_er"]\n[analysis]\noutcom = 1', "unknown field 'analysis.outcom'; did you mean 'outcome'"),
+        (
+            'tasks = ["epitome_er"]\n[analysis]\ncells = "some"',
+            "analysis.cells 'some' is not one of all, not collapsed",
+        ),
+        ('tasks = ["epitome_er"]\n[analysis]\ndraws = 9', "analysis.draws 9 cannot give a p of .05; say at least 19"),
+        ('tasks = ["epitome_er"]\n[analysis]\ndraws = "x"', "analysis.draws 'x' is not a whole number"),
+        ('tasks = ["epitome_er"]\n[analysis]\nmargin = 0', "analysis.margin 0 is not a number of points above 0"),
+        ('tasks = ["epitome_er"]\n[analysis]\nmargin = nan', "analysis.margin nan is not"),
+        ('tasks = ["epitome_er"]\n[analysis]\nwithout_rater = 1', "analysis.without_rater 1 is not a rater's name"),
     ],
 )
 def test_a_study_that_cannot_be_used_says_why_in_one_line(write, text, message):
@@ -119,3 +138,40 @@ def test_an_unknown_study_suggests_the_nearest_name():
 def test_the_resolved_study_writes_every_field_out():
     study = load_study("tiny")
     assert set(study.as_json()) == {f.name for f in dataclasses.fields(study)}
+
+
+def test_a_declared_analysis_has_a_key_of_its_own_and_defaults_that_are_the_analysis(write):
+    declared = load_study(write('tasks = ["epitome_er"]\n[analysis]\nmargin = 2\n')).analysis
+    assert declared.key == Analysis().key == Primary().key
+    assert load_study(write('tasks = ["epitome_er"]\nanalysis = {draws = 99}\n')).analysis.key != declared.key
+    assert load_study("tiny").analysis is None
+
+
+def test_what_a_study_may_declare_is_what_the_analysis_offers():
+    for one in specifications(results()):
+        for name, allowed in ANALYSIS.items():
+            assert getattr(one, name) in allowed
+    assert {name: {getattr(one, name) for one in specifications(results())} for name in ANALYSIS} == {
+        name: set(allowed) for name, allowed in ANALYSIS.items()
+    }
+
+
+def test_a_declared_analysis_enters_no_key(tmp_path, write):
+    text = 'extends = "tiny"\nname = "tiny"\n'
+    keys = [
+        [cell.key for cell in Study(write(text + more), store=tmp_path).plan.cells]
+        for more in ("", '[analysis]\noutcome = "ranks"\n')
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_a_declaration_is_as_old_as_the_first_run_that_had_it(tmp_path, write):
+    store = Store(tmp_path)
+    plain, declared = (load_study(write(f'tasks = ["epitome_er"]\n{more}')) for more in ("", "[analysis]\n"))
+    assert declared_since(plain, store) == {}
+    old = {"study": {"analysis": dataclasses.asdict(declared.analysis)}, "declared": "2026-01-01T00:00:00+00:00"}
+    store.write_manifest("mine", old)
+    assert declared_since(declared, store) == {"declared": "2026-01-01T00:00:00+00:00"}
+    changed = dataclasses.replace(declared, analysis=Analysis(margin=3.0))
+    assert declared_since(changed, store)["declared"] > "2026-01-01T00:00:00+00:00"
+    assert declared_since(dataclasses.replace(changed, name="new"), store)["declared"] > "2026"

@@ -53,6 +53,8 @@ def show_study(options: argparse.Namespace) -> int:
     registry = Registry.load([Path(folder) for folder in study.registry])
     rows = [_training_row(study, registry, name) for name in study.tasks]
     plain = {k: v for k, v in study.as_json().items() if k not in ("tasks", "training", "task", "best")}
+    if study.analysis:
+        plain["analysis"] |= {"key": study.analysis.key}
     if options.json:
         print_json(plain | {"tasks": rows})
         return 0
