@@ -23,7 +23,8 @@ FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is call
 class Column:
     """Scores ``[lanes]`` and resampled scores ``[draws, lanes]`` of the finished cells of a target and setting.
 
-    ``lanes`` gives the place of the cell of a role, intermediate (None where there is none) and seed.
+    ``lanes`` gives the place of the cell of a role, intermediate (None where there is none) and seed. Columns of equal
+    ``entropy`` have the same test groups, resampled alike: their draws are joint.
     """
 
     target: str
@@ -43,9 +44,9 @@ class Column:
         """The lanes of the cells of a role and intermediate, in the order of the seeds."""
         return [self.lanes[role, intermediate, seed] for seed in seeds]
 
-    def rng(self) -> np.random.Generator:
-        """A fresh source of the randomness that every comparison in this column shares."""
-        return np.random.default_rng((*self.entropy, 1))
+    def rng(self, *compared: str | None) -> np.random.Generator:
+        """A fresh source of the randomness that a comparison has beside the groups, told from others by its names."""
+        return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, compared))))
 
 
 def columns(store: Store, planned: pd.DataFrame, *, draws: int, seed: int) -> Iterator[Column]:
@@ -74,7 +75,7 @@ def _column(store: Store, target: str, setting: str, records: dict[Lane, Record]
         decided.append(own.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
     measure = MEASURES[metric]
-    entropy = (seed, zlib.crc32(f"{target}|{setting}".encode()))
+    entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
     return Column(
         target=target,
         setting=setting,
@@ -87,6 +88,10 @@ def _column(store: Store, target: str, setting: str, records: dict[Lane, Record]
         ),
         entropy=entropy,
     )
+
+
+def _crc(*names: str) -> int:
+    return zlib.crc32("\n".join(names).encode())
 
 
 def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:

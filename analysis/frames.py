@@ -1,10 +1,25 @@
-"""Tables on disk: every frame as CSV for people and as Parquet for programs, equal bytes for equal rows."""
+"""Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
+
+
+class Declared(NamedTuple):
+    """A column of a frame: its type and what it means."""
+
+    type: str
+    meaning: str
+
+
+def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFrame:
+    """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
+    types = {name: one.type for name, one in declared.items()}
+    return frame.reindex(columns=list(types)).astype(types)
 
 
 def write_frames(frame: pd.DataFrame, stem: Path) -> None:

@@ -7,9 +7,9 @@ the intermediate adds to the little data there is, and the full one, which says 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,79 +17,86 @@ import pandas as pd
 from adapters_store.store import Store
 from analysis.cells import BASELINE, TRANSFER, Manifest, planned_cells
 from analysis.columns import FULL_BASELINE, Column, columns, with_full_baselines
-from analysis.significance import DRAWS, LEVEL, Evidence, benjamini_hochberg, difference_evidence
+from analysis.corrections import Judged, corrected, to_redraw
+from analysis.frames import framed
+from analysis.gain_columns import COLUMNS
+from analysis.significance import DRAWS, LEVEL, Evidence, difference_evidence
 
 SEED = 20_240_901
+MORE = 10  # times as many draws where a correction is undecided
 FEW_GROUPS = 20
 SMALLEST_BASELINE = 0.05  # below it a percentage of the baseline says nothing
 
 PAIR = ["intermediate", "target", "setting"]
-TYPES = {
-    "intermediate": "str",
-    "target": "str",
-    "setting": "str",
-    "intermediate_version": "str",
-    "version": "str",
-    "metric": "str",
-    "n_seeds": "int64",
-    "n_baseline_seeds": "int64",
-    "baseline": "float64",
-    "score": "float64",
-    "points": "float64",
-    "fisher_z": "float64",
-    "percent": "float64",
-    "low": "float64",
-    "high": "float64",
-    "p": "float64",
-    "p_bh": "float64",
-    "significant": "bool",
-    "full_baseline": "float64",
-    "points_over_full": "float64",
-    "low_over_full": "float64",
-    "high_over_full": "float64",
-    "conditional": "str",
-    "collapsed": "boolean",
-    "contaminated": "boolean",
-    "dead_intermediate": "boolean",
-    "liveness": "float64",
-    "n_test": "Int64",
-    "n_groups": "Int64",
-    "flags": "str",
-}
+TYPES = {name: one.type for name, one in COLUMNS.items()}
 
 
 def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
 
-    ``points`` is 100 (score - baseline) with its 95 % interval ``low`` to ``high``, ``baseline`` that of the same
-    setting; ``points_over_full`` is 100 (score - full_baseline) with an interval of its own. ``p_bh`` belongs to
-    ``points`` and is corrected over all rows that have a p. Controls and references take no part.
+    The columns are those of ``analysis.gain_columns``. Controls and references take no part. Where a correction is
+    undecided at so many draws, its column and those with the same test groups are drawn anew, MORE times as often.
     """
-    frame = compared(store, manifest, (TRANSFER,), draws=draws, seed=seed)
+    found = _found(store, manifest, (TRANSFER,), draws=draws, seed=seed)
+    frame = _with_corrections(found)
+    if again := to_redraw(frame.p.to_numpy(float), [one.tested for one in found.values()], frame):
+        found |= _found(store, manifest, (TRANSFER,), draws=MORE * draws, seed=seed, only=again)
+        frame = _with_corrections(found)
     frame["intermediate_version"] = frame.intermediate.map(lambda name: manifest["tasks"][name]["version"])
-    frame["p_bh"] = benjamini_hochberg(frame.p.astype(float))
     frame["significant"] = frame.p_bh <= LEVEL
-    return frame[list(TYPES)].astype(TYPES)
+    return framed(frame, COLUMNS)
 
 
 def compared(store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int) -> pd.DataFrame:
     """One row per planned (role, intermediate, target, setting) of these roles against their baselines, uncorrected."""
+    found = _found(store, manifest, roles, draws=draws, seed=seed)
+    return pd.DataFrame([one.row for one in found.values()], columns=["role", *TYPES])
+
+
+class _Found(NamedTuple):
+    """What is known of a planned transfer: its row of the frame, and its test where it has a p."""
+
+    row: dict[str, Any]
+    tested: Judged | None
+
+
+def _found(
+    store: Store,
+    manifest: Manifest,
+    roles: Iterable[str],
+    *,
+    draws: int,
+    seed: int,
+    only: Container[tuple[str, str]] | None = None,
+) -> dict[Any, _Found]:
+    """By (role, intermediate, target, setting) what is planned in these roles; of some targets and settings only."""
     planned = planned_cells(store, manifest)
     tops = planned[planned.role.isin(list(roles))]
     planned = with_full_baselines(planned[planned.target.isin(tops.target)])
     planned = planned[planned.role.isin([*roles, BASELINE, FULL_BASELINE])]
+    if only is not None:
+        tops, planned = (
+            rows[[where in only for where in zip(rows.target, rows.setting, strict=True)]] for rows in (tops, planned)
+        )
     alone = {where: rows for where, rows in planned.groupby(["role", "target", "setting"], sort=False)}
     pairs = {pair: rows for pair, rows in tops.groupby(["role", *PAIR], sort=False)}
-    found: dict[Any, dict[str, Any]] = {}
+    found = {pair: _Found({"role": pair[0], **_missing(rows)}, None) for pair, rows in pairs.items()}
     for column in columns(store, planned, draws=draws, seed=seed):
         where = (column.target, column.setting)
+        block = (column.entropy, manifest["tasks"][column.target]["dataset"])
         of_baseline, of_full = (alone.get((role, *where)) for role in (BASELINE, FULL_BASELINE))
         for pair, rows in pairs.items():
             if pair[2:] == where and of_baseline is not None:
                 full = of_baseline if column.setting == "full" else of_full
-                found[pair] = _gain(rows, of_baseline, full, column)
-    made = [{"role": pair[0], **found.get(pair, _missing(rows))} for pair, rows in pairs.items()]
-    return pd.DataFrame(made, columns=["role", *TYPES])
+                row, tested = _gain(rows, of_baseline, full, column, block)
+                found[pair] = _Found({"role": pair[0], **row}, tested)
+    return found
+
+
+def _with_corrections(found: Mapping[Any, _Found]) -> pd.DataFrame:
+    frame = pd.DataFrame([one.row for one in found.values()], columns=["role", *TYPES])
+    adjusted = corrected(frame.p.to_numpy(float), [one.tested for one in found.values()])
+    return frame.assign(**adjusted)
 
 
 def conditional_on(n_seeds: int, n_baseline_seeds: int | None = None) -> str:
@@ -134,7 +141,8 @@ def _difference(rows: pd.DataFrame, base: pd.DataFrame, column: Column) -> _Diff
     top, bottom = column.places(role, intermediate, seeds), column.places(base_role, None, seeds + further)
     scores, baselines = column.scores[top], column.scores[bottom]
     draws = column.draws[:, top], column.draws[:, bottom]
-    evidence = difference_evidence(scores, baselines, *draws, column.groups, column.rng())
+    rng = column.rng(role, intermediate, base_role)
+    evidence = difference_evidence(scores, baselines, *draws, column.groups, rng)
     return _Difference(seeds, seeds + further, scores, baselines, evidence)
 
 
@@ -144,11 +152,11 @@ def _missing(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _gain(
-    rows: pd.DataFrame, of_baseline: pd.DataFrame, of_full: pd.DataFrame | None, column: Column
-) -> dict[str, Any]:
+    rows: pd.DataFrame, of_baseline: pd.DataFrame, of_full: pd.DataFrame | None, column: Column, block: Hashable
+) -> _Found:
     one = _difference(rows, of_baseline, column)
     if one is None:
-        return _missing(rows)
+        return _Found(_missing(rows), None)
     top, base = rows[rows.seed.isin(one.seeds)], of_baseline[of_baseline.seed.isin(one.base_seeds)]
     score, baseline = one.scores.mean(), one.baselines.mean()
     flags = [
@@ -163,7 +171,7 @@ def _gain(
         *flags_of(top),
         *_states({"baseline_collapsed": bool(base.collapsed.any())}),
     ]
-    return {
+    row = {
         **rows.iloc[0][[*PAIR, "version", "metric"]],
         "n_seeds": len(one.seeds),
         "n_baseline_seeds": len(one.base_seeds),
@@ -174,6 +182,9 @@ def _gain(
         "percent": np.nan if "percent_undefined" in flags else 100 * (score - baseline) / baseline,
         "low": 100 * one.evidence.low,
         "high": 100 * one.evidence.high,
+        "standard_error": 100 * one.evidence.standard_error,
+        "df": one.evidence.df,
+        "draws": len(column.draws),
         "p": one.evidence.p,
         **_over_full(rows, of_full, column),
         "conditional": conditional_on(len(one.seeds), len(one.base_seeds)),
@@ -185,6 +196,10 @@ def _gain(
         "n_groups": column.groups.count,
         "flags": ";".join(flags),
     }
+    if not np.isfinite(one.evidence.p):
+        return _Found(row, None)
+    where = (column.target, column.setting)
+    return _Found(row, Judged.of(one.points / 100, one.evidence, where, block))
 
 
 def _over_full(rows: pd.DataFrame, of_full: pd.DataFrame | None, column: Column) -> dict[str, float]:

@@ -14,8 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from analysis.multiple import benjamini_hochberg
 from analysis.results import INTERVAL_WIDTH, Declared, Results, framed
-from analysis.significance import LEVEL, benjamini_hochberg
+from analysis.significance import LEVEL
 from analysis.themes import ROLES
 from tasks.errors import BadInput
 from tasks.ratings import themes

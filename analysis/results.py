@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from adapters_store.store import Store
 from analysis.cells import Manifest
+from analysis.frames import Declared as Declared
+from analysis.frames import framed as framed
 from analysis.gains import SEED
 from analysis.gains import gains as gains_of
 from analysis.significance import DRAWS
 from tasks.ratings import Rating, rating_files, ratings
 
 INTERVAL_WIDTH = 2 * 1.959964  # a 95 % interval in standard errors
-
-
-class Declared(NamedTuple):
-    """A column of a frame: its type and what it means."""
-
-    type: str
-    meaning: str
-
 
 GAINS = {
     "intermediate": Declared("str", "task whose adapter is below"),
@@ -128,12 +122,6 @@ class Results:
     def title(self, task: str) -> str:
         """A task's name in tables and figures."""
         return str(self.tasks.title[self.tasks.task == task].item())
-
-
-def framed(frame: pd.DataFrame, declared: dict[str, Declared]) -> pd.DataFrame:
-    """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
-    types = {name: one.type for name, one in declared.items()}
-    return frame.reindex(columns=list(types)).astype(types)
 
 
 def _facts(name: str, task: dict[str, Any]) -> dict[str, Any]:

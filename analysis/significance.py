@@ -1,4 +1,4 @@
-"""Whether a difference of scores is more than chance: a paired bootstrap of groups, with seeds, and its correction.
+"""Whether a difference of scores is more than chance: a paired bootstrap of groups, with seeds.
 
 What is random in a difference d between two cells, averaged over S seeds on one test set of G groups, is the
 choice of groups (an effect that all seeds share) and the training runs (the seed itself, and how its errors fall
@@ -50,11 +50,22 @@ class Groups:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A 95 % interval around an estimate and the two-sided p that its true value is 0; NaN where undefined."""
+    """A 95 % interval around an estimate and the two-sided p that its true value is 0; NaN where undefined.
+
+    ``standard_error`` is the root of the variances through groups and through seeds, ``df`` their degrees of freedom
+    together (Satterthwaite 1946). ``sizes`` ``[draws]`` is how far draws lie from the estimate, in its own
+    unit; infinite where a draw has no value.
+    """
 
     low: float
     high: float
     p: float
+    standard_error: float
+    df: float
+    sizes: NDArray[np.float32]
+
+
+_UNKNOWN = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
 
 
 def score_draws(
@@ -80,13 +91,13 @@ def evidence(estimates: ArrayLike, draws: FloatArray, groups: Groups, rng: np.ra
     All NaN with fewer than two groups or an undefined estimate; draws without a value count against rejection.
     """
     values = np.asarray(estimates, dtype=np.float64)
-    defined = draws[np.isfinite(draws).all(axis=1)]
-    if groups.count < 2 or len(defined) < 2 or not np.isfinite(values).all():
-        return Evidence(np.nan, np.nan, np.nan)
-    n_seeds = values.size
+    is_defined = np.isfinite(draws).all(axis=1)
+    if groups.count < 2 or is_defined.sum() < 2 or not np.isfinite(values).all():
+        return _UNKNOWN
+    n_seeds, defined = values.size, draws[is_defined]
     spreads = [(float(values.var(ddof=1)) / n_seeds, n_seeds - 1)] if n_seeds > 1 else []
-    shared = _shared_variance(defined)
-    return _judged(float(values.mean()), defined.mean(axis=1), shared, spreads, groups, len(draws), rng)
+    means = np.where(is_defined, draws.mean(axis=1), np.nan)
+    return _judged(float(values.mean()), means, _shared_variance(defined), spreads, groups, rng)
 
 
 def difference_evidence(
@@ -105,12 +116,12 @@ def difference_evidence(
     if top.size == base.size:
         return evidence(top - base, top_draws - base_draws, groups, rng)
     is_defined = np.isfinite(top_draws).all(axis=1) & np.isfinite(base_draws).all(axis=1)
-    of_top, of_base = top_draws[is_defined], base_draws[is_defined]
-    if groups.count < 2 or len(of_top) < 2 or not np.isfinite([*top, *base]).all():
-        return Evidence(np.nan, np.nan, np.nan)
-    estimate, means = float(top.mean() - base.mean()), of_top.mean(axis=1) - of_base.mean(axis=1)
-    shared = _shared_variance_of_difference(of_top, of_base)
-    return _judged(estimate, means, shared, _seed_spreads(top, base), groups, len(top_draws), rng)
+    if groups.count < 2 or is_defined.sum() < 2 or not np.isfinite([*top, *base]).all():
+        return _UNKNOWN
+    estimate = float(top.mean() - base.mean())
+    means = np.where(is_defined, top_draws.mean(axis=1) - base_draws.mean(axis=1), np.nan)
+    shared = _shared_variance_of_difference(top_draws[is_defined], base_draws[is_defined])
+    return _judged(estimate, means, shared, _seed_spreads(top, base), groups, rng)
 
 
 def _judged(
@@ -119,23 +130,32 @@ def _judged(
     shared: float,
     spreads: Sequence[tuple[float, int]],
     groups: Groups,
-    n_planned: int,
     rng: np.random.Generator,
 ) -> Evidence:
-    """The evidence from defined draws ``means`` of the estimate, whose groups' part has the variance ``shared``.
+    """The evidence from draws ``means`` of the estimate (NaN: undefined), whose groups' part has variance ``shared``.
 
-    ``spreads`` are variances through seeds with their degrees of freedom.
+    ``spreads`` are variances through seeds with their degrees of freedom. More draws go on where fewer end.
     """
-    n_draws, df = len(means), groups.effective - 1
-    spread = means.std()
-    scale = 0.0 if spread == 0 else np.sqrt(shared * groups.count / (groups.count - 1)) / spread
-    errors = (means - estimate) * scale / np.sqrt(rng.chisquare(df, n_draws) / df)
-    for variance, freedom in spreads:
-        errors += np.sqrt(variance) * rng.standard_t(freedom, n_draws)
-    sizes = np.concatenate([np.abs(errors), np.full(n_planned - n_draws, np.inf)])
+    n_draws, spread = len(means), np.nanstd(means)
+    parts = [(shared * groups.count / (groups.count - 1), groups.effective - 1), *spreads]
+    scale = 0.0 if spread == 0 else np.sqrt(parts[0][0]) / spread
+    streams = rng.spawn(len(parts))
+    errors = (means - estimate) * scale / np.sqrt(streams[0].chisquare(parts[0][1], n_draws) / parts[0][1])
+    for stream, (variance, freedom) in zip(streams[1:], spreads, strict=True):
+        errors += np.sqrt(variance) * stream.standard_t(freedom, n_draws)
+    sizes = np.where(np.isnan(errors), np.inf, np.abs(errors))
     beyond = np.count_nonzero(sizes >= abs(estimate) - 1e-12)
     half_width = float(np.quantile(sizes, 1 - LEVEL, method="higher"))
-    return Evidence(estimate - half_width, estimate + half_width, (beyond + 1) / (n_planned + 1))
+    total = sum(variance for variance, _ in parts)
+    inverse = sum(variance**2 / freedom for variance, freedom in parts)
+    return Evidence(
+        estimate - half_width,
+        estimate + half_width,
+        (beyond + 1) / (n_draws + 1),
+        float(np.sqrt(total)),
+        total**2 / inverse if inverse > 0 else np.nan,
+        sizes.astype(np.float32),
+    )
 
 
 def _seed_spreads(top: FloatArray, base: FloatArray) -> list[tuple[float, int]]:
@@ -146,17 +166,6 @@ def _seed_spreads(top: FloatArray, base: FloatArray) -> list[tuple[float, int]]:
         return [(of_base * (1 + 1 / n_base), n_base - 1)]
     paired = float((top - base[:n_top] * n_top / n_base).var(ddof=1)) / n_top
     return [(paired, n_top - 1), (of_base * (n_base - n_top) / n_base**2, n_base - 1)]
-
-
-def benjamini_hochberg(p: ArrayLike) -> FloatArray:
-    """Adjusted p values of the defined ones among ``p``, at the same places; NaN stays NaN and does not count."""
-    raw = np.asarray(p, dtype=np.float64)
-    adjusted = np.full(raw.shape, np.nan)
-    where = np.flatnonzero(np.isfinite(raw))
-    order = where[np.argsort(raw[where])]
-    scaled = raw[order] * order.size / np.arange(1, order.size + 1)
-    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
-    return adjusted
 
 
 def _shared_variance(draws: FloatArray) -> float:

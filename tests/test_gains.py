@@ -10,8 +10,9 @@ from adapters_store import Store
 from analysis.baselines import baselines
 from analysis.cells import CONTROLS, Manifest, MixedRecords, cells
 from analysis.controls import control_means, controls
-from analysis.gains import PAIR, TYPES, gains
-from analysis.significance import benjamini_hochberg
+from analysis.gain_columns import COLUMNS, CORRECTIONS
+from analysis.gains import MORE, PAIR, SEED, TYPES, compared, gains
+from analysis.multiple import benjamini_hochberg, benjamini_yekutieli, holm
 from tests.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
@@ -63,9 +64,51 @@ def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path: Path) 
 def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path) -> None:
     whole = fake_study(tmp_path / "whole", TASKS, seeds=(1, 2))
     fewer = fake_study(tmp_path / "fewer", TASKS, seeds=(1, 2), absent=[("role", "hope"), (None, "role")])
-    one, other = (_gain(*study, "polarity", "hope") for study in (whole, fewer))
+    one, other = (
+        compared(*study, ("transfer",), draws=DRAWS, seed=1).set_index(PAIR).loc[("polarity", "hope", "full")]
+        for study in (whole, fewer)
+    )
     assert one.p == other.p
     assert one.low == pytest.approx(other.low)
+
+
+def test_gains_are_corrected_in_every_declared_way(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3), absent=[("hope", "role")])
+    frame = gains(store, manifest, draws=DRAWS)
+    np.testing.assert_allclose(frame.p_by, benjamini_yekutieli(frame.p))
+    np.testing.assert_allclose(frame.p_holm, holm(frame.p))
+    tested = frame[frame.p.notna()]
+    assert (tested.p <= tested.p_max_target).all()
+    assert (tested.p_max_target <= tested.p_max_grid).all()
+    assert frame.loc[frame.p.isna(), list(CORRECTIONS)].isna().all(axis=None)
+    assert all(one.meaning for one in COLUMNS.values())
+
+
+def test_a_gain_that_draws_have_not_decided_is_drawn_more_often(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope"), FakeTask("role", "continuous", groups=12))  # of other test groups: not drawn jointly
+    store, manifest = fake_study(tmp_path, tasks, helpful=[("role", "hope")], constant=[("hope", "role")])
+    few = gains(store, manifest, draws=50).set_index("target")
+    assert few.draws.to_dict() == {"hope": 50 * MORE, "role": 50}
+    again = gains(store, manifest, draws=50).set_index("target")
+    pd.testing.assert_frame_equal(few, again)
+    many = compared(store, manifest, ("transfer",), draws=50 * MORE, seed=SEED).set_index("target")
+    assert (few.p["hope"], few.low["hope"]) == (many.p["hope"], many.low["hope"])
+
+
+def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:
+    one = _gain(*fake_study(tmp_path / "one", TASKS), "hope", "distress")
+    assert one.df == pytest.approx(23)  # equal groups less 1
+    assert one.high - one.low == pytest.approx(2 * 2.0687 * one.standard_error, rel=0.15)  # t of 23, of 400 draws
+    store, manifest = fake_study(tmp_path / "three", TASKS, seeds=(1, 2, 3))
+    three = _gain(store, manifest, "hope", "distress")
+    frame = cells(store, manifest).query("target == 'distress'")
+    gain = 100 * (
+        frame[frame.intermediate == "hope"].score.to_numpy() - frame[frame.role == "baseline"].score.to_numpy()
+    )
+    of_seeds, of_both = gain.var(ddof=1) / 3, three.standard_error**2
+    assert of_both >= of_seeds
+    of_groups = of_both - of_seeds
+    assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + of_seeds**2 / 2))
 
 
 def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from analysis.significance import DRAWS_AT_A_TIME, Groups, benjamini_hochberg, evidence, score_draws
+from analysis.multiple import benjamini_hochberg
+from analysis.significance import DRAWS_AT_A_TIME, Groups, evidence, score_draws
 from tasks.metrics import MEASURES
 
 
@@ -52,6 +53,15 @@ def test_draws_fill_the_last_block() -> None:
     count = DRAWS_AT_A_TIME + 3
     draws = score_draws("macro_f1", labels, Groups.of(names), lanes, draws=count, rng=np.random.default_rng(1))
     assert draws.shape == (count, 3)
+
+
+def test_more_draws_begin_with_the_fewer_ones() -> None:
+    labels, names, lanes = _small("macro_f1")
+    few, many = (
+        score_draws("macro_f1", labels, Groups.of(names), lanes, draws=count, rng=np.random.default_rng(1))
+        for count in (DRAWS_AT_A_TIME // 2 + 1, 3 * DRAWS_AT_A_TIME)
+    )
+    np.testing.assert_array_equal(few, many[: len(few)])
 
 
 def test_a_draw_without_a_class_averages_over_the_others() -> None:
@@ -120,6 +130,7 @@ def test_draws_without_a_value_count_against_rejection() -> None:
     found = evidence([1.0], draws, Groups.of(np.arange(50)), np.random.default_rng(0))
     assert found.p == pytest.approx(0.3, abs=0.01)
     assert found.low == -np.inf
+    assert np.isinf(found.sizes).tolist() == np.isnan(draws[:, 0]).tolist()
 
 
 def test_equal_cells_have_p_of_one() -> None:

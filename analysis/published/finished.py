@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis.multiple import benjamini_hochberg
 from analysis.published.tables import table
 from analysis.results import GAINS, RATINGS, TASKS, Results, framed
-from analysis.significance import benjamini_hochberg
 from tasks.ratings import FOLDER
 
 LEAKING_DATASET = "news"  # 800 of the 900 test rows are training rows

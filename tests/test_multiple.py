@@ -1,0 +1,135 @@
+"""Corrections against hand-computed cases, a brute-force maximum, and simulated studies without an effect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.corrections import Judged, corrected, to_redraw, undecided
+from analysis.multiple import benjamini_yekutieli, holm, step_down
+from analysis.significance import LEVEL, Evidence, Groups, difference_evidence, score_draws
+from tasks.metrics import macro_f1
+
+
+def test_holm_is_that_of_a_hand_computed_case() -> None:
+    # .01 x 4 = .04, .02 x 3 = .06, .03 x 2 = .06, .04 x 1 = .04 but not below .06
+    np.testing.assert_allclose(holm([0.03, np.nan, 0.01, 0.04, 0.02]), [0.06, np.nan, 0.04, 0.06, 0.06])
+    np.testing.assert_allclose(holm([0.9, 0.8]), [1.0, 1.0])
+
+
+def test_benjamini_yekutieli_is_that_of_a_hand_computed_case() -> None:
+    # m = 3, 1 + 1/2 + 1/3 = 11/6; .01 x 3 = .03, .03 x 3/2 = .045, .04 x 1 = .04: stepped up .03, .04, .04
+    expected = np.array([0.04, 0.03, np.nan, 0.04]) * 11 / 6
+    np.testing.assert_allclose(benjamini_yekutieli([0.03, 0.01, np.nan, 0.04]), expected)
+
+
+def _by_hand(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
+    """The step-down maximum the long way: from the largest, each against the maximum of all that are left."""
+    left, adjusted, least = list(np.argsort(-observed)), np.empty(observed.size), 0.0
+    while left:
+        largest = null[:, left].max(axis=1)
+        least = max(least, (1 + sum(one >= observed[left[0]] for one in largest)) / (len(null) + 1))
+        adjusted[left.pop(0)] = least
+    return adjusted
+
+
+def test_one_block_is_the_maximum_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    null = np.abs(rng.normal(size=(500, 7)) + rng.normal(size=(500, 1))).astype(np.float32)
+    observed = np.array([3.0, 0.5, 2.5, 1.0, 4.5, 0.1, 2.0])
+    np.testing.assert_allclose(step_down([observed], [null])[0], _by_hand(observed, null))
+
+
+def test_independent_blocks_are_their_joint_distribution_by_enumeration() -> None:
+    first, second = np.array([[0.0], [1], [2], [3]]), np.array([[0.0, 5], [4, 0]])
+    joint = np.array([[*one, *other] for one in first for other in second])
+    found = np.concatenate(step_down([np.array([2.5]), np.array([4.5, 1.0])], [first, second]))
+    # 4.5 against all: half of the second block reach it, 2/3 with the observation; nothing of the first
+    assert (joint.max(axis=1) >= 4.5).mean() == 1 / 2
+    assert found[1] == pytest.approx(2 / 3)
+    # 2.5 against itself and 1.0: a quarter of its block, 2/5 with the observation, and half of the other
+    assert (joint[:, [0, 2]].max(axis=1) >= 2.5).mean() == 1 - 3 / 4 * 1 / 2
+    assert found[0] == pytest.approx(1 - 3 / 5 * 1 / 2)
+    assert found[2] == pytest.approx(0.7)  # 1.0 alone would have 2/3
+
+
+def test_blocks_may_have_different_numbers_of_draws_and_none_at_all() -> None:
+    rng = np.random.default_rng(1)
+    null = [np.abs(rng.normal(size=(count, 2))).astype(np.float32) for count in (2000, 20_000)]
+    found = np.concatenate(step_down([np.array([2.0, 2.2]), np.array([2.4, 2.6])], null))
+    chance = [2 * 0.00466, 2 * 0.0082, 2 * 0.0139, 2 * 0.02275]  # of a standard normal beyond 2.6, 2.4, 2.2, 2.0
+    expected = [1 - np.prod([1 - chance[place]] * (4 - place)) for place in range(4)]
+    np.testing.assert_allclose(found[[3, 2, 1, 0]], np.maximum.accumulate(expected), atol=0.012)
+    assert step_down([], []) == []
+
+
+def _judged(observed: float, sizes: np.ndarray, column: str = "a", block: str = "a") -> Judged:
+    return Judged((column, "full"), block, observed, sizes.astype(np.float32))
+
+
+def test_what_can_never_be_found_takes_no_part_in_the_maximum() -> None:
+    sizes = np.linspace(0, 2, 999)
+    often_undefined = np.where(np.arange(999) % 10 == 0, np.inf, sizes)
+    found = corrected(np.array([0.001, 0.3, np.nan]), [_judged(3, sizes), _judged(1, often_undefined), None])
+    assert found.p_max_target.tolist()[:2] == pytest.approx([0.001, 1.0])
+    assert found.iloc[2].isna().all()
+
+
+def test_gains_with_the_same_test_groups_are_corrected_from_joint_draws() -> None:
+    sizes = np.abs(np.random.default_rng(0).normal(size=4000))
+    p, seen = np.array([0.05, 0.05]), [(sizes >= 1.96).mean()]
+    joint = [_judged(1.96, sizes, column) for column in "ab"]  # one and the same evidence, twice
+    apart = [_judged(1.96, sizes, column, column) for column in "ab"]
+    assert corrected(p, joint).p_max_grid.tolist() == pytest.approx([max(0.05, *seen)] * 2, abs=0.001)
+    assert corrected(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
+
+
+def test_p_that_draws_have_not_decided_are_named() -> None:
+    p, draws = np.array([1 / 10_001, 0.02, 0.5, 1 / 10_001, np.nan]), np.full(5, 10_000.0)
+    adjusted = np.array([306 / 10_001, 0.0500, 0.9, 20 / 10_001, np.nan])
+    assert undecided(p, adjusted, draws).tolist() == [True, True, False, False, False]
+
+
+def test_more_draws_are_for_the_undecided_and_those_joint_with_them() -> None:
+    sizes = np.abs(np.random.default_rng(0).normal(size=2000))
+    tests = [_judged(0.1, sizes, "a", "x"), _judged(1.9, sizes, "b", "x"), _judged(8.0, sizes, "c", "y"), None]
+    p = np.array([0.9, 0.05, 1 / 2001, np.nan])
+    adjusted = corrected(p, tests).assign(p_max_grid=[0.9, 0.3, 0.001, np.nan])
+    adjusted = adjusted.assign(p_bh=[0.9, 0.05, 0.001, np.nan])
+    assert to_redraw(p, tests, adjusted) == {("a", "full"), ("b", "full")}
+    in_grid = adjusted.assign(p_max_grid=[0.9, 0.05, 0.001, np.nan])
+    assert to_redraw(p, tests, in_grid) == {("a", "full"), ("b", "full"), ("c", "full")}
+
+
+def test_without_any_variance_a_difference_is_infinite_and_equality_is_not() -> None:
+    still = Evidence(0, 0, 1, 0, np.nan, np.zeros(99, np.float32))
+    tests = [Judged.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
+    assert [one.observed for one in tests] == [0, np.inf]
+    assert corrected(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
+
+
+def _null_column(rng: np.random.Generator, n_groups: int, n_transfers: int) -> tuple[np.ndarray, list[Judged]]:
+    """P and tests of transfers that are as good as their baseline, one seed; items of a group err together."""
+    index = np.repeat(np.arange(n_groups), 6)
+    truth = rng.normal(size=index.size)
+    noise = rng.normal(size=(1 + n_transfers, n_groups))[:, index] + rng.normal(size=(1 + n_transfers, index.size))
+    labels, lanes = np.digitize(truth, [-0.4, 0.4]), np.digitize(truth + noise, [-0.6, 0.6])
+    groups, scores = Groups.of(index), np.array([macro_f1(labels, one) for one in lanes])
+    draws = score_draws("macro_f1", labels, groups, lanes, draws=300, rng=rng)
+    p, tests = [], []
+    for lane in range(1, 1 + n_transfers):
+        found = difference_evidence(scores[[lane]], scores[[0]], draws[:, [lane]], draws[:, [0]], groups, rng)
+        p.append(found.p)
+        tests.append(Judged.of(scores[lane] - scores[0], found, ("a", "full"), "a"))
+    return np.array(p), tests
+
+
+def test_hardly_a_study_without_effects_has_a_discovery() -> None:
+    rng = np.random.default_rng(5)
+    least = []
+    for _ in range(300):
+        found = corrected(*_null_column(rng, 40, 8))
+        least.append(found[["p_max_target", "p_holm"]].min())
+    rates = {name: np.mean([one[name] <= LEVEL for one in least]) for name in ("p_max_target", "p_holm")}
+    assert rates["p_max_target"] <= 0.08  # 300 studies: .05 and two and a half standard errors
+    assert rates["p_max_target"] > rates["p_holm"]  # the maximum knows how gains of a target depend
