@@ -1,0 +1,103 @@
+"""The frozen encoder with one stored adapter after the other switched on, over the training rows of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adapters_store import Store
+from harness.backbone import Backbone
+from harness.cell import Cell
+from harness.similarity.texts import thinned
+from harness.training.batches import collate
+from harness.training.inputs import Encoded, InputFormat
+from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from harness.training.subsets import rows_of
+from tasks.loading import Splits
+
+BATCH = 32  # rows; of a row that stands in several windows the first
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some training rows of a cell, encoded as its training has them, and their labels."""
+
+    rows: list[Encoded]
+    labels: NDArray[np.int64] | NDArray[np.float64]
+
+
+def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Sample:
+    """At most ``most`` training rows of the cell, spread evenly over those that it trains on."""
+    spec = cell.spec
+    rows = thinned(rows_of(cell, splits).train, most)
+    tokenizer = load_tokenizer(backbone)
+    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    return Sample([form.encode(row)[0] for row in rows], np.array([row.label for row in rows]))
+
+
+class Adapted:
+    """A backbone that stored adapters are loaded into by their record's key; dropout is off, nothing is trained."""
+
+    def __init__(self, backbone: Backbone, store: Store) -> None:
+        """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
+        self.backbone, self.store = backbone, store
+        self.names: dict[str, str] = {}
+
+    @cached_property
+    def network(self) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+        """The model, every parameter frozen."""
+        return load_backbone(self.backbone).requires_grad_(False)
+
+    def load(self) -> None:
+        """Read the backbone's weights."""
+        _ = self.network
+
+    def switch_on(self, key: str, *, with_head: bool) -> str:
+        """Make the adapter of this record the only active one, and return the name that it and its head have."""
+        if key not in self.names:
+            folder = stored_adapter(self.store, key)
+            for name in ("head_config.json", "model_head.safetensors") if with_head else ():
+                self.store.open(key, f"adapter/{name}")
+            name = f"task{len(self.names)}"
+            self.network.load_adapter(
+                str(folder), load_as=name, with_head=with_head, use_safetensors=True, set_active=False
+            )
+            self.network.requires_grad_(False)
+            self.names[key] = name
+        self.network.set_active_adapters(self.names[key])
+        self.network.eval()
+        return self.names[key]
+
+    def batches(self, rows: list[Encoded]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+        """Row numbers in the order of ``rows`` and the padded tensors of each batch."""
+        pad = load_tokenizer(self.backbone).pad_token_id
+        has_segments = self.backbone.model_type == "bert"
+        for start in range(0, len(rows), BATCH):
+            numbers = list(range(start, min(start + BATCH, len(rows))))
+            yield numbers, collate([rows[i] for i in numbers], pad, has_segments=has_segments)
+
+    def first_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
+        """What the last layer makes of each row's first token ``[rows, width]``: all that a head would see."""
+        with torch.inference_mode():
+            found = [self.network.base_model(**batch).last_hidden_state[:, 0] for _, batch in self.batches(rows)]
+        vectors: NDArray[np.float64] = torch.cat(found).double().numpy()
+        return vectors
+
+    def mean_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
+        """The mean of each row's token vectors ``[rows, width]`` without any adapter."""
+        self.network.set_active_adapters(None)
+        found = []
+        with torch.inference_mode():
+            for _, batch in self.batches(rows):
+                mask = batch["attention_mask"].unsqueeze(-1).float()
+                hidden = self.network.base_model(**batch).last_hidden_state
+                found.append((hidden * mask).sum(1) / mask.sum(1))
+        vectors: NDArray[np.float64] = torch.cat(found).double().numpy()
+        return vectors

@@ -1,0 +1,121 @@
+"""Mean sentence embeddings of tasks: by a sentence encoder, or without one by the frozen backbone itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backbone import BadBackbone, resolve
+from harness.similarity.adapted import Adapted
+from harness.similarity.texts import text_of
+from harness.training.inputs import InputFormat
+from harness.training.model import load_tokenizer
+from tasks.similarity import MINILM, POOLED
+from tasks.task import Example
+
+FILES = ("*.json", "*.txt", "model.safetensors")
+
+
+class Encoder(Protocol):
+    """What makes a vector of a row's context and text, the left end cut where they are too long."""
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of its weights."""
+
+    def load(self) -> None:
+        """Read the weights, so that the first call takes no longer than the others."""
+
+    def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
+        """One vector per row ``[rows, width]``."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The mean of the frozen backbone's token vectors, for machines without a sentence encoder."""
+
+    adapted: Adapted
+    max_tokens: int
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of the backbone's weights."""
+        return self.adapted.backbone.weights_sha256
+
+    def load(self) -> None:
+        """Read the weights."""
+        self.adapted.load()
+
+    def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
+        """One vector per row ``[rows, width]``."""
+        form = InputFormat(load_tokenizer(self.adapted.backbone), "pair", "none", self.max_tokens, "tail")
+        return self.adapted.mean_tokens([form.encode(row)[0] for row in rows])
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """An encoder of the sentence-transformers library in a local folder."""
+
+    folder: Path
+
+    @cached_property
+    def weights_sha256(self) -> str:
+        """Hash of the weights' file."""
+        with (self.folder / "model.safetensors").open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @cached_property
+    def model(self) -> Any:  # noqa: ANN401
+        """The loaded encoder, which keeps the right end of long texts: the row's own text stands last."""
+        from sentence_transformers import SentenceTransformer
+
+        loaded = SentenceTransformer(
+            str(self.folder), device="cpu", local_files_only=True, model_kwargs={"use_safetensors": True}
+        )
+        loaded.tokenizer.truncation_side = "left"
+        return loaded
+
+    def load(self) -> None:
+        """Read the weights."""
+        _ = self.model
+
+    def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
+        """One vector per row ``[rows, width]``."""
+        vectors = self.model.encode([text_of(row) for row in rows], show_progress_bar=False, convert_to_numpy=True)
+        return np.asarray(vectors, dtype=np.float64)
+
+
+def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
+    """The encoder of this name (tasks.similarity.encoders); BadBackbone if it is not to be had."""
+    if name == POOLED:
+        return Pooled(adapted, max_tokens)
+    if name == MINILM:
+        folder = resolve(MINILM).folder
+        assert folder is not None
+        return Sentences(folder)
+    return Sentences(_hub_folder(name))
+
+
+def _hub_folder(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    offline = os.environ.get("HF_HUB_OFFLINE") == "1"
+    try:
+        folder = snapshot_download(
+            f"sentence-transformers/{name}", allow_patterns=[*FILES, "1_Pooling/*"], local_files_only=offline
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as problem:
+        raise BadBackbone(
+            f"sentence encoder {name!r} is not to be had from the hub ({type(problem).__name__}); "
+            f"download it on a machine with internet, or take --encoder {MINILM} or --encoder {POOLED}"
+        ) from None
+    return Path(folder)
