@@ -1,4 +1,4 @@
-"""Tables of the paper's layout, from any results: ratings (2), agreement (3), themes (5) and scores (7 and 8)."""
+"""Tables of the paper's layout, from any results: all but the importances (6), which their analysis writes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.agreement import agreement, rater_pairs
+from analysis.data_facts import CLASS, MOMENT, ROWS
 from analysis.frames import write_csv
 from analysis.results import Results
 from analysis.themes import rating_means
@@ -16,11 +17,16 @@ from tasks.ratings import constructs
 def write_tables(results: Results, out: Path) -> list[Path]:
     """Write every table that the results have rows for as ``table-N-what.csv``; the files."""
     tables = {
+        "table-1-sizes": results.tasks[["task", "title", "dataset", "samples", "vocabulary", "tokens"]],
         "table-2-ratings": ratings_table(results),
         "table-3-agreement": agreement_table(results),
+        "table-4-training": results.training,
         "table-5-themes": rating_means(results),
         "table-7-macro-f1": score_matrix(results, "macro_f1"),
         "table-8-pearson-r": score_matrix(results, "pearson_r"),
+        "table-9-numbers": by_split(results, MOMENT),
+        "table-10-12-labels": by_split(results, CLASS),
+        "table-9-12-splits": by_split(results, ROWS).drop(columns="name"),
     }
     out.mkdir(parents=True, exist_ok=True)
     files = []
@@ -37,6 +43,15 @@ def ratings_table(results: Results) -> pd.DataFrame:
     order = [pair for name in constructs() for pair in sorted(wide.columns) if pair[0] == name]
     wide = wide[order].set_axis([f"{name}_{rater}" for name, rater in order], axis=1)
     return results.tasks[["task", "title"]].merge(wide, left_on="task", right_index=True)
+
+
+def by_split(results: Results, kind: str) -> pd.DataFrame:
+    """One row per task and class or moment, one column per split; a class that no row of a split has is at 0 there."""
+    own = results.labels[results.labels.kind == kind]
+    wide = own.pivot(index=["task", "name"], columns="split", values="value").reindex(
+        own[["task", "name"]].drop_duplicates()
+    )
+    return wide.reindex(columns=["all", "train", "validation", "test"]).rename_axis(columns=None).reset_index()
 
 
 def agreement_table(results: Results) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from adapters_store.store import Store
 from analysis.cells import Manifest
+from analysis.data_facts import DISTRIBUTIONS, TRAINING, Statistics, distributions, stored_statistics, training
 from analysis.frames import Declared as Declared
 from analysis.frames import framed as framed
 from analysis.gains import SEED
@@ -65,6 +67,7 @@ RATINGS = {
 class Results:
     """A finished grid: ``gains`` one row per (intermediate, target), ``tasks`` and ``ratings`` one row per each.
 
+    ``labels`` and ``training`` are what is known of the tasks' data and settings (analysis.data_facts).
     ``errors`` says how standard errors were found: ``measured`` from resampled predictions, or ``approximated`` from
     a score and a number of rows. ``setting`` is the share of the target's training data.
     """
@@ -76,13 +79,16 @@ class Results:
     setting: str = "full"
     errors: str = "measured"
     is_synthetic: bool = False
+    labels: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), DISTRIBUTIONS))
+    training: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), TRAINING))
 
     @classmethod
     def of(
         cls, store: Store, manifest: Manifest, *, setting: str = "full", draws: int = DRAWS, seed: int = SEED
     ) -> Results:
         """The results of a stored study in one setting; pairs that are not finished have rows without a score."""
-        return cls._of(gains_of(store, manifest, draws=draws, seed=seed), manifest, setting)
+        pairs = gains_of(store, manifest, draws=draws, seed=seed)
+        return cls._of(store, manifest, pairs, setting)
 
     @classmethod
     def by_setting(
@@ -91,10 +97,10 @@ class Results:
         """The results of every setting of a stored study, ``full`` first."""
         pairs = gains_of(store, manifest, draws=draws, seed=seed)
         settings = dict.fromkeys(["full", *pairs.setting])
-        return {setting: cls._of(pairs, manifest, setting) for setting in settings}
+        return {setting: cls._of(store, manifest, pairs, setting) for setting in settings}
 
     @classmethod
-    def _of(cls, pairs: pd.DataFrame, manifest: Manifest, setting: str) -> Results:
+    def _of(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame, setting: str) -> Results:
         pairs = pairs[pairs.setting == setting].reset_index(drop=True)
         frame = pairs.assign(
             gain=pairs.points / 100,
@@ -102,7 +108,8 @@ class Results:
             **{f"{name}_over_full": pairs[f"{name}_over_full"] / 100 for name in ("low", "high")},
             gain_over_full=pairs.points_over_full / 100,
         )
-        facts = [_facts(name, one) for name, one in manifest["tasks"].items()]
+        counted = stored_statistics(store, manifest)
+        facts = [_facts(name, one, counted) for name, one in manifest["tasks"].items()]
         files = rating_files(manifest["study"].get("registry", ()))
         rated = [one for one in ratings(files) if one.task in manifest["tasks"]]
         return cls(
@@ -112,6 +119,8 @@ class Results:
             framed(pd.DataFrame(rated, columns=list(Rating._fields)), RATINGS),
             setting,
             is_synthetic=manifest["synthetic"],
+            labels=distributions(counted),
+            training=training(store, manifest),
         )
 
     @property
@@ -124,8 +133,8 @@ class Results:
         return str(self.tasks.title[self.tasks.task == task].item())
 
 
-def _facts(name: str, task: dict[str, Any]) -> dict[str, Any]:
-    """One task of a manifest as a row of the frame of tasks; words are not counted there."""
+def _facts(name: str, task: Mapping[str, Any], counted: Statistics) -> dict[str, Any]:
+    """One task of a manifest as a row of the frame of tasks; words are undefined where they were not counted."""
     same = ("title", "dataset", "family", "theme", "data_source", "setting", "metric", "n_test")
     is_number = task["kind"] == "continuous"
     return {
@@ -134,6 +143,6 @@ def _facts(name: str, task: dict[str, Any]) -> dict[str, Any]:
         "task_type": "regression" if is_number else "classification",
         "n_labels": 1 if is_number else len(task["classes"]),
         "samples": sum(task[f"n_{part}"] for part in ("train", "validation", "test")),
-        "tokens": task.get("tokens", np.nan),
-        "vocabulary": task.get("vocabulary", np.nan),
+        "tokens": counted.get(name, {}).get("words", np.nan),
+        "vocabulary": counted.get(name, {}).get("vocabulary", np.nan),
     }

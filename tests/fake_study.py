@@ -151,6 +151,7 @@ def _put(store: Store, task: FakeTask, spec: dict[str, Any], logits: np.ndarray,
 def _spec(task: FakeTask, intermediate: str | None, seed: int, setting: str, version: int) -> dict[str, Any]:
     spec = {"schema": 1, "training_version": version, "target": task.id, "intermediate": intermediate}
     spec["backbone"] = {"model_type": "roberta", "weights_sha256": "f" * 64}
+    spec["training"] = {"epochs": 4, "batch_size": 16, "learning_rate": 1e-3}
     return {**spec, "seed": seed, "setting": setting, "splits_hash": "0" * 64, "metric": task.metric}
 
 

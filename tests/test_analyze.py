@@ -20,7 +20,9 @@ from harness.cli.parser import parser
 from tests.fake_study import FakeTask, fake_study
 
 PARTS = (ratings, themes, half_data)
-PAPER_TABLES = ["table-2-ratings", "table-3-agreement", "table-5-themes", "table-7-macro-f1", "table-8-pearson-r"]
+SCORES = ("table-7-macro-f1", "table-8-pearson-r")
+DATA = ("table-1-sizes", "table-4-training", "table-9-numbers", "table-10-12-labels", "table-9-12-splits")
+RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +52,9 @@ def test_the_page_has_the_papers_numbers_and_says_what_is_an_approximation(analy
 
 
 def test_the_tables_hold_what_the_paper_prints(analyzed):
-    assert sorted(path.stem for path in analyzed.glob("table-*.csv")) == PAPER_TABLES
+    assert {path.stem for path in analyzed.glob("table-*.csv")} >= {*SCORES, *DATA, *RATED}
     printed = table("tables7_8_scores").set_index(["intermediate", "target"]).score
-    for name in PAPER_TABLES[-2:]:
+    for name in SCORES:
         written = pd.read_csv(analyzed / f"{name}.csv").set_index("intermediate").stack()
         assert (written == printed[written.index]).all()
         assert len(written) in (216, 108)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis.data_facts import CLASS, DISTRIBUTIONS, MOMENT, ROWS, TRAINING
 from analysis.multiple import benjamini_hochberg
 from analysis.published.tables import table
 from analysis.results import GAINS, RATINGS, TASKS, Results, framed
@@ -23,7 +24,9 @@ def results() -> Results:
     of the baseline's, and there is no p.
     """
     facts = _tasks()
-    return Results("published", _gains(facts), facts, _ratings(), errors="approximated")
+    trained = framed(table("table4_training"), TRAINING)
+    parts = _gains(facts), facts, _ratings()
+    return Results("published", *parts, errors="approximated", labels=_labels(), training=trained)
 
 
 def approximately_tested(published: Results, *, correlation: float = 0.0) -> Results:
@@ -78,3 +81,19 @@ def _gains(facts: pd.DataFrame) -> pd.DataFrame:
 def _ratings() -> pd.DataFrame:
     """The 108 ratings of Table 2."""
     return framed(pd.read_csv(FOLDER / "muddy-waters.csv"), RATINGS)
+
+
+def _labels() -> pd.DataFrame:
+    """The shares of splits and labels, and the moments of numbers, of Tables 9 to 12."""
+    splits = {"all": "all", "train": "train", "val": "validation", "test": "test"}
+    printed = (
+        (ROWS, table("tables9_12_splits").assign(name=""), "{}_pct"),
+        (CLASS, table("tables10_12_label_distributions").rename(columns={"label": "name"}), "{}_pct"),
+        (MOMENT, table("table9_regression_stats").rename(columns={"statistic": "name"}), "{}"),
+    )
+    parts = [
+        frame.assign(task=frame.task_id, split=split, kind=kind, value=frame[column.format(short)])
+        for kind, frame, column in printed
+        for short, split in splits.items()
+    ]
+    return framed(pd.concat(parts, ignore_index=True), DISTRIBUTIONS)
