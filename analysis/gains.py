@@ -183,6 +183,7 @@ def _gain(
         "low": 100 * one.evidence.low,
         "high": 100 * one.evidence.high,
         "standard_error": 100 * one.evidence.standard_error,
+        "seed_error": 100 * one.evidence.seed_error,
         "df": one.evidence.df,
         "draws": len(column.draws),
         "p": one.evidence.p,

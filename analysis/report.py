@@ -12,6 +12,7 @@ from analysis.controls import control_means, controls
 from analysis.figures import write_heatmaps
 from analysis.frames import write_frames
 from analysis.gains import SEED, gains
+from analysis.power import visible_gains
 from analysis.sections import Findings
 from analysis.significance import DRAWS
 
@@ -33,6 +34,7 @@ def report(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, s
     )
     for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(controlled) else ())):
         write_frames(getattr(found, name), out / name)
+    write_frames(visible := visible_gains(gained), out / "visible_gains")
     drawn = write_heatmaps(found.gains, found.baselines, manifest, out)
     done = [store.get(key) for key in found.cells.key[found.cells.status == "done"]]
     parts = (
@@ -40,6 +42,7 @@ def report(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, s
         sections.tasks(found),
         sections.baselines(found),
         gain_sections.gains(found),
+        gain_sections.visible(found, visible),
         gain_sections.controls(found),
         sections.heatmaps(drawn),
         sections.flags(found),

@@ -53,8 +53,8 @@ class Evidence:
     """A 95 % interval around an estimate and the two-sided p that its true value is 0; NaN where undefined.
 
     ``standard_error`` is the root of the variances through groups and through seeds, ``df`` their degrees of freedom
-    together (Satterthwaite 1946). ``sizes`` ``[draws]`` is how far draws lie from the estimate, in its own
-    unit; infinite where a draw has no value.
+    together (Satterthwaite 1946), ``seed_error`` the root of the seeds' part (0 with one training run). ``sizes``
+    ``[draws]`` is how far draws lie from the estimate, in its own unit; infinite where a draw has no value.
     """
 
     low: float
@@ -62,10 +62,11 @@ class Evidence:
     p: float
     standard_error: float
     df: float
+    seed_error: float
     sizes: NDArray[np.float32]
 
 
-_UNKNOWN = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
+_UNKNOWN = Evidence(*[np.nan] * 6, np.empty(0, np.float32))
 
 
 def score_draws(
@@ -154,6 +155,7 @@ def _judged(
         (beyond + 1) / (n_draws + 1),
         float(np.sqrt(total)),
         total**2 / inverse if inverse > 0 else np.nan,
+        float(np.sqrt(sum(variance for variance, _ in spreads))),
         sizes.astype(np.float32),
     )
 

@@ -106,7 +106,7 @@ def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:
         frame[frame.intermediate == "hope"].score.to_numpy() - frame[frame.role == "baseline"].score.to_numpy()
     )
     of_seeds, of_both = gain.var(ddof=1) / 3, three.standard_error**2
-    assert of_both >= of_seeds
+    assert (one.seed_error, three.seed_error) == (0, pytest.approx(np.sqrt(of_seeds)))
     of_groups = of_both - of_seeds
     assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + of_seeds**2 / 2))
 

@@ -102,7 +102,7 @@ def test_more_draws_are_for_the_undecided_and_those_joint_with_them() -> None:
 
 
 def test_without_any_variance_a_difference_is_infinite_and_equality_is_not() -> None:
-    still = Evidence(0, 0, 1, 0, np.nan, np.zeros(99, np.float32))
+    still = Evidence(0, 0, 1, 0, np.nan, 0, np.zeros(99, np.float32))
     tests = [Judged.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
     assert [one.observed for one in tests] == [0, np.inf]
     assert corrected(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])

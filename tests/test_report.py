@@ -107,7 +107,7 @@ def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
     for name in ("one", "two"):
         report(store, manifest, tmp_path / name, draws=100)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert len(names) == 7 + 6
+    assert len(names) == 9 + 6
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 

@@ -1,0 +1,40 @@
+"""What a report says of corrections and of gains that could not have been seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import gain_sections
+from analysis.gains import gains
+from analysis.power import visible_gains
+from analysis.sections import Findings
+from tests.fake_study import FakeTask, fake_study
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+    folder: Path = tmp_path_factory.mktemp("study")
+    store, manifest = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
+    empty = pd.DataFrame()
+    return Findings(manifest, empty, gains(store, manifest, draws=300), empty, empty, empty, draws=300)
+
+
+def test_every_correction_is_counted_from_its_own_column(found: Findings) -> None:
+    page = "\n".join(gain_sections.gains(found))
+    for name, what in gain_sections.WAYS.items():
+        sure = found.gains.points[found.gains[name] <= 0.05]
+        assert f"| {what} | {(sure > 0).sum()} | {(sure < 0).sum()} |" in page
+    assert "gains were drawn 3000 times, being undecided at 300" in page
+
+
+def test_the_smallest_visible_gain_of_every_tested_target_is_shown(found: Findings) -> None:
+    frame = visible_gains(found.gains)
+    page = "\n".join(gain_sections.visible(found, frame))
+    for one in frame.itertuples():
+        assert f"| {one.visible:.1f} | {one.visible_in_grid:.1f} |" in page
+    assert "among all 5 gains" in page
+    assert gain_sections.visible(found, visible_gains(found.gains.assign(p=float("nan")))) == []
