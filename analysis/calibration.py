@@ -86,7 +86,7 @@ def calibrated(
     for place, (background, name) in enumerate(kinds):
         own = slice(place * grids, (place + 1) * grids)
         alarms = int(gate.passes[own].sum())
-        low, high = _exact_interval(alarms, grids)
+        low, high = exact_interval(alarms, grids)
         rows.append(
             {
                 "background": background,
@@ -110,15 +110,16 @@ def _simulated(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) 
     """Gains [tasks, tasks, grids] of every kind of grid, each with randomness of its own."""
     for place, (background, name) in enumerate(kinds):
         noise = BACKGROUNDS[background](grid, grids, np.random.default_rng((seed, place))) * grid.mask[..., None]
-        yield noise + _effect(grid, name, noise) if name else noise
+        if name:
+            noise = noise + effect_sizes(grid, name, noise, SHARE) * grid.blocks(name)[0] * grid.mask[..., None]
+        yield noise
 
 
-def _effect(grid: Grid, name: str, noise: Array) -> Array:
-    """A construct's signed difference, so large that it explains its share beside this noise, [tasks, tasks, grids]."""
-    signed = grid.blocks(name)[0]
-    of_effect, of_noise = (_spread(grid, one) for one in (signed, noise))
-    sizes: Array = np.sqrt(SHARE / (1 - SHARE) * of_noise / of_effect)
-    return np.asarray(signed * sizes * grid.mask[..., None])
+def effect_sizes(grid: Grid, name: str, noise: Array, share: float) -> Array:
+    """Points [grids] per step of a construct's signed difference that explain a share beside ``noise`` of each grid."""
+    of_effect, of_noise = (_spread(grid, one) for one in (grid.blocks(name)[0], noise))
+    sizes: Array = np.sqrt(share / (1 - share) * of_noise / of_effect)
+    return sizes
 
 
 def _spread(grid: Grid, values: Array) -> Array:
@@ -133,7 +134,7 @@ def _noise(grid: Grid) -> Array:
     return np.where(grid.mask, 1 / np.sqrt(np.where(grid.mask, grid.weights, 1.0)), 0.0)
 
 
-def _exact_interval(count: int, of: int) -> tuple[float, float]:
+def exact_interval(count: int, of: int) -> tuple[float, float]:
     """Clopper and Pearson's 95 % interval of a share."""
     low = beta.ppf(0.025, count, of - count + 1) if count else 0.0
     high = beta.ppf(0.975, count + 1, of - count) if count < of else 1.0

@@ -88,7 +88,7 @@ class Results:
     ) -> Results:
         """The results of a stored study in one setting; pairs that are not finished have rows without a score."""
         pairs = gains_of(store, manifest, draws=draws, seed=seed)
-        return cls._of(store, manifest, pairs, setting)
+        return cls.from_gains(store, manifest, pairs, setting)
 
     @classmethod
     def by_setting(
@@ -97,10 +97,11 @@ class Results:
         """The results of every setting of a stored study, ``full`` first."""
         pairs = gains_of(store, manifest, draws=draws, seed=seed)
         settings = dict.fromkeys(["full", *pairs.setting])
-        return {setting: cls._of(store, manifest, pairs, setting) for setting in settings}
+        return {setting: cls.from_gains(store, manifest, pairs, setting) for setting in settings}
 
     @classmethod
-    def _of(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame, setting: str) -> Results:
+    def from_gains(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame, setting: str) -> Results:
+        """The results in one setting from a frame of gains of all settings, as ``analysis.gains`` gives it."""
         pairs = pairs[pairs.setting == setting].reset_index(drop=True)
         frame = pairs.assign(
             gain=pairs.points / 100,

@@ -66,7 +66,7 @@ class Evidence:
     sizes: NDArray[np.float32]
 
 
-_UNKNOWN = Evidence(*[np.nan] * 6, np.empty(0, np.float32))
+_UNKNOWN = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
 
 
 def score_draws(
