@@ -1,28 +1,26 @@
-"""The paper's figures of results: significant pairs by theme (3), percent changes (6 and 7), raters' differences (8).
+"""The paper's figures: significant pairs by theme (3), percent changes (6 and 7), raters' differences (8).
 
-Every figure is drawn from one frame, which is written as CSV beside it.
+``heuristic_figures`` adds the importances of features (2) and similarities of tasks (9 and 10). Every figure is drawn
+from one frame, which is written as CSV beside it.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from analysis.agreement import differences
+from analysis.drawing import figure_of, make_plain, write_drawn
 from analysis.figures import ALONE, COLOURS, DAGGER, DOUBLE_DAGGER, FILLS, MEANINGS, METRIC_NAMES, Drawn, colour_limit
-from analysis.frames import write_csv
+from analysis.heuristic_figures import heuristic_figures
 from analysis.results import Results
 from analysis.significance import LEVEL
 from analysis.themes import ROLES, theme_counts
@@ -30,31 +28,37 @@ from tasks.ratings import constructs
 
 UP, DOWN = "#2166ac", "#b2182b"  # the ends of the heatmaps' colours
 TONES = ("#1b7837", "#5aae61", "#a6dba0", "#762a83", "#c2a5cf")  # told apart in grey too
-LETTERS_PER_INCH = 11  # of a title, so that none is cut
 NUMBERS = {"macro_f1": "6", "pearson_r": "7", "multilabel_f1": "6b"}
 
 
-def write_figures(results: Results, counted: Mapping[str, Results], out: Path, *, note: str = "") -> list[Drawn]:
+def write_figures(
+    results: Results,
+    counted: Mapping[str, Results],
+    out: Path,
+    *,
+    note: str = "",
+    similarities: pd.DataFrame | None = None,
+) -> list[Drawn]:
     """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
 
-    ``note`` stands above those counts: what they hold for, or that they are approximations.
+    ``note`` stands above those counts: what they hold for, or that they are approximations. ``undrawn`` of
+    heuristic_figures says why there is no Figure 2, 9 or 10.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    drawn = []
+    drawn = heuristic_figures(results, similarities, out)
     counts = [theme_counts(one).assign(panel=name) for name, one in counted.items()]
     if tested := [one for one in counts if one.n_tested.sum()]:
         shown = pd.concat(tested, ignore_index=True)
         title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{note}".strip()
-        drawn.append(_write(shown, out / "figure-3-themes", title, theme_bars))
+        drawn.append(write_drawn(shown, out / "figure-3-themes", title, theme_bars))
     for metric in METRIC_NAMES:
         if (results.gains.metric == metric).any():
             number = NUMBERS[metric]
             title = f"{results.banner}Figure {number}: percent change of {METRIC_NAMES[metric]}, {results.name}"
             stem = out / f"figure-{number}-percent-{metric.replace('_', '-')}"
-            drawn.append(_write(percent_squares(results, metric), stem, title, percent_map))
+            drawn.append(write_drawn(percent_squares(results, metric), stem, title, percent_map))
     if len(differing := differences(results)):
         title = f"{results.banner}Figure 8: by how much raters differ, {results.name}"
-        drawn.append(_write(differing, out / "figure-8-differences", title, difference_bars))
+        drawn.append(write_drawn(differing, out / "figure-8-differences", title, difference_bars))
     return drawn
 
 
@@ -88,7 +92,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
     limit = colour_limit(squares.percent)
     rows, columns = list(dict.fromkeys(squares.row)), list(dict.fromkeys(squares.column))
-    figure = _figure(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
+    figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
     axes = figure.subplots()
     values = squares.pivot(index="row", columns="column", values="percent").loc[rows, columns].astype(float)
     bar = {"label": f"percent change (deepest at {limit:.1f})", "extend": "both", "shrink": 0.8}
@@ -116,7 +120,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
 def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
     """Bars up for significant gains and down for harms, by the intermediate's and by the target's theme."""
     panels, present = list(dict.fromkeys(counts.panel)), list(dict.fromkeys(counts.theme))
-    figure = _figure(7.2, 1.4 + 2.0 * len(panels), title)
+    figure = figure_of(7.2, 1.4 + 2.0 * len(panels), title)
     grid = figure.subplots(len(panels), 2, sharey=True, squeeze=False)
     for line, panel in zip(grid, panels, strict=True):
         for axes, role in zip(line, ROLES, strict=True):
@@ -130,7 +134,7 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
             axes.set_title(f"{role}'s theme, {panel}", fontsize=9)
-            _plain(axes)
+            make_plain(axes)
         line[0].set_ylabel("significant pairs")
     handles = [Patch(color=UP, label="gains (up)"), Patch(color=DOWN, label="harms (down)")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
@@ -142,7 +146,7 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     apart = differing.assign(apart=differing.difference.abs())
     sizes, rated = sorted(apart.apart.unique()), list(dict.fromkeys(apart.construct))
     counts = apart.pivot_table(index="construct", columns="apart", values="n_tasks", aggfunc="sum", fill_value=0)
-    figure = _figure(5.6, 3.6, title)
+    figure = figure_of(5.6, 3.6, title)
     axes = figure.subplots()
     width = 0.8 / len(rated)
     for place, name in enumerate(rated):
@@ -156,7 +160,7 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.margins(y=0.12)
     axes.legend(fontsize=8, frameon=False)
-    _plain(axes)
+    make_plain(axes)
     return figure
 
 
@@ -170,27 +174,3 @@ def _meanings(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
     marks = [Line2D([], [], linestyle="none", label=text) for text, occurs in signs.items() if occurs.any()]
     fills = [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
     return [*marks, *fills]
-
-
-def _figure(width: float, height: float, title: str) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    lines = [line for one in title.splitlines() for line in textwrap.wrap(one, int(LETTERS_PER_INCH * width))]
-    figure.suptitle("\n".join(lines), fontsize=10)
-    return figure
-
-
-def _plain(axes: Axes) -> None:
-    axes.tick_params(labelsize=8.5)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _write(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]) -> Drawn:
-    """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
-    write_csv(frame, stem)
-    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
-    with mpl.rc_context({"svg.hashsalt": stem.name, "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
-        figure = draw(frame, title)
-        figure.savefig(drawn.svg, metadata={"Date": None})
-        figure.savefig(drawn.png, dpi=200)
-    return drawn
