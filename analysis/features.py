@@ -110,7 +110,8 @@ def _compared(feature: Feature, below: pd.Series, above: pd.Series) -> dict[str,
     """The columns of a feature from the fact of the intermediate and that of the target."""
     names = list(feature.columns)
     if feature.kind == CATEGORY:
-        return {names[0]: below.astype("str").fillna("") + ">" + above.astype("str").fillna("")}
+        named = [one.astype("str").fillna("") for one in (below, above)]
+        return {names[0]: (named[0] + ">" + named[1]).where((named[0] != "") & (named[1] != ""))}
     low, high = (one.astype("Float64").to_numpy("float64", na_value=np.nan) for one in (below, above))
     if feature.kind == SIZE:
         return {names[0]: pd.Series(compared_sizes(low, high))}

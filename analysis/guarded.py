@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.features import features_of
 from analysis.guarded_design import PRIMARY, Grid, Specification, grid_of, specifications
 from analysis.guarded_gate import Arrangements, Tested, against_nulls, delete_a_family, largest_p
-from analysis.guarded_q2 import Added
+from analysis.guarded_q2 import Added, why_no_fold
 from analysis.guarded_verdicts import not_estimable, verdicts
 from analysis.results import Results
 
@@ -53,7 +53,7 @@ def guarded(
 ) -> Guarded:
     """The guarded analysis; a grid that is too small for it is answered with the reason instead of an error."""
     grid = grid_of(results, specification, similarities)
-    reason = grid.why_not()
+    reason = grid.why_not() or why_no_fold(grid, specification.left_out)
     titles = {name: one.title for name, one in features_of(results).items()}
     if reason is not None:
         headline = f"nothing can be said: {reason}"
@@ -69,7 +69,14 @@ def guarded(
         other = grid_of(results, one, similarities)
         curve.append(_row(one, other, _gate(other, one, draws, seed)))
         progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
-    return Guarded(specification, _headline(grid, gate), features, models, pd.DataFrame(curve), _notes(grid, results))
+    return Guarded(
+        specification,
+        _headline(grid, gate),
+        features,
+        models,
+        pd.DataFrame(curve),
+        _notes(grid, results, specification),
+    )
 
 
 def _tests(
@@ -91,7 +98,7 @@ def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[floa
 
 
 def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> Tested | None:
-    if grid.why_not() is not None:
+    if grid.why_not() or why_no_fold(grid, specification.left_out):
         return None
     return against_nulls(grid, specification.left_out, grid.constructs, Arrangements.of(grid, draws, seed))
 
@@ -109,7 +116,12 @@ def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[
         "notes": "; ".join(grid.notes),
     }
     if gate is None:
-        return {**found, "notes": "; ".join([*grid.notes, f"nothing can be said: {grid.why_not()}"])}
+        return {
+            **found,
+            "notes": "; ".join(
+                [*grid.notes, f"nothing can be said: {grid.why_not() or why_no_fold(grid, specification.left_out)}"]
+            ),
+        }
     numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
     return {**found, **numbers, "passes": bool(gate.passes[0])}
 
@@ -168,12 +180,21 @@ def _headline(grid: Grid, gate: Tested) -> str:
     )
 
 
-def _notes(grid: Grid, results: Results) -> tuple[str, ...]:
+def _on_weights(grid: Grid, results: Results, is_equal: bool) -> str:
+    if np.isfinite(grid.heterogeneity):
+        return (
+            f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}"
+        )
+    asked = "weights are asked to be equal" if is_equal else "there is none above 0 for every pair"
+    return f"all pairs weigh the same: standard errors are {results.errors}, and {asked}"
+
+
+def _notes(grid: Grid, results: Results, specification: Specification) -> tuple[str, ...]:
     left_out = [f"{name} is left out: {why}" for name, why in grid.left_out.items()]
     return (
         *grid.notes,
         *left_out,
         "Q2 is pooled over the folds and taken about the mean of the training pairs, after centring by target",
-        f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}",
+        _on_weights(grid, results, specification.weights == "equal"),
         f"intervals leave out one of {len(grid.families)} families after the other: few, so they are wide",
     )

@@ -121,12 +121,12 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     kept = [k for k, one in enumerate(tasks) if one not in unrated]
     place = {tasks[k]: row for row, k in enumerate(kept)}
     families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
-    below, above = (gains[role][usable].map(place).to_numpy() for role in ("intermediate", "target"))
+    below, above = (gains[role][usable].map(place).to_numpy("int64") for role in ("intermediate", "target"))
     mask = np.zeros((len(kept), len(kept)), dtype=bool)
     mask[below, above] = True
     outcome, error = np.zeros(mask.shape), np.zeros(mask.shape)
     outcome[below, above], error[below, above] = values[usable], errors[usable]
-    if specification.outcome == "winsorised":
+    if specification.outcome == "winsorised" and mask.any():
         outcome = _winsorised(outcome, mask)
     weights, heterogeneity = _weights(outcome, error, mask, specification.weights)
     taken = {name: one[np.ix_(kept, kept)] if one.ndim == 2 else one[kept] for name, one in facts.items()}

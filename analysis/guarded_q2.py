@@ -54,6 +54,15 @@ class Added:
         return added
 
 
+def why_no_fold(grid: Grid, left_out: str) -> str | None:
+    """Why no Q2 is defined when families are left out in this role; None if one is."""
+    parts = folds(grid.mask, grid.family, left_out)
+    if not parts:
+        return f"leaving families out as {left_out} leaves too few pairs to train on"
+    spread = sum(FoldFit(one, grid.outcome[..., None], grid.weights, []).total()[0] for one in parts)
+    return None if spread > 0 else "the gains of each target are all the same"
+
+
 def _tuned(
     grid: Grid,
     left_out: str,

@@ -24,6 +24,7 @@ COLUMNS = [
     "p_families",
     "p_corrected",
     "verdict",
+    "against",
     "why",
 ]
 
@@ -38,7 +39,8 @@ def verdicts(
 ) -> pd.DataFrame:
     """One row per feature, tested or not; ``added`` is the Q2 that is lost when it alone is dropped.
 
-    ``low`` to ``high`` is its interval, ``null_mean`` what it adds on average when it belongs to other tasks, and
+    ``against`` is what speaks against support, ``why`` the same after the numbers, ``low`` to ``high`` the
+    interval, ``null_mean`` what it adds on average when it belongs to other tasks, and
     ``p_corrected`` the larger p of both nulls after correction for all features.
     """
     rows: list[dict[str, Any]] = []
@@ -57,7 +59,7 @@ def verdicts(
         }
         against = _against(found, one, gate if name in grid.constructs else None)
         verdict = NOT_SUPPORTED if against else SUPPORTED
-        rows.append({**found, "verdict": verdict, "why": _why(found, against)})
+        rows.append({**found, "verdict": verdict, "against": "; ".join(against), "why": _why(found, against)})
     rows += [
         {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
         for name, why in grid.left_out.items()

@@ -85,15 +85,18 @@ def paper_importances(
     similarities: pd.DataFrame | None = None,
     progress: Progress = lambda done, of: None,
 ) -> PaperImportances:
-    """Importances as the paper has them, once per seed; equal seeds give equal bits. BadInput below 20 pairs.
+    """Importances as the paper has them, once per seed; equal seeds give equal bits.
 
-    A similarity that was not measured is replaced by random numbers of its usual size, and a note says so.
+    BadInput below 20 pairs, or where no feature is known of every task. A similarity that was not measured is
+    replaced by random numbers of its usual size, and a note says so.
     """
     pairs = pair_features(results, similarities=similarities)
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
     if usable.sum() < FEWEST_PAIRS:
         raise BadInput(f"{results.name}: {usable.sum()} pairs have a percent change; paper mode needs {FEWEST_PAIRS}")
+    if not paper_blocks(results, pairs, setting, None):
+        raise BadInput(f"{results.name}: no feature is known of every task; paper mode needs one, such as ratings")
     rows, fits = [], []
     for done, seed in enumerate(seeds):
         blocks = paper_blocks(results, pairs, setting, seed)
@@ -107,9 +110,14 @@ def paper_importances(
     return PaperImportances(setting, pd.DataFrame(rows), pd.DataFrame(fits), notes)
 
 
+def printed_importances() -> pd.Series:
+    """The importances of the paper's Table 6, by our names of its features."""
+    return table("table6_importances").set_index("feature").importance.rename(TABLE_6)
+
+
 def against_table6(importances: pd.DataFrame) -> pd.DataFrame:
     """One row per seed: rank correlation ``rho`` and ``rmse`` of its importances with those of the paper's Table 6."""
-    printed = table("table6_importances").set_index("feature").importance.rename(TABLE_6)
+    printed = printed_importances()
     printed = printed[printed.index.isin(importances.feature)]
     found = []
     for seed, rows in importances.groupby("seed", sort=False):
@@ -185,8 +193,12 @@ class KernelFit:
 
 
 def r2(outcome: Array, predicted: Array) -> float:
-    """Share of the squared deviations from the outcome's own mean that the predictions explain."""
-    return float(1 - ((outcome - predicted) ** 2).sum() / ((outcome - outcome.mean()) ** 2).sum())
+    """Share of the squared deviations from the outcome's own mean that the predictions explain.
+
+    NaN where the outcome does not vary.
+    """
+    squares = ((outcome - outcome.mean()) ** 2).sum()
+    return float(1 - ((outcome - predicted) ** 2).sum() / squares) if squares else float("nan")
 
 
 def split_rows(n_rows: int, test_share: float, seed: int, split: int) -> tuple[Array, Array]:
@@ -234,7 +246,7 @@ def _signs(ratios: Array, *, one_hot: bool) -> Array:
 
 
 def _codes(values: pd.Series, *, alphabetical: bool) -> Array:
-    kinds = list(dict.fromkeys(values))
+    kinds = list(dict.fromkeys(values.dropna()))
     order = sorted(kinds, key=lambda kind: kind.split(">")) if alphabetical else kinds
     codes: Array = values.map({kind: code for code, kind in enumerate(order)}).to_numpy("float64")[:, None]
     return codes

@@ -18,7 +18,8 @@ SCHEMES = ("target", "intermediate", "both")
 def unseen_tasks(results: Results, setting: PaperSetting) -> pd.DataFrame:
     """One row per scheme: Q2 of all pairs together, each predicted without its target, its intermediate, or both.
 
-    Q2 compares with the mean of the training pairs, not of all. Similarities that were not measured take no part.
+    Q2 compares with the mean of the training pairs, not of all, and is NaN where no pair is left to test on or nothing
+    varies. Similarities that were not measured take no part.
     """
     blocks, percent, gains = _without_stand_ins(results, setting)
     roles = {role: gains[role].to_numpy() for role in ("intermediate", "target")}
@@ -30,7 +31,8 @@ def unseen_tasks(results: Results, setting: PaperSetting) -> pd.DataFrame:
             predicted = fit.predicted({name: block[test] for name, block in blocks.items()})
             of_model += ((percent[test] - predicted) ** 2).sum()
             of_mean += ((percent[test] - percent[train].mean()) ** 2).sum()
-        found.append({"left_out": scheme, "q2": float(1 - of_model / of_mean), "n_pairs": len(percent)})
+        q2 = float(1 - of_model / of_mean) if of_mean else np.nan
+        found.append({"left_out": scheme, "q2": q2, "n_pairs": len(percent)})
     return pd.DataFrame(found)
 
 
@@ -44,10 +46,13 @@ def shuffled_ratings(
 ) -> pd.DataFrame:
     """One row per construct: its importance, and what it is where ratings are handed round among tasks.
 
-    ``p_largest`` compares it with the largest of the constructs. Splits stay the same; similarities that were not
-    measured take no part.
+    A construct has to be known of every task. ``p_largest`` compares it with the largest of the constructs. Splits stay
+    the same; similarities that were not measured take no part.
     """
-    names = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT]
+    blocks, _, _ = _without_stand_ins(results, setting)
+    names = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT and name in blocks]
+    if not names:
+        return pd.DataFrame(columns=["feature", "importance", "null_mean", "null_95", "p", "p_largest"])
     observed = _importances(results, setting, seed, names)
     null = []
     for order in task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
