@@ -111,10 +111,11 @@ def _rated(results: Results) -> Iterator[Panel]:
     """The ratings of each construct by all raters, and of all constructs if they share one scale."""
     table = results.ratings.pivot(index=["task", "construct"], columns="rater", values="value")
     known = constructs()
-    present = [name for name in known if name in set(results.ratings.construct)]
+    present = results.constructs
     for name in present:
         yield Panel(name, table[table.index.get_level_values("construct") == name])
-    if len(present) > 1 and len({(known[name].minimum, known[name].maximum) for name in present}) == 1:
+    scales = {(known[name].minimum, known[name].maximum) if name in known else name for name in present}
+    if len(present) > 1 and len(scales) == 1:
         yield Panel(OVERALL, table)
 
 

@@ -25,7 +25,7 @@ def ratings(question: Question) -> list[str]:
     for name, frame in (("agreement", agreed), ("rater_pairs", pairs), ("rating_differences", differences(found))):
         write_frames(frame, question.out / name)
     write_frames(means, question.out / "rating_means")
-    rated = [name for name in constructs() if name in means]
+    rated = found.constructs
     text = (
         "Krippendorff's alpha within panels of raters who are linked by tasks that they share, with interval"
         " differences as in the paper, and ordinal ones, which a scale of five steps deserves. Intervals come from"

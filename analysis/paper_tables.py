@@ -11,7 +11,6 @@ from analysis.data_facts import CLASS, MOMENT, ROWS
 from analysis.frames import write_csv
 from analysis.results import Results
 from analysis.themes import rating_means
-from tasks.ratings import constructs
 
 
 def write_tables(results: Results, out: Path) -> list[Path]:
@@ -40,7 +39,7 @@ def write_tables(results: Results, out: Path) -> list[Path]:
 def ratings_table(results: Results) -> pd.DataFrame:
     """One row per rated task, one column per construct and rater; a gap is undefined."""
     wide = results.ratings.pivot(index="task", columns=["construct", "rater"], values="value")
-    order = [pair for name in constructs() for pair in sorted(wide.columns) if pair[0] == name]
+    order = [pair for name in results.constructs for pair in sorted(wide.columns) if pair[0] == name]
     wide = wide[order].set_axis([f"{name}_{rater}" for name, rater in order], axis=1)
     return results.tasks[["task", "title"]].merge(wide, left_on="task", right_index=True)
 

@@ -17,7 +17,7 @@ from analysis.frames import framed as framed
 from analysis.gains import SEED
 from analysis.gains import gains as gains_of
 from analysis.significance import DRAWS
-from tasks.ratings import Rating, rating_files, ratings
+from tasks.ratings import Rating, constructs, rating_files, ratings
 
 INTERVAL_WIDTH = 2 * 1.959964  # a 95 % interval in standard errors
 
@@ -68,8 +68,8 @@ class Results:
     """A finished grid: ``gains`` one row per (intermediate, target), ``tasks`` and ``ratings`` one row per each.
 
     ``labels`` and ``training`` are what is known of the tasks' data and settings (analysis.data_facts).
-    ``errors`` says how standard errors were found: ``measured`` from resampled predictions, or ``approximated`` from
-    a score and a number of rows. ``setting`` is the share of the target's training data.
+    ``errors`` says how standard errors were found: ``measured`` from resampled predictions, ``approximated`` from a
+    score and a number of rows, or as analysis.matrix has it. ``setting`` is the share of the target's training data.
     """
 
     name: str
@@ -123,6 +123,12 @@ class Results:
             labels=distributions(counted),
             training=training(store, manifest),
         )
+
+    @property
+    def constructs(self) -> list[str]:
+        """What somebody rated: declared constructs in their order, then others in that of their ratings."""
+        rated = dict.fromkeys(self.ratings.construct)
+        return [name for name in dict.fromkeys([*constructs(), *rated]) if name in rated]
 
     @property
     def banner(self) -> str:

@@ -64,14 +64,15 @@ CONTRASTS = {
 def rating_means(results: Results) -> pd.DataFrame:
     """One row per task, by theme and falling overall mean: raters, mean of every construct over raters, and overall.
 
-    ``overall`` is the mean of the constructs' means. A task without ratings has a row without means.
+    ``overall`` is the mean of the constructs' means, if each of them is declared with its scale.
+    A task without ratings has a row without means.
     """
     means = results.ratings.pivot_table(index="task", columns="construct", values="value", aggfunc="mean")
-    rated = [name for name in constructs() if name in means]
+    rated = results.constructs
     frame = results.tasks[["task", "title", "theme"]].merge(means[rated], left_on="task", right_index=True, how="left")
     raters = results.ratings.groupby("task").rater.nunique()
     frame.insert(3, "n_raters", frame.task.map(raters).fillna(0).astype("int64"))
-    frame["overall"] = frame[rated].mean(axis=1) if rated else np.nan
+    frame["overall"] = frame[rated].mean(axis=1) if rated and set(rated) <= set(constructs()) else np.nan
     order = {name: place for place, name in enumerate(themes())}
     frame["place"] = frame.theme.map(order).fillna(len(order))
     frame = frame.sort_values(["place", "overall"], ascending=[True, False], kind="stable")
