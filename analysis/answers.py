@@ -6,15 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from analysis.half_data import MARGIN, against_full
+from analysis.matrix import Matrix
+from analysis.primary import UNDECLARED, Primary
 from analysis.published import approximately_tested, results
 from analysis.results import Results
 
+PUBLISHED = "published"
 Part = Callable[["Question"], list[str]]
 CORRELATIONS = (0.0, 0.5, 0.8)
 APPROXIMATION = (
     "APPROXIMATION: standard errors from printed scores and numbers of test rows, for an assumed correlation"
     " between the errors of a transfer and of its baseline. The counts depend on it wholly; read directions only."
+)
+NOT_PUBLISHED = (
+    "Significance and standard errors: predictions of the transfers are not published, nor a second seed. Standard"
+    " errors are approximated from printed scores and numbers of test rows.",
+    "Similarities of tasks and scores with half the data are not published; both need a study.",
 )
 
 
@@ -22,7 +32,8 @@ APPROXIMATION = (
 class Question:
     """What is asked: of which results, counted in which panels (settings, or assumptions), with which margin.
 
-    ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data.
+    ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data, ``limits``
+    what cannot be known from where the results come from, and ``similarities`` those of pairs of tasks, if measured.
     """
 
     results: Results
@@ -31,27 +42,54 @@ class Question:
     out: Path
     margin: float = MARGIN
     note: str = ""
+    limits: tuple[str, ...] = ()
+    primary: Primary = UNDECLARED
+    similarities: pd.DataFrame | None = None
 
 
-def of_published(out: Path, margin: float = MARGIN) -> Question:
+def of_published(out: Path, margin: float | None = None) -> Question:
     """The question to the paper's printed scores: no predictions, so p values are assumptions, and no half data."""
     printed = results()
     counted = {f"assumed correlation {one:g}": approximately_tested(printed, correlation=one) for one in CORRELATIONS}
-    return Question(printed, counted, (), out, margin, APPROXIMATION)
+    margin = MARGIN if margin is None else margin
+    return Question(printed, counted, (), out, margin, APPROXIMATION, limits=NOT_PUBLISHED)
 
 
-def of_study(by_setting: Mapping[str, Results], out: Path, margin: float = MARGIN) -> Question:
-    """The question to a stored study's results by setting, ``full`` among them."""
+def of_study(
+    by_setting: Mapping[str, Results],
+    out: Path,
+    margin: float | None = None,
+    *,
+    primary: Primary = UNDECLARED,
+    similarities: pd.DataFrame | None = None,
+) -> Question:
+    """The question to a stored study's results by setting, ``full`` among them; its margin unless one is given."""
     limited = {name: one for name, one in by_setting.items() if name != "full"}
     counted = dict(by_setting) | {f"{name} against full": against_full(one) for name, one in limited.items()}
-    return Question(by_setting["full"], counted, tuple(limited.values()), out, margin)
+    return Question(
+        by_setting["full"],
+        counted,
+        tuple(limited.values()),
+        out,
+        primary.margin if margin is None else margin,
+        primary=primary,
+        similarities=similarities,
+    )
+
+
+def of_matrix(matrix: Matrix, out: Path) -> Question:
+    """The question to somebody's table of scores: no predictions, so that nothing is tested pair by pair."""
+    return Question(matrix.results, {"as given": matrix.results}, (), out, limits=matrix.limits)
 
 
 def write_answers(question: Question, parts: tuple[Part, ...]) -> Path:
     """Write the frames of every part and analysis.md into the question's folder; the page's path."""
     question.out.mkdir(parents=True, exist_ok=True)
     found = question.results
-    lines = [f"# {found.banner}Analysis of {found.name}", *(line for part in parts for line in part(question))]
+    lines = [f"# {found.banner}Analysis of {found.name}"]
+    if question.limits:
+        lines += ["What cannot be known here:", "\n".join(f"- {one}" for one in question.limits)]
+    lines += [line for part in parts for line in part(question)]
     page = question.out / "analysis.md"
     page.write_text("\n\n".join(lines) + "\n", encoding="utf-8", newline="\n")
     return page

@@ -1,7 +1,7 @@
 """The commands ``analyze`` and ``figures`` on the paper's tables and on a store, and what they write."""
 
 import json
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 import pandas as pd
@@ -10,6 +10,7 @@ import pytest
 from analysis.agreement import differences
 from analysis.answer_sections import half_data, ratings, themes
 from analysis.answers import of_study, write_answers
+from analysis.guarded import guarded
 from analysis.half_data import MARGIN
 from analysis.paper_figures import percent_squares, write_figures
 from analysis.paper_tables import ratings_table, score_matrix
@@ -25,10 +26,22 @@ DATA = ("table-1-sizes", "table-4-training", "table-9-numbers", "table-10-12-lab
 RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    """The guarded analysis with so few arrangements that a command line can be tested in seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick = lambda *given, draws, **named: guarded(*given, draws=19, **named)  # noqa: E731
+        patch.setattr("analysis.importance_sections.guarded", quick)
+        yield
+
+
 @pytest.fixture(scope="module")
 def analyzed(tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
-    assert main(["analyze", "published", "--out", str(out)]) == 0
+    with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
+        assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
+    (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
+    assert "12 of 22: models" in shown.getvalue()
     with redirect_stderr(StringIO()) as said:
         assert main(["figures", "published", "--out", str(out)]) == 0
     assert "Figures 9 and 10 need a study" in said.getvalue()
@@ -64,24 +77,40 @@ def test_the_tables_hold_what_the_paper_prints(analyzed):
 
 def test_every_figure_of_print_is_a_png_a_vector_and_a_csv(analyzed):
     stems = {path.stem for path in analyzed.glob("figure-*")}
-    assert {stem.split("-")[1] for stem in stems} == {"3", "6", "7", "8"}
+    assert {stem.split("-")[1] for stem in stems} >= {"2", "3", "6", "7", "8"}
     for stem in stems:
         assert {path.suffix for path in analyzed.glob(f"{stem}.*")} == {".csv", ".png", ".svg"}
     assert "APPROXIMATION" in (analyzed / "figure-3-themes.svg").read_text(encoding="utf-8")
     assert "p(BH)" not in (analyzed / "figure-6-percent-macro-f1.svg").read_text(encoding="utf-8")
 
 
-def test_a_second_analysis_gives_the_same_bytes(analyzed, tmp_path):
-    main(["analyze", "published", "--out", str(tmp_path)])
+def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed, tmp_path, capsys):
+    assert main(["analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "Primary analysis NOT DECLARED" in printed.out
+    assert "not published" in printed.out
+    for title in ("Definition", "Link", "Conduciveness"):
+        assert f"{title}: not supported: adds " in printed.out
     for path in [*sorted(tmp_path.glob("*.csv")), tmp_path / "analysis.md"]:
         assert path.read_bytes() == (analyzed / path.name).read_bytes(), path.name
 
 
-def test_json_names_what_was_written(tmp_path, capsys):
-    main(["analyze", "published", "--json", "--out", str(tmp_path)])
-    told = json.loads(capsys.readouterr().out)
-    assert told["page"] == str(tmp_path / "analysis.md")
-    assert len(told["tables"]) == 5
+def test_json_has_the_verdicts_and_names_what_was_written(analyzed):
+    told = json.loads((analyzed / "told.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert told["page"] == str(analyzed / "analysis.md")
+    assert len(told["tables"]) >= 5
+    assert (told["mode"], told["declared"]) == ("guarded", None)
+    verdicts = {row["feature"]: row["verdict"] for row in told["features"]}
+    assert [verdicts[name] for name in ("definition", "data_similarity")] == ["not supported", "not tested"]
+    assert [row["p_tasks"] for row in told["features"] if row["verdict"] == "not tested"] == [None, None]
+    assert len(told["curve"]) == 11
+
+
+def test_the_frames_behind_the_page_are_there_in_both_forms(analyzed):
+    for name in ("features", "models", "curve"):
+        frame = pd.read_csv(analyzed / f"guarded_{name}.csv")
+        assert len(pd.read_parquet(analyzed / f"guarded_{name}.parquet")) == len(frame) > 0
 
 
 def test_squares_are_all_pairs_and_the_targets_alone():
@@ -153,8 +182,10 @@ def test_made_up_data_say_so(tmp_path):
     assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in drawn)
 
 
-def test_the_margin_that_help_names_is_the_one_of_the_analysis():
-    assert parser().parse_args(["analyze", "published"]).margin == MARGIN
+def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
+    with pytest.raises(SystemExit):
+        parser().parse_args(["analyze", "--help"])
+    assert f"or else {MARGIN:g})" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_unknown_study_is_one_line(tmp_path, capsys):

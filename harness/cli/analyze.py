@@ -1,4 +1,4 @@
-"""``analyze``: what the results of a study, or of the paper's tables, say and do not say."""
+"""``analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.progress import Steps
 from harness.cli.study import name_of
 from harness.cli.table import print_json
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from analysis.answers import Question
@@ -18,29 +20,57 @@ PUBLISHED = "published"
 
 
 def analyze(options: argparse.Namespace) -> int:
-    """Write the frames, tables and page of an analysis, and print where the page is."""
+    """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
     from analysis import answer_sections
     from analysis.answers import write_answers
+    from analysis.importance_paper import paper_answer
+    from analysis.importance_sections import guarded_answer
     from analysis.paper_tables import write_tables
 
-    question = question_of(options, margin=options.margin)
-    parts = (answer_sections.ratings, answer_sections.themes, answer_sections.half_data)
+    question = question_of(options)
+    question.out.mkdir(parents=True, exist_ok=True)
+    with Steps(quiet=options.quiet) as steps:
+        answer = {"guarded": guarded_answer, "paper": paper_answer}[options.mode](question, steps.show)
+    parts = (
+        answer_sections.ratings,
+        lambda asked: list(answer.page),
+        answer_sections.themes,
+        answer_sections.half_data,
+    )
     page = write_answers(question, parts)
     tables = write_tables(question.results, question.out)
     if options.json:
-        print_json({"page": str(page), "tables": [str(path) for path in tables]})
+        named = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        print_json(named | {"mode": options.mode, **answer.told})
     else:
-        print(page)
+        print(*question.limits, *answer.lines, page, sep="\n")
     return 0
 
 
-def question_of(options: argparse.Namespace, **choices: float) -> Question:
-    """What a command asks: of the paper's tables, if that is the study's name, else of a stored study."""
-    from analysis.answers import of_published, of_study
+def question_of(options: argparse.Namespace) -> Question:
+    """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
+    from analysis.answers import of_matrix, of_published, of_study
+    from analysis.matrix import ENDINGS, read_matrix
+    from analysis.primary import Primary
     from analysis.results import Results
+    from analysis.similarity import stored_similarities
 
+    margin = getattr(options, "margin", None)
+    beside = {name: Path(given) for name in ("ratings", "tasks") if (given := getattr(options, name, None))}
+    if (path := Path(options.study)).suffix.lower() in ENDINGS:
+        return of_matrix(read_matrix(path, **beside), Path(options.out or f"results/{path.stem}"))
+    if beside:
+        raise BadInput(
+            f"--{next(iter(beside))} goes with a table of scores; {options.study!r} is none ({', '.join(ENDINGS)})"
+        )
     if options.study == PUBLISHED:
-        return of_published(Path(options.out or f"results/{PUBLISHED}"), **choices)
+        return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
     store, name = Store(Path(options.store)), name_of(options.study)
-    by_setting = Results.by_setting(store, stored_manifest(store, name))
-    return of_study(by_setting, Path(options.out or f"results/{name}"), **choices)
+    manifest = stored_manifest(store, name)
+    return of_study(
+        Results.by_setting(store, manifest),
+        Path(options.out or f"results/{name}"),
+        margin,
+        primary=Primary.of(manifest, store),
+        similarities=stored_similarities(store, manifest),
+    )

@@ -11,6 +11,39 @@ from harness.cli.interrupt import stop_if_asked
 from harness.grid import GridReport
 
 
+class Steps:
+    """How far a computation of known length is: a bar on a terminal; one line for each stage elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """Show nothing if ``quiet``."""
+        self.quiet, self.stage = quiet, ""
+        self.bar: tqdm[None] | None = None
+
+    def __enter__(self) -> Steps:
+        """Wait for the first step, which tells how many there are."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Close the bar."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def show(self, done: int, of: int, what: str) -> None:
+        """Show that ``done`` steps are finished, the last of them of the stage ``what``."""
+        stop_if_asked()
+        if self.quiet:
+            return
+        if sys.stderr.isatty():
+            shape = "{desc} |{bar:20}| {elapsed}, {remaining} left"
+            self.bar = self.bar or tqdm(total=of, bar_format=shape, file=sys.stderr, dynamic_ncols=True)
+            self.bar.n = done
+            self.bar.set_description_str(f"{done} of {of}: {what}")
+        elif what != self.stage:
+            sys.stderr.write(f"{done} of {of}: {what}\n")
+            sys.stderr.flush()
+        self.stage = what
+
+
 class Progress:
     """A bar on a terminal; one line per finished cell elsewhere; nothing when ``quiet``."""
 
