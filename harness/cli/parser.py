@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import metadata
 
+from harness.cli.parser_compare import add_weighing
 from harness.cli.parser_leaf import leaf_of
 from harness.cli.parser_results import add_results
 from harness.engines.cores import cores
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     _add_study(nouns)
     _add_runs(nouns)
     add_results(nouns)
+    add_weighing(nouns)
     return top
 
 
