@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.features import features_of
 from analysis.guarded_design import PRIMARY, Grid, Specification, grid_of, specifications
-from analysis.guarded_gate import Arrangements, Tested, against_nulls, delete_a_family, largest_p
+from analysis.guarded_gate import LEVEL, Arrangements, Tested, against_nulls, delete_a_family, largest_p
 from analysis.guarded_q2 import Added, why_no_fold
 from analysis.guarded_verdicts import not_estimable, verdicts
 from analysis.results import Results
@@ -27,7 +27,8 @@ class Guarded:
     """The answer to one specification, and to those that differ from it in one respect.
 
     ``features``: one row per feature with its verdict; ``models``: one row per (role left out, model) with R2 on the
-    training pairs and Q2 on the pairs left out; ``curve``: one row per specification with the test of the constructs.
+    training pairs and Q2 on the pairs left out; ``curve``: one row per specification with the test of the constructs,
+    and what 95 % of the arrangements stay below (``chance_95``, the larger of both nulls).
     """
 
     specification: Specification
@@ -74,7 +75,7 @@ def guarded(
         _headline(grid, gate),
         features,
         models,
-        pd.DataFrame(curve),
+        pd.DataFrame(curve, columns=list(_CURVE.columns)),
         _notes(grid, results, specification),
     )
 
@@ -104,7 +105,7 @@ def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> Te
 
 
 _CURVE = pd.DataFrame(
-    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "p_tasks", "p_families", "p", "passes", "notes"]
+    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "chance_95", "p_tasks", "p_families", "p", "passes", "notes"]
 )
 
 
@@ -123,7 +124,8 @@ def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[
             ),
         }
     numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
-    return {**found, **numbers, "passes": bool(gate.passes[0])}
+    chance = max(float(np.quantile(one[:, 0], 1 - LEVEL)) for one in (gate.by_tasks, gate.by_families))
+    return {**found, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
 
 
 _MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])

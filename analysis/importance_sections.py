@@ -9,13 +9,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.answers import Question
+from analysis.curve_figure import CHOICES, specification_curve
+from analysis.drawing import write_drawn
 from analysis.frames import write_frames
 from analysis.guarded import Guarded, guarded
 from analysis.guarded_verdicts import NOT_TESTED
 from analysis.markdown import interval, number, table, yes_no
 
 Progress = Callable[[int, int, str], None]
-CURVE = ("left_out", "outcome", "weights", "cells", "without_rater")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
     frames = {"guarded_features": found.features, "guarded_models": found.models, "guarded_curve": found.curve}
     for name, frame in frames.items():
         write_frames(frame, question.out / name)
+    if len(found.curve):
+        title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
+        write_drawn(found.curve, question.out / "guarded_curve", title, specification_curve)
     declared = {"declared": asked.declared or None, "key": asked.key}
     told = {name.removeprefix("guarded_"): rows(frame) for name, frame in frames.items()}
     lines = (asked.line(), *found.lines())
@@ -111,17 +115,19 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[str]:
     text = (
         f"The primary specification (first row) and each that differs from it in one respect, all with"
         f" {question.primary.draws} arrangements of tasks. Only the first is a test; the others show how much it all"
-        " hangs on it. Adds: what the constructs together add to Q2."
+        " hangs on it. Adds: what the constructs together add to Q2; by chance: what 95 % of arrangements stay below,"
+        " of tasks or of families, whichever is more. Drawn in guarded_curve.png."
     )
     body = [
         (
-            *(getattr(one, name) or "none" for name in CURVE),
-            *(one.n_pairs, number(one.added, 4), number(one.p_tasks), number(one.p_families)),
+            *(getattr(one, name) or "none" for name in CHOICES),
+            *(one.n_pairs, number(one.added, 4), number(one.chance_95, 4)),
+            *(number(one.p_tasks), number(one.p_families)),
             *(yes_no(one.passes), one.notes),
         )
         for one in curve.itertuples()
     ]
-    head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds"]
+    head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds", "by chance"]
     return [text, table([*head, "p (tasks)", "p (families)", "passes", "notes"], body)]
 
 

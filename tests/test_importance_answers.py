@@ -1,7 +1,7 @@
 """What both modes answer for stored studies and for results with gaps: reported, never dropped, never a crash."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,8 @@ import pytest
 
 from analysis import importance_paper
 from analysis.answers import of_published, of_study, write_answers
+from analysis.curve_figure import specification_curve
+from analysis.guarded_design import Specification
 from analysis.importance_paper import paper_answer
 from analysis.importance_sections import guarded_answer
 from analysis.primary import Primary
@@ -112,6 +114,23 @@ def test_gains_that_are_all_alike_get_a_reason_or_undefined_numbers(tmp_path, mo
     assert ("the gains of each target are all the same" if mode == "guarded" else "not defined") in page
 
 
+def test_the_curve_is_drawn_where_a_specification_is_undefined():
+    asked = [Specification(), Specification(left_out="both"), Specification(weights="equal")]
+    curve = pd.DataFrame([asdict(one) for one in asked]).assign(
+        added=[0.1, np.nan, 0.2],
+        p_tasks=[0.2, np.nan, 0.01],
+        p_families=[0.3, np.nan, 0.004],
+        passes=[False, None, True],
+    )
+    axes = specification_curve(curve, "a title").axes[0]
+    assert [text.get_text() for text in axes.texts][:3] == ["+0.1000", "not defined", "+0.2000 *"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "primary",
+        "families left out as both",
+        "weights equal",
+    ]
+
+
 def test_too_few_pairs_to_train_on_in_one_role_is_a_row_of_the_curve_and_no_crash(tmp_path):
     own = of_published(tmp_path).results
     families = np.array(["a", "b", "c", "d"])[np.arange(18) // 5]
@@ -148,6 +167,11 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     answer, _ = answered(replace(question, primary=Primary(asked, declared="2025-01-01")))
     assert answer.told["curve"][0]["outcome"] == "ranks"
     assert [row["outcome"] for row in answer.told["curve"]].count("points") == 1
+    for ending in ("csv", "parquet", "png", "svg"):
+        assert (question.out / f"guarded_curve.{ending}").stat().st_size > 500
+    drawn = (question.out / "guarded_curve.svg").read_text(encoding="utf-8")
+    for label in ("primary", "outcome points", "families left out as both", "without rater B"):
+        assert label in drawn, label
 
 
 def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
