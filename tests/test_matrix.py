@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +160,18 @@ def test_ratings_and_facts_of_other_tasks_are_reported(write):
     assert "Ratings of tasks that are not in the table of scores: z" in said
     assert "Facts of tasks that are not in the table of scores: y" in said
     assert "Facts of 1 of 2 tasks (b)" in said
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path):
+    text = (Path(__file__).parent.parent / "docs" / "analysis.md").read_text(encoding="utf-8")
+    blocks = text.split("## Any table of scores")[1].split("## ")[0].split("```")[1::2]
+    assert sum(len(block.strip().splitlines()) for block in blocks) == 10
+    files = [tmp_path / f"{number}.csv" for number in range(3)]
+    for file, block in zip(files, blocks, strict=True):
+        file.write_text(block.lstrip(), encoding="utf-8")
+    found = read_matrix(*files)
+    assert (len(found.results.gains), len(found.results.ratings)) == (3, 2)
+    assert found.results.tasks.family.tolist() == ["semeval", "semeval", "emotion"]
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path, capsys):
