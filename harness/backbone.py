@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tasks.errors import BadInput
@@ -41,6 +42,13 @@ class Backbone:
     weights_sha256: str
     max_tokens: int
     folder: Path | None = None
+
+    @cached_property
+    def width(self) -> int:
+        """Values of one token's vector."""
+        if self.folder is None:
+            return RANDOM_TINY["hidden"]
+        return int(json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
     def language_warning(self, language: str) -> str | None:
         """One line when texts of this language (``en``, ``zh-TW``) may not meet what the backbone has read, or None."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters_store import key_of
 from harness.backbone import Backbone
-from harness.methods import check_stack, serves_lanes, settings_of
+from harness.methods import check_stack, check_width, serves_lanes, settings_of
 from harness.study import StudyConfig
 from harness.training.seeds import seed_of
 from tasks.loading import Splits
@@ -66,13 +66,15 @@ def make_cell(
     """The cell of a target (given by its ``splits``) in a study, stacked on ``intermediate`` if there is one.
 
     ``role`` names a training that is neither a plain baseline nor a plain transfer: ``random`` stands on an untrained
-    intermediate, ``shuffled-intermediate`` learns permuted labels.
+    intermediate, ``shuffled-intermediate`` learns permuted labels. BadStudy if the adapter does not fit the backbone.
     """
     task = splits.task
     stacked_on = intermediate.target if intermediate else None
     training, _ = study.training_for(task, stacked_on)
     study = dataclasses.replace(study, adapter=study.adapter_for(task.id, stacked_on))
     role = role or ("transfer" if intermediate else "baseline")
+    adapter = _adapter(study, role, intermediate)
+    check_width(adapter or {}, backbone.width)
     below = intermediate.target if intermediate else "random" if role == "random" else None
     spec: dict[str, Any] = {
         "schema": SCHEMA,
@@ -84,7 +86,7 @@ def make_cell(
         "seed": seed,
         "setting": setting,
         "backbone": backbone.identity(),
-        "adapter": _adapter(study, role, intermediate),
+        "adapter": adapter,
         "training": {**dataclasses.asdict(training), **_own_rate(study, role)},
         "input_format": study.input_format,
         "max_tokens": study.max_tokens,

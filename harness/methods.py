@@ -67,6 +67,16 @@ def check_stack(method: str) -> None:
         )
 
 
+def check_width(settings: Mapping[str, int | float | str], width: int) -> None:
+    """BadStudy if an adapter with these settings cannot be built on a backbone of this ``width``."""
+    parts, factor = settings.get("phm_dim"), settings.get("reduction_factor")
+    if isinstance(parts, int) and isinstance(factor, int) and (inner := max(1, width // factor)) % parts:
+        raise BadStudy(
+            f"adapter.method {settings['method']!r}: width {width} over reduction_factor {factor} leaves {inner}, not "
+            f"a multiple of {parts}; set adapter.reduction_factor to another value"
+        )
+
+
 def serves_lanes(settings: Mapping[str, int | float | str]) -> bool:
     """True for the settings of the one adapter whose mathematics the lanes have: ``seq_bn`` with relu."""
     return (settings["method"], settings.get("non_linearity")) == ("seq_bn", "relu")

@@ -183,13 +183,13 @@ def test_a_whole_model_moves_every_weight_and_starts_from_the_head_of_the_baseli
     assert all(torch.equal(start[name], baseline[name]) for name in start if name.startswith("heads."))
 
 
-def test_a_compacter_that_does_not_fit_the_backbone_says_so_in_one_line(study, tiny, store, toy_splits):
-    cell = make_cell(
-        dataclasses.replace(study, adapter=Adapter("compacter")), tiny, toy_splits("one"), seed=1, setting="full"
-    )
+def test_a_compacter_that_does_not_fit_the_backbone_is_refused_in_one_line_when_it_is_planned(study, tiny, toy_splits):
+    narrow = dataclasses.replace(study, adapter=Adapter("compacter"))
     with pytest.raises(BadStudy, match=r"width 64 over reduction_factor 32 leaves 2, not a multiple of 4") as problem:
-        run_cells([cell], tiny, toy_splits("one"), store, silent)
+        make_cell(narrow, tiny, toy_splits("one"), seed=1, setting="full")
     assert "\n" not in str(problem.value)
+    fitting = dataclasses.replace(study, adapter=Adapter("compacter", reduction_factor=16))
+    assert make_cell(fitting, tiny, toy_splits("one"), seed=1, setting="full").spec["adapter"]["phm_dim"] == 4
 
 
 def test_other_settings_are_other_cells_and_the_library_trains_what_lanes_do_not_serve(study, tiny, toy_splits):
@@ -201,7 +201,7 @@ def test_other_settings_are_other_cells_and_the_library_trains_what_lanes_do_not
             seed=1,
             setting="full",
         )
-        for adapter in (Adapter(), Adapter(non_linearity="gelu"), *(Adapter(name) for name in METHODS))
+        for adapter in (Adapter(), Adapter(non_linearity="gelu"), *(Adapter(name, SMALL.get(name)) for name in METHODS))
     }
     assert len({cell.key for cell in made.values()}) == len(METHODS) + 1  # seq_bn is what is meant by default
     assert {name for name, cell in made.items() if cell.spec["trainer"] == "lanes"} == {("seq_bn", None)}

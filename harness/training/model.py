@@ -14,7 +14,6 @@ from harness.backbone import RANDOM_TINY, Backbone
 from harness.cell import Cell
 from harness.methods import METHODS
 from harness.training.seeds import seed_of
-from tasks.errors import BadStudy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -70,20 +69,15 @@ def add_target(model: Any, cell: Cell) -> None:  # noqa: ANN401
 def add_fresh(model: Any, cell: Cell, name: str, purpose: str) -> None:  # noqa: ANN401
     """Add an untrained adapter of the cell's method, drawn from seed, target and purpose."""
     torch.manual_seed(seed_of(cell.seed, cell.target, purpose))
-    model.add_adapter(name, config=adapter_config(cell, model.config.hidden_size))
+    model.add_adapter(name, config=adapter_config(cell))
 
 
-def adapter_config(cell: Cell, width: int) -> Any:  # noqa: ANN401
-    """The library's configuration of the cell's adapter; BadStudy if it does not fit a backbone of this ``width``."""
+def adapter_config(cell: Cell) -> Any:  # noqa: ANN401
+    """The library's configuration of the cell's adapter."""
     import adapters
 
     settings = dict(cell.spec["adapter"])
     method = settings.pop("method")
-    if "phm_dim" in settings and (inner := max(1, width // settings["reduction_factor"])) % settings["phm_dim"]:
-        raise BadStudy(
-            f"adapter.method {method!r}: width {width} over reduction_factor {settings['reduction_factor']} leaves "
-            f"{inner}, not a multiple of {settings['phm_dim']}; set adapter.reduction_factor to another value"
-        )
     return getattr(adapters, METHODS[method].config)(**settings)
 
 
