@@ -17,6 +17,7 @@ from torch import Tensor
 
 from benchmarks.shapes import CLIP, LONGEST, PAD, RATE, TARGET, Shape, add_adapter, add_head
 from harness.training.batches import collate, training_batches
+from harness.training.devices import CPU
 from harness.training.fit import Part
 from harness.training.frozen import PRECISIONS, freeze
 from harness.training.inputs import Encoded
@@ -175,11 +176,10 @@ def _rows(part: Part) -> tuple[list[Encoded], list[int]]:
     return rows, [len(row.ids) for row in rows]
 
 
-def lane_trainer(model: Any, shape: Shape, precision: str) -> LaneTrainer:  # noqa: ANN401
-    """Lanes over this model, every one with a frozen intermediate, on the model's device."""
+def lane_trainer(model: Any, shape: Shape, precision: str, device: torch.device = CPU) -> LaneTrainer:  # noqa: ANN401
+    """Lanes over this model, every one with a frozen intermediate, on ``device``."""
     add_adapter(model, TARGET)
     add_head(model, TARGET)
-    model.to(next(model.base_model.parameters()).device)
     own = dict(model.named_parameters())
     starts = {ours: own[theirs].detach() for ours, theirs in parameter_names(model, TARGET).items()}
     intermediates = [
@@ -198,7 +198,7 @@ def lane_trainer(model: Any, shape: Shape, precision: str) -> LaneTrainer:  # no
         learning_rates=[RATE] * shape.lanes,
         weight_decays=[0.0] * shape.lanes,
     )
-    state, frozen = stacked(model, TARGET, intermediates), freeze(model, PRECISIONS[precision])
+    state, frozen = stacked(model, TARGET, intermediates).to(device), freeze(model, PRECISIONS[precision], device)
     return LaneTrainer(frozen, state, recipe, PAD, has_segments=False)
 
 

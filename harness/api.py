@@ -23,8 +23,10 @@ from harness.engines.local import LocalEngine, Runner
 from harness.engines.workers import WorkersEngine
 from harness.grid import GridReport, run_grid
 from harness.manifest import declared_since, manifest_of
+from harness.place import Place
 from harness.plan import Plan, make_plan
 from harness.search_found import Found, Trial, with_best
+from harness.statistics import counted
 from harness.study import StudyConfig
 from harness.study_file import load_study
 from tasks.contamination import Contact
@@ -96,20 +98,25 @@ class Study:
         only_targets: Sequence[str] = (),
         workers: int = 1,
         threads: int | None = None,
+        device: str = "auto",
         on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
         on_cell: Callable[[GridReport], None] = _ignore_report,
     ) -> GridReport:
         """Train what the store does not have; torch is loaded only if something must be trained.
 
         With several ``workers``, packs run in as many processes with ``threads`` threads each (default: their share
-        of the cores); one worker is this process.
+        of the cores); one worker is this process. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default the first
+        GPU that there is; NoSuchDevice if it is not here.
         """
+        place = Place(device)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
+        counted(self.plan.splits, self.store)
         engine = LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers))
-        return run_grid(plan, self.store, engine, Runner(plan.backbone, plan.splits, self.store, on_epoch), on_cell)
+        runner = Runner(plan.backbone, plan.splits, self.store, on_epoch, place)
+        return run_grid(plan, self.store, engine, runner, on_cell)
 
     def search(
         self,
@@ -120,6 +127,7 @@ class Study:
         seed: int | None = None,
         methods: Sequence[str] = (),
         is_halving: bool = True,
+        device: str = "auto",
         on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
         on_trial: Callable[[Sequence[Trial]], None] = _ignore_trials,
     ) -> Found:
@@ -129,10 +137,11 @@ class Study:
         """
         from harness.search import searched
 
+        place = Place(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         own = dataclasses.replace(self.config, seeds=(self.config.seeds[0] if seed is None else seed,))
         one = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
-        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving)
+        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving, place=place)
         return one.run(trials, on_epoch, on_trial)
 
     def contamination(self) -> list[Contact]:

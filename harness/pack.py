@@ -19,6 +19,7 @@ from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
 from harness.grid import Outcome
+from harness.place import ANYWHERE, Place
 from harness.plan import Pack
 from harness.provenance import provenance
 from harness.training import checks
@@ -46,12 +47,13 @@ class PackRunner:
     splits: dict[str, Splits]
     store: Store
     watch: Watch
+    place: Place = ANYWHERE
 
     def run_pack(self, pack: Pack) -> Iterator[Outcome]:
         """Train, check and store every cell of a pack; a cell that fails is an outcome and stops no other."""
         for group in _groups(pack):
             try:
-                run_cells(group, self.backbone, self.splits[pack.target], self.store, self.watch)
+                run_cells(group, self.backbone, self.splits[pack.target], self.store, self.watch, self.place)
             except BadInput as problem:
                 error: str | None = str(problem)
             except Exception as problem:  # failure is data: the grid goes on and says what happened where
@@ -69,17 +71,24 @@ def _groups(pack: Pack) -> list[tuple[Cell, ...]]:
     return [pack.cells] if is_laned else [(cell,) for cell in pack.cells]
 
 
-def run_cells(cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch) -> None:
+def run_cells(
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    place: Place = ANYWHERE,
+) -> None:
     """Train cells of one column, prove their intermediates frozen and alive, and put their records into the store.
 
     Cells with folds are trained once per fold; the first fold's adapter is the one that is kept. Where the study says
     so, cells that collapsed on validation are trained once more, together, at a smaller rate.
     """
     started = time.perf_counter(), time.process_time()
-    first = _trained(cells, backbone, splits, store, watch)
+    first = _trained(cells, backbone, splits, store, watch, place)
     collapsed = [with_smaller_rate(cell) for cell in cells if _is_to_be_retried(cell, first[cell.key])]
-    second = _trained(collapsed, backbone, splits, store, watch, attempt="-again") if collapsed else {}
-    shared = provenance(backbone, started, lanes=len(cells))
+    second = _trained(collapsed, backbone, splits, store, watch, place, "-again") if collapsed else {}
+    shared = provenance(backbone, started, place.ready(), lanes=len(cells))
     for cell in cells:
         attempts = [attempt[cell.key] for attempt in (first, second) if cell.key in attempt]
         results = _results(cell, splits, attempts[-1])
@@ -93,16 +102,22 @@ def run_cells(cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: 
 
 
 def _trained(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, attempt: str = ""
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    place: Place,
+    attempt: str = "",
 ) -> dict[str, list[Trained]]:
     """The trainings of every cell by its key: one, or one per fold; ``attempt`` keeps their checkpoints apart."""
     folds: dict[str, list[Trained]] = {cell.key: [] for cell in cells}
     for number, one in enumerate(splits.folds or (splits,), start=1):
         if cells[0].spec["trainer"] == "lanes":
-            points = Checkpoints(store, f"fold-{number}{attempt}", len(cells))
-            done = train_lanes(cells, backbone, one, points, watch)
+            points = Checkpoints(store, f"fold-{number}{attempt}", len(cells), place.ready())
+            done = train_lanes(cells, backbone, one, points, watch, place)
         else:
-            done = train_one(cells, backbone, one, store, watch)
+            done = train_one(cells, backbone, one, store, watch, place)
         for cell, lane in zip(cells, done, strict=True):
             folds[cell.key].append(replace(lane, save=None) if number > 1 else lane)
     return folds

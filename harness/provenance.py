@@ -10,21 +10,26 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.backbone import Backbone
+
+if TYPE_CHECKING:
+    import torch
 
 PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
 
 
-def provenance(backbone: Backbone, started: tuple[float, float], *, lanes: int) -> dict[str, Any]:
+def provenance(backbone: Backbone, started: tuple[float, float], device: torch.device, *, lanes: int) -> dict[str, Any]:
     """Provenance of cells whose wall and CPU clocks read ``started`` when they began; each of K lanes counts a K-th."""
     import torch
+
+    from harness.training.devices import name_of
 
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "host": socket.gethostname(),
-        "device": f"cpu ({platform.machine()})",
+        "device": name_of(device),
         "threads": torch.get_num_threads(),
         "lanes": lanes,
         "wall_seconds": round((time.perf_counter() - started[0]) / lanes, 3),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store, disk
 from harness.backbone import Backbone
 from harness.cell import Cell, make_cell
+from harness.place import ANYWHERE, Place
 from harness.plan import make_plan
 from harness.search_found import Found, Trial, keep, search_folder
 from harness.search_journal import CannotSearch, need_optuna, opened
@@ -55,6 +56,7 @@ class Search:
     methods: tuple[str, ...]
     intermediate: Cell | None = None
     is_halving: bool = True
+    place: Place = ANYWHERE
 
     def run(
         self, trials: int, watch: Callable[[str, int, int], None], on_trial: Callable[[Sequence[Trial]], None]
@@ -163,7 +165,8 @@ class Search:
         trials, cells = [trial for trial, _ in group], [cell for _, cell in group]
         what = try_lanes if cells[0].spec["trainer"] == "lanes" else try_one
         try:
-            tried = what(cells, self.backbone, self.splits, self.store, watch, is_halving=self.is_halving)
+            shared = (cells, self.backbone, self.splits, self.store, watch)
+            tried = what(*shared, is_halving=self.is_halving, place=self.place)
         except BadInput:
             raise
         except Exception as problem:  # failure is data

@@ -55,7 +55,7 @@ def test_weights_do_not_depend_on_how_batches_are_cut(monkeypatch):
 
     made, data = network(dropout=0.1), part(400)
     whole = fitted(copy.deepcopy(made), intermediates(made, 2), data)
-    monkeypatch.setattr(lane_fit, "cuts", lambda numbers, lengths, max_tokens=30: cuts(numbers, lengths, max_tokens=30))
+    monkeypatch.setattr(lane_fit, "cuts", lambda numbers, lengths, **_: cuts(numbers, lengths, max_tokens=30))
     cut = fitted(copy.deepcopy(made), intermediates(made, 2), data)
     assert all(float((whole[name] - cut[name]).abs().max()) < 1e-5 for name in whole)
 
@@ -141,14 +141,18 @@ def test_masks_drop_the_exact_share_and_belong_to_the_example():
     assert float(many.max()) == pytest.approx(1 / 0.9, abs=2e-5)
 
 
-def test_cuts_keep_every_row_once_within_bounds():
+@pytest.mark.parametrize(("max_tokens", "spare"), [(96, 0), (4096, 768)])
+def test_cuts_keep_every_row_once_within_bounds(max_tokens, spare):
     lengths = np.random.default_rng(0).integers(1, 200, 300).tolist()
-    made = list(cuts(range(300), lengths))
+    made = list(cuts(range(300), lengths, max_tokens=max_tokens, spare=spare))
     assert sorted(i for cut in made for i in cut) == list(range(300))
     for cut in made:
-        longest = max(lengths[i] for i in cut)
-        assert len(cut) == 1 or longest * len(cut) <= 96
-        assert len(cut) == 1 or sum(lengths[i] for i in cut) >= 0.88 * longest * len(cut)
+        padded, used = max(lengths[i] for i in cut) * len(cut), sum(lengths[i] for i in cut)
+        assert len(cut) == 1 or padded <= max_tokens
+        assert len(cut) == 1 or padded - used <= max(0.12 * padded, spare)
+    assert any(sum(lengths[i] for i in cut) < 0.88 * max(lengths[i] for i in cut) * len(cut) for cut in made) == (
+        spare > 0
+    )
 
 
 @pytest.fixture

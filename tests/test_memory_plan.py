@@ -8,7 +8,8 @@ import logging
 import pytest
 import torch
 
-from harness.pack import PackRunner
+from harness.pack import PackRunner, run_cells
+from harness.place import Place
 from harness.plan import Pack
 from harness.training import laned, memory
 from harness.training.chunks import OutOfMemory, is_out_of_memory, run_in_chunks
@@ -35,7 +36,7 @@ def sizes_told(column, store):
 def test_a_pack_that_does_not_fit_is_trained_in_even_chunks(column, monkeypatch):
     room = []
 
-    def two_lanes():
+    def two_lanes(device, processes):
         room.append(memory_of(column, lanes=2))
         return room[-1]
 
@@ -140,11 +141,9 @@ MEASURED = [
 
 
 @pytest.mark.parametrize("measured", MEASURED)
-def test_the_estimate_is_not_below_what_was_measured_and_not_far_above(measured, monkeypatch):
+def test_the_estimate_is_not_below_what_was_measured_and_not_far_above(measured):
     layers, width, heads, lanes, longest, weights, value_bytes, cut, peak = measured
-    monkeypatch.setattr(memory, "MAX_TOKENS", cut)
-    monkeypatch.setattr(memory, "EVALUATION_TOKENS", 512)
-    shape = Shape(layers, width, heads, weights, longest, value_bytes)
+    shape = Shape(layers, width, heads, weights, longest, value_bytes, trained=cut, evaluated=512)
     assert 0.98 * peak * MB < lanes * shape.lane_bytes() + shape.shared_bytes() < 1.7 * peak * MB
 
 
@@ -157,6 +156,7 @@ def test_the_estimate_is_not_below_what_was_measured_and_not_far_above(measured,
         dict(weights=10**6),
         dict(longest=512),
         dict(shared_noise=False),
+        dict(trained=4096),
     ],
 )
 def test_a_lane_of_a_larger_shape_needs_more(change):
@@ -196,7 +196,26 @@ def test_free_memory_is_that_of_the_machine_less_a_reserve(monkeypatch):
     monkeypatch.setattr(memory, "_machine_bytes", lambda: 1000)
     monkeypatch.setattr(memory, "_cgroup_bytes", lambda *_: [600, 2000])
     assert free_bytes() == 480
-    monkeypatch.setattr(memory.multiprocessing, "parent_process", lambda: object())
-    monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(4), raising=False)
-    monkeypatch.setattr(memory.torch, "get_num_threads", lambda: 2)
-    assert free_bytes() == 240
+    assert free_bytes(processes=3) == 160
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 9000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 5000)  # 4000 of them free to this process
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1000)
+    assert free_bytes(gpu) == 4000
+    assert free_bytes(gpu, 2) == 2000
+
+
+def test_a_gpu_s_larger_cuts_and_the_making_of_its_masks_are_planned_for(column):
+    parts = {"train": column.encoded("train")}
+    here, there = (shape_of(column.lanes[0], column.tiny, parts, torch.device(one)) for one in ("cpu", "cuda"))
+    assert there.lane_bytes() > 10 * here.lane_bytes()
+    drawn_here = dataclasses.replace(there, draws_masks=False)
+    assert there.shared_bytes() > drawn_here.shared_bytes() > here.shared_bytes()
+
+
+def test_every_process_of_several_is_told_how_many_share_the_memory(column, monkeypatch):
+    told = []
+    monkeypatch.setattr(laned, "free_bytes", lambda device, processes: told.append(processes) or 10**12)
+    cells = [column.full["one"]]
+    run_cells(cells, column.tiny, column.splits["one"], column.store(), lambda *_: None, Place("cpu", processes=3))
+    assert told == [3]

@@ -26,7 +26,7 @@ class Pretending(Runner):
     victim: str = ""
 
     def __call__(self, pack):
-        self.watch(pack.target, 1, 1)
+        self.watch(f"{pack.target}, one of {self.place.processes}", 1, 1)
         if pack.target == self.victim:
             os.kill(os.getpid(), signal.SIGKILL)
         return iter([Outcome(cell) for cell in pack.cells])
@@ -45,7 +45,7 @@ def test_workers_report_every_cell_and_every_epoch(packs, tiny, store):
     found = list(WorkersEngine(2, 1).run(function, packs))
     assert {outcome.cell.target for outcome in found} == {"one", "two", "three"}
     assert all(outcome.error is None for outcome in found)
-    assert sorted(heard) == [("one", 1, 1), ("three", 1, 1), ("two", 1, 1)]
+    assert sorted(heard) == [(f"{name}, one of 2", 1, 1) for name in ("one", "three", "two")]
 
 
 def test_a_worker_that_dies_is_a_failure_with_a_reason(packs, tiny, store):

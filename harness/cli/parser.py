@@ -188,6 +188,10 @@ def _run_options(leaf: argparse.ArgumentParser) -> None:
     leaf.add_argument("--threads", metavar="N", type=int, help="threads of each process (default: its share of cores)")
 
 
+def _device_option(leaf: argparse.ArgumentParser) -> None:
+    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
+
+
 def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = leaf_of(
         nouns, "plan", "Show which cells a study has and which of them are stored.", "plan demo", "run:show_plan"
@@ -198,11 +202,13 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         _best_option(leaf)
         _run_options(leaf)
         _splits_option(leaf)
+    _device_option(run)
     _add_search(nouns)
     status = leaf_of(nouns, "status", "Show what of a study is stored.", "status demo", "run:show_status")
     status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")
     demo = leaf_of(nouns, "demo", "Run the demo study on synthetic data and write its report.", "demo", "run:run_demo")
     _run_options(demo)
+    _device_option(demo)
     demo.set_defaults(workers=cores())
 
 
@@ -226,4 +232,5 @@ def _add_search(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--method", metavar="NAME", action="append", default=[], help="an adapter method to try (repeatable)"
     )
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
+    _device_option(search)
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")

@@ -17,6 +17,7 @@ from harness.cli.study import name_of, overrides
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
 from harness.grid import GridReport
+from harness.place import Place
 from harness.plan import Plan
 from harness.study_checks import REFERENCES
 from tasks.errors import BadInput
@@ -100,6 +101,7 @@ def _study(options: argparse.Namespace) -> Study:
 
 def _run(study: Study, options: argparse.Namespace) -> int:
     set_threads(options.threads)
+    Place(options.device)  # one that is not here is refused before anything is read
     workers = 1 if options.workers is None else options.workers
     if workers < 1:
         raise BadInput(f"--workers {workers} is not a whole number from 1")
@@ -109,6 +111,7 @@ def _run(study: Study, options: argparse.Namespace) -> int:
             only_targets=options.only_target,
             workers=workers,
             threads=options.threads,
+            device=options.device,
             on_epoch=progress.on_epoch,
             on_cell=progress.on_cell,
         )

@@ -50,6 +50,7 @@ def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
             trials=options.trials,
             methods=options.method,
             is_halving=not options.no_halving,
+            device=options.device,
             on_epoch=progress.on_epoch,
             on_trial=on_trial,
         )

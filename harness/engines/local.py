@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.grid import Outcome, RunPack
+from harness.place import ANYWHERE, Place
 from harness.plan import Pack
 from tasks.loading import Splits
 
@@ -29,9 +30,10 @@ class Runner:
     splits: dict[str, Splits]
     store: Store
     watch: Callable[[str, int, int], None]
+    place: Place = ANYWHERE
 
     def __call__(self, pack: Pack) -> Iterator[Outcome]:
         """The outcome of every cell of the pack."""
         from harness.pack import PackRunner
 
-        return PackRunner(self.backbone, self.splits, self.store, self.watch).run_pack(pack)
+        return PackRunner(self.backbone, self.splits, self.store, self.watch, self.place).run_pack(pack)

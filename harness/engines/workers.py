@@ -32,11 +32,11 @@ class WorkersEngine:
             return
         if not isinstance(function, Runner):
             raise TypeError(f"{function!r} cannot be sent to another process")
+        count = min(self.count, len(packs))
         context = multiprocessing.get_context("spawn")
         told = context.SimpleQueue()
-        pool = ProcessPoolExecutor(
-            min(self.count, len(packs)), context, _start, (replace(function, watch=_tell), told, self.threads)
-        )
+        sent = replace(function, watch=_tell, place=replace(function.place, processes=count))
+        pool = ProcessPoolExecutor(count, context, _start, (sent, told, self.threads))
         try:
             running = {pool.submit(_run, pack): pack for pack in packs}
             while running:

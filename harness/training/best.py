@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from harness.training.devices import lanes_of
+
 
 class Best:
     """The best epoch of every lane, kept in memory."""
@@ -28,12 +30,14 @@ class Best:
         for lane in better:
             self.scores[lane] = scores[lane] if math.isfinite(scores[lane]) else -math.inf
             self.epochs[lane] = epoch
-        for name, value in weights.items():
-            self.kept[name][better] = value.detach()[better]
+        if better:
+            place = torch.tensor(better, device=next(iter(weights.values())).device)
+            for name, value in weights.items():
+                self.kept[name].index_copy_(0, place, value.detach().index_select(0, place))
 
     def only(self, lanes: Sequence[int]) -> None:
         """Forget all lanes but these."""
-        self.kept = {name: value[lanes] for name, value in self.kept.items()}
+        self.kept = {name: lanes_of(value, lanes) for name, value in self.kept.items()}
         self.scores = [self.scores[lane] for lane in lanes]
         self.epochs = [self.epochs[lane] for lane in lanes]
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from adapters_store import Store
 from adapters_store.disk import write
+from harness.training.devices import CPU, name_of
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,15 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one training (``run``: which fold, first time or repeated) of ``lanes`` cells in a store."""
+    """The checkpoints of one training (``run``: which fold, first time or repeated) of ``lanes`` cells in a store.
+
+    What one device has begun, only such a device goes on with.
+    """
 
     store: Store
     run: str
     lanes: int
+    device: torch.device = CPU
     _started: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.process_time()))
     _earlier: dict[str, list[float]] = field(default_factory=dict)
 
@@ -98,8 +103,16 @@ class Checkpoints:
         return self.store.pack_folder(key) / f"{self.run}.{stage}.safetensors"
 
     def _identity(self, key: str, stage: int) -> dict[str, Any]:
-        """What must agree; another torch may round otherwise, and a record names one."""
-        return {"schema": SCHEMA, "key": key, "run": self.run, "stage": stage, "torch": torch.__version__}
+        """What must agree; another torch or another device may round otherwise, and a record names one."""
+        device = None if self.device.type == "cpu" else name_of(self.device)
+        return {
+            "schema": SCHEMA,
+            "key": key,
+            "run": self.run,
+            "stage": stage,
+            "torch": torch.__version__,
+            "device": device,
+        }
 
     def _sealed(self, key: str, stage: int, one: Checkpoint) -> bytes:
         tensors = {name: value.detach().cpu().contiguous() for name, value in one.tensors.items()}

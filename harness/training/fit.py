@@ -14,6 +14,8 @@ from torch import Tensor
 
 from harness.cell import Cell
 from harness.training.batches import collate, evaluation_batches, training_batches
+from harness.training.best import Best
+from harness.training.devices import to_device
 from harness.training.inputs import Encoded
 from harness.training.losses import balanced_weights, weighted_loss
 from harness.training.seeds import seed_of
@@ -49,12 +51,13 @@ class Fitted:
 
 
 class Trainer:
-    """One model with its cell composed, ready to be fitted and to predict."""
+    """One model with its cell composed, ready to be fitted and to predict on the device that the model is on."""
 
     def __init__(self, model: Any, cell: Cell, pad_id: int) -> None:  # noqa: ANN401
         """Bind a composed ``model`` to its ``cell``; ``pad_id`` fills short rows."""
         self.model, self.cell, self.pad_id = model, cell, pad_id
         self.has_segments = cell.spec["backbone"]["model_type"] == "bert"
+        self.device = model.device
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.weights: Tensor | None = None
 
@@ -62,24 +65,21 @@ class Trainer:
         """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
         settings = self.cell.spec["training"]
         if self.cell.spec["class_weights"] == "balanced":
-            self.weights = balanced_weights(train.labels)
+            self.weights = to_device(balanced_weights(train.labels), self.device)
         steps = settings["epochs"] * math.ceil(len(train.rows) / settings["batch_size"])
         optimizer, schedule = self._optimizer(steps)
-        best: tuple[float, int, dict[str, Tensor]] = (-math.inf, 0, {})
+        lane = {name: p.detach().unsqueeze(0) for name, p in self.parameters.items()}  # the same memory, as one lane
+        best = Best(lane, 1)
         history: list[dict[str, float | int | None]] = []
         step = 0
         for epoch in range(1, settings["epochs"] + 1):
             loss, step = self._epoch(train, epoch, step, optimizer, schedule)
             score = metrics.score(self.cell.spec["metric"], validation.labels, self.predict(validation))
             history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
-            if best[1] == 0 or (math.isfinite(score) and score > best[0]):
-                kept = {name: p.detach().clone() for name, p in self.parameters.items()}
-                best = (score if math.isfinite(score) else -math.inf, epoch, kept)
+            best.keep(lane, [score], epoch)
             on_epoch(epoch, settings["epochs"])
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(best[2][name])
-        return Fitted(best[1], best[0] if math.isfinite(best[0]) else math.nan, history)
+        best.restore(lane)
+        return Fitted(best.epochs[0], best.score(0), history)
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits of shape ``[rows, outputs]``, dropout off, in the order of ``part``; the mean over a row's windows."""
@@ -89,7 +89,7 @@ class Trainer:
         with torch.inference_mode():
             for numbers in evaluation_batches([len(window.ids) for window in flat]):
                 logits = self.model(**self.batch(flat, numbers), head=self.cell.target).logits
-                outputs.update(zip(numbers, logits.float().numpy(), strict=True))
+                outputs.update(zip(numbers, logits.float().cpu().numpy(), strict=True))
         logits, means, start = [outputs[i] for i in range(len(flat))], [], 0
         for windows in part.rows:
             means.append(np.mean(logits[start : start + len(windows)], axis=0))
@@ -98,7 +98,8 @@ class Trainer:
 
     def batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
         """The padded tensors of the rows with these numbers."""
-        return collate([rows[i] for i in numbers], self.pad_id, has_segments=self.has_segments)
+        batch = collate([rows[i] for i in numbers], self.pad_id, has_segments=self.has_segments)
+        return {name: to_device(value, self.device) for name, value in batch.items()}
 
     def _optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
         from transformers import get_linear_schedule_with_warmup
@@ -122,19 +123,21 @@ class Trainer:
         settings, target, seed = self.cell.spec["training"], self.cell.target, self.cell.seed
         noise = () if self.cell.spec["shared_noise"] else (self.cell.noise,)
         self.model.train()
-        total, rows = 0.0, train.one_window(seed_of(seed, target, "window", epoch))
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        rows = train.one_window(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
         for numbers in training_batches(lengths, settings["batch_size"], seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *noise))
-            loss: Any = self._loss(self.batch(rows, numbers), torch.from_numpy(train.labels[numbers]))
+            labels = to_device(torch.from_numpy(train.labels[numbers]), self.device)
+            loss: Any = self._loss(self.batch(rows, numbers), labels)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.parameters.values(), settings["clip"])
             optimizer.step()
             schedule.step()
-            total += float(loss.detach()) * len(numbers)
+            total += loss.detach().double() * len(numbers)
             step += 1
-        return total / len(rows), step
+        return float(total) / len(rows), step
 
     def _loss(self, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
         """Mean loss of a batch: the library head's own, or with class weights the same one weighted."""

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.training.devices import CPU
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -92,11 +94,16 @@ class Frozen:
     attention_dropout: float
     head_dropout: float
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and everything that is computed with them."""
+        return self.layers[0].query.weight.device
+
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def freeze(model: Any, dtype: torch.dtype = torch.float32) -> Frozen:  # noqa: ANN401 - the library's classes share no type
+def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Frozen:  # noqa: ANN401 - the library's classes share no type
     """Take a loaded BERT, RoBERTa or XLM-R model apart, in precision ``dtype``; no tensor requires a gradient.
 
     The model itself stays as it is: lanes are saved through it, in the precision in which they are trained.
@@ -105,8 +112,8 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32) -> Frozen:  # noqa: A
     for parameter in base.parameters():
         parameter.requires_grad_(False)
     return Frozen(
-        embed=copy.deepcopy(base.embeddings).to(dtype).eval(),
-        layers=tuple(_layer(layer, dtype) for layer in base.encoder.layer),
+        embed=copy.deepcopy(base.embeddings).to(device, dtype).eval(),
+        layers=tuple(_layer(layer, dtype, device) for layer in base.encoder.layer),
         activation=base.encoder.layer[0].intermediate.intermediate_act_fn,
         dtype=dtype,
         positions=config.max_position_embeddings,
@@ -118,27 +125,27 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32) -> Frozen:  # noqa: A
     )
 
 
-def _layer(layer: Any, dtype: torch.dtype) -> Layer:  # noqa: ANN401
+def _layer(layer: Any, dtype: torch.dtype, device: torch.device) -> Layer:  # noqa: ANN401
     own, attention, feed = layer.attention.self, layer.attention.output, layer.output
     return Layer(
-        query=_linear([own.query], dtype, scale=1 / math.sqrt(own.attention_head_size)),
-        key_value=_linear([own.key, own.value], dtype),
-        attended=_linear([attention.dense], dtype),
-        attention_norm=_norm(attention.LayerNorm, dtype),
-        up=_linear([layer.intermediate.dense], dtype),
-        down=_linear([feed.dense], dtype),
-        output_norm=_norm(feed.LayerNorm, dtype),
+        query=_linear([own.query], dtype, device, scale=1 / math.sqrt(own.attention_head_size)),
+        key_value=_linear([own.key, own.value], dtype, device),
+        attended=_linear([attention.dense], dtype, device),
+        attention_norm=_norm(attention.LayerNorm, dtype, device),
+        up=_linear([layer.intermediate.dense], dtype, device),
+        down=_linear([feed.dense], dtype, device),
+        output_norm=_norm(feed.LayerNorm, dtype, device),
     )
 
 
-def _linear(modules: Sequence[Any], dtype: torch.dtype, scale: float = 1.0) -> Linear:
+def _linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scale: float = 1.0) -> Linear:
     """Dense layers over the same input as one, their outputs side by side and ``scale`` times as large."""
-    weight = (scale * torch.cat([module.weight for module in modules]).detach()).to(dtype)
-    bias = (scale * torch.cat([module.bias for module in modules]).detach()).to(dtype)
+    weight = (scale * torch.cat([module.weight for module in modules]).detach()).to(device, dtype)
+    bias = (scale * torch.cat([module.bias for module in modules]).detach()).to(device, dtype)
     has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     is_faster = has_onednn and weight.device.type == "cpu" and dtype == torch.float32
     return Linear(weight, bias, weight.t().contiguous() if is_faster else None)
 
 
-def _norm(module: Any, dtype: torch.dtype) -> Norm:  # noqa: ANN401
-    return Norm(module.weight.detach().to(dtype), module.bias.detach().to(dtype), module.eps)
+def _norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa: ANN401
+    return Norm(module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype), module.eps)

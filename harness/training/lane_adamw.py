@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from harness.training.devices import lanes_of
 from harness.training.lane_state import lane_norms
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW's own defaults
@@ -28,18 +29,18 @@ class LaneAdamW:
     """AdamW (Loshchilov and Hutter 2019, Algorithm 2) with a learning rate, a weight decay and a clip per lane."""
 
     def __init__(self, tensors: Sequence[Tensor], rates: Sequence[float], decays: Sequence[float]) -> None:
-        """Optimise ``tensors``, each ``[K, ...]``."""
+        """Optimise ``tensors``, each ``[K, ...]`` and all on one device."""
         self.tensors, self.steps = tensors, 0
-        self.rates = torch.tensor(rates, dtype=torch.float64)
-        self.decays = torch.tensor(decays, dtype=torch.float64)
+        self.rates = torch.tensor(rates, dtype=torch.float64, device=tensors[0].device)
+        self.decays = torch.tensor(decays, dtype=torch.float64, device=tensors[0].device)
         self.first = [torch.zeros_like(value) for value in tensors]
         self.second = [torch.zeros_like(value) for value in tensors]
 
     def only(self, lanes: Sequence[int], tensors: Sequence[Tensor]) -> None:
         """Go on with these lanes alone, whose weights ``tensors`` now are."""
-        self.tensors, self.rates, self.decays = tensors, self.rates[lanes], self.decays[lanes]
-        self.first = [value[lanes] for value in self.first]
-        self.second = [value[lanes] for value in self.second]
+        self.tensors, self.rates, self.decays = tensors, lanes_of(self.rates, lanes), lanes_of(self.decays, lanes)
+        self.first = [lanes_of(value, lanes) for value in self.first]
+        self.second = [lanes_of(value, lanes) for value in self.second]
 
     @torch.no_grad()
     def step(self, factor: float | Tensor, clip: float) -> None:

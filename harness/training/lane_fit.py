@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from harness.training.batches import collate, training_batches
 from harness.training.best import Best
+from harness.training.devices import to_device
 from harness.training.fit import Fitted, Part, finite
 from harness.training.frozen import Frozen
 from harness.training.inputs import Encoded
@@ -21,11 +22,9 @@ from harness.training.lane_state import LaneState
 from harness.training.lanes import forward
 from harness.training.losses import balanced_weights, summed_losses, total_weight
 from harness.training.masks import draw
-from harness.training.microbatches import cuts, padded
+from harness.training.microbatches import EVALUATED, TRAINED, Cutting, cuts, padded
 from harness.training.seeds import seed_of
 from tasks import metrics
-
-EVALUATION_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,16 @@ class Recipe:
 
 
 class LaneTrainer:
-    """K lanes over one frozen encoder, ready to be fitted and to predict."""
+    """K lanes over one frozen encoder, ready to be fitted and to predict.
+
+    Weights, batches and masks are on the encoder's device; while an epoch or a prediction is under way the host hands
+    over work and reads nothing back.
+    """
 
     def __init__(self, frozen: Frozen, state: LaneState, recipe: Recipe, pad_id: int, *, has_segments: bool) -> None:
         """Bind the lanes' weights to the encoder; ``pad_id`` fills short rows."""
         self.frozen, self.state, self.recipe = frozen, state, recipe
-        self.pad_id, self.has_segments = pad_id, has_segments
+        self.pad_id, self.has_segments, self.device = pad_id, has_segments, frozen.device
         for value in state.trained.values():
             value.requires_grad_(True)
         self.optimizer = LaneAdamW(list(state.trained.values()), recipe.learning_rates, recipe.weight_decays)
@@ -75,12 +78,12 @@ class LaneTrainer:
     def advance(self, train: Part, validation: Part, steps: int | Tensor) -> None:
         """Train and score one more epoch; the rates' schedules run over ``steps``, one number or one per lane."""
         epoch = self.epoch + 1
-        losses, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
+        found, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
         scores = [metrics.score(self.recipe.metric, validation.labels, one) for one in self.predict(validation)]
         self.best.keep(self.state.trained, scores, epoch)
-        for lane, score in enumerate(scores):
-            loss = float(losses[lane]) / len(train.rows)
-            self.history[lane].append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
+        for history, loss, score in zip(self.history, found.cpu().tolist(), scores, strict=True):
+            mean = loss / len(train.rows)
+            history.append({"epoch": epoch, "train_loss": finite(mean), "validation": finite(score)})
         self.epoch = epoch
 
     def fitted(self) -> list[Fitted]:
@@ -91,12 +94,13 @@ class LaneTrainer:
         """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
         flat = [window for windows in part.rows for window in windows]
         lanes, lengths = self.state.lanes(), [len(window.ids) for window in flat]
-        out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1])
+        out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1], device=self.device)
         with torch.inference_mode():
-            for numbers in cuts(range(len(flat)), lengths, max_tokens=EVALUATION_TOKENS):
-                out[:, numbers] = forward(self.frozen, lanes, self._batch(flat, numbers), None).float()
+            for numbers in self._cuts(range(len(flat)), lengths, EVALUATED):
+                places = to_device(torch.tensor(numbers), self.device)
+                out[:, places] = forward(self.frozen, lanes, self._batch(flat, numbers), None).float()
         sizes = [len(windows) for windows in part.rows]
-        return np.stack([one.mean(dim=1).numpy() for one in torch.split(out, sizes, dim=1)], axis=1)
+        return np.stack([one.mean(dim=1).numpy() for one in torch.split(out.cpu(), sizes, dim=1)], axis=1)
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, as if the others had never been there."""
@@ -120,14 +124,16 @@ class LaneTrainer:
         with torch.inference_mode():
             stacked = forward(self.frozen, lanes, batch, None)
             alone = forward(self.frozen, replace(lanes, intermediates=None), batch, None)
-        return [float(value) for value in (stacked - alone).abs().flatten(1).amax(dim=1)]
+        changes: list[float] = (stacked - alone).abs().flatten(1).amax(dim=1).cpu().tolist()
+        return changes
 
     def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
         rows = train.one_window(seed_of(recipe.seed, recipe.target, "window", epoch))
         weights = balanced_weights(train.labels) if recipe.class_weights == "balanced" else None
-        losses = torch.zeros(len(recipe.learning_rates), dtype=torch.float64)
+        losses = self._no_losses()
+        steps = to_device(steps, self.device) if isinstance(steps, Tensor) else steps
         lengths = [len(row.ids) for row in rows]
         order = training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch)
         for numbers in order:
@@ -145,10 +151,10 @@ class LaneTrainer:
         steps: int | Tensor,
     ) -> Tensor:
         """One optimizer step of all lanes; returns each lane's summed loss ``[K]``."""
-        total = torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64)
-        lengths = [len(row.ids) for row in rows]
+        total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), weights)
-        for cut in cuts(numbers, lengths):
+        of_class = None if weights is None else to_device(weights, self.device)
+        for cut in self._cuts(numbers, lengths, TRAINED):
             masks = draw(
                 self.frozen,
                 [lengths[i] for i in cut],
@@ -159,13 +165,23 @@ class LaneTrainer:
                 lanes=self.recipe.noise,
             )
             logits = forward(self.frozen, self.state.lanes(), self._batch(rows, cut), masks)
-            losses = summed_losses(logits, torch.from_numpy(labels[cut]), weights)
+            losses = summed_losses(logits, to_device(torch.from_numpy(labels[cut]), self.device), of_class)
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
         self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
         return total
 
+    def _no_losses(self) -> Tensor:
+        return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
+
+    def _cuts(
+        self, numbers: Sequence[int], lengths: Sequence[int] | Mapping[int, int], cutting: Mapping[str, Cutting]
+    ) -> Iterator[list[int]]:
+        own = cutting[self.device.type]
+        return cuts(numbers, lengths, max_tokens=own.max_tokens, spare=own.spare)
+
     def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
         chosen = [rows[i] for i in numbers]
         tokens = padded(max(len(row.ids) for row in chosen), self.frozen.positions)
-        return collate(chosen, self.pad_id, has_segments=self.has_segments, tokens=tokens)
+        batch = collate(chosen, self.pad_id, has_segments=self.has_segments, tokens=tokens)
+        return {name: to_device(value, self.device) for name, value in batch.items()}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.training.devices import lanes_of
 from harness.training.lanes import Bottleneck, Heads, Lanes
 from harness.training.model import INTERMEDIATE
 
@@ -50,10 +51,15 @@ class LaneState:
         """The intermediates' weights by name, frozen or trained; empty where lanes have none."""
         return self.frozen or {name: value.detach() for name, value in self.trained.items() if name.startswith(BELOW)}
 
+    def to(self, device: torch.device) -> LaneState:
+        """The same weights on this device."""
+        trained = {name: value.detach().to(device) for name, value in self.trained.items()}
+        return replace(self, trained=trained, frozen={name: one.to(device) for name, one in self.frozen.items()})
+
     def only(self, lanes: Sequence[int]) -> LaneState:
         """These lanes alone, their weights copied."""
-        trained = {name: value.detach()[lanes] for name, value in self.trained.items()}
-        return replace(self, trained=trained, frozen={name: value[lanes] for name, value in self.frozen.items()})
+        trained = {name: lanes_of(value.detach(), lanes) for name, value in self.trained.items()}
+        return replace(self, trained=trained, frozen={name: lanes_of(one, lanes) for name, one in self.frozen.items()})
 
     def _banks(self, weights: dict[str, Tensor], before: str = "") -> list[Bottleneck]:
         return [

@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
+from harness.place import Place
 from harness.training import model
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.chunks import run_in_chunks
@@ -27,7 +29,7 @@ from tasks.loading import Splits
 
 
 def train_lanes(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, points: Checkpoints, watch: Watch
+    cells: Sequence[Cell], backbone: Backbone, splits: Splits, points: Checkpoints, watch: Watch, place: Place
 ) -> list[Trained]:
     """Train cells that share target, seed and setting together, on a task's splits or those of one of its folds.
 
@@ -37,10 +39,12 @@ def train_lanes(
     own = {cell.key: cell for cell in cells}
 
     def finish(keys: Sequence[str], stage: int) -> list[Finished]:
-        return _finish([own[key] for key in keys], stage, backbone, parts, tokenizer.pad_token_id, points, watch)
+        chosen = [own[key] for key in keys]
+        return _finish(chosen, stage, backbone, parts, tokenizer.pad_token_id, points, watch, device)
 
-    shape = shape_of(cells[0], backbone, parts)
-    done = run_in_chunks(list(own), points.stages, lambda: shape.lanes_in(free_bytes()), finish)
+    device = place.ready()
+    shape = shape_of(cells[0], backbone, parts, device)
+    done = run_in_chunks(list(own), points.stages, lambda: shape.lanes_in(free_bytes(device, place.processes)), finish)
     fresh = cache(lambda: with_target(cells[0], backbone))  # loaded when the first lane is saved
     return [
         Trained(
@@ -65,13 +69,14 @@ def _finish(
     pad_id: int,
     points: Checkpoints,
     watch: Watch,
+    device: torch.device,
 ) -> list[Finished]:
     """Train lanes that stand at one stage to their end, a checkpoint after every epoch, and evaluate them."""
     epochs = cells[0].spec["training"]["epochs"]
     kept = [points.read(cell.key, stage) for cell in cells] if stage else []
     if stage > epochs:
         return [Finished.of(one) for one in kept]
-    _, trainer = lane_trainer(cells, backbone, points.store, pad_id)
+    _, trainer = lane_trainer(cells, backbone, points.store, pad_id, device)
     before = digests(trainer.state, len(cells))
     if kept:
         resume(trainer, kept)
@@ -108,12 +113,14 @@ def _evaluated(
     ]
 
 
-def lane_trainer(cells: Sequence[Cell], backbone: Backbone, store: Store, pad_id: int) -> tuple[Any, LaneTrainer]:
-    """A lane for each cell, ready to be trained, and the model with the target's adapter that they are saved from."""
+def lane_trainer(
+    cells: Sequence[Cell], backbone: Backbone, store: Store, pad_id: int, device: torch.device
+) -> tuple[Any, LaneTrainer]:
+    """A lane for each cell on ``device``, ready to be trained, and the model that they are saved from, which stays."""
     network = with_target(cells[0], backbone)
-    state = state_of(network, cells, store)
+    state = state_of(network, cells, store).to(device)
     has_segments = backbone.model_type == "bert"
-    frozen = freeze(network, PRECISIONS[cells[0].spec["precision"]])
+    frozen = freeze(network, PRECISIONS[cells[0].spec["precision"]], device)
     return network, LaneTrainer(frozen, state, recipe_of(cells), pad_id, has_segments=has_segments)
 
 

@@ -82,7 +82,8 @@ def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks
     lanes, attention_mask = lanes.to(frozen.dtype), batch["attention_mask"]
     embedded = frozen.embed(**{name: value for name, value in batch.items() if name != "attention_mask"})
     hidden = embedded.unsqueeze(0) if masks is None else embedded.unsqueeze(0) * masks.embedding
-    hidden_from = torch.zeros(attention_mask.shape, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    exact = torch.promote_types(hidden.dtype, torch.float32)
+    hidden_from = torch.zeros(attention_mask.shape, dtype=exact, device=attention_mask.device)
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
     last = len(frozen.layers) - 1
     for depth, layer in enumerate(frozen.layers):

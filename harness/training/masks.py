@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harness.training.device_masks import BITS, streams
 from harness.training.frozen import Frozen
 from harness.training.microbatches import padded
 from harness.training.seeds import seed_of
 
-BITS = 65536
 Bits = NDArray[np.uint16]
 
 
@@ -53,10 +53,11 @@ def draw(
 
     All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
     """
+    drawn = _drawn if frozen.device.type == "cpu" else _drawn_on_device
     if not lanes:
-        return _drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
+        return drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
     own = [
-        _drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
+        drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
         for lane in lanes
     ]
     return Masks(
@@ -92,6 +93,23 @@ def _drawn(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Mask
         attended=tuple(scaled[1::2]),
         output=tuple(scaled[2::2]),
         head=tuple(_multiplier(array[:, 0], frozen.head_dropout, exact) for array in head),  # type: ignore[arg-type]
+    )
+
+
+def _drawn_on_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+    """The same, bit for bit, without the host."""
+    made = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
+    depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
+    exact = torch.promote_types(dtype, torch.float32)
+    inner = [[made.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
+    last = [made.last_vectors(which, hidden, dtype) for which in range(2)]
+    head = [made.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
+    return Masks(
+        embedding=made.vectors(0, hidden, dtype),
+        attention=tuple(made.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        attended=(*inner[0], last[0]),
+        output=(*inner[1], last[1]),
+        head=(head[0], head[1]),
     )
 
 

@@ -7,8 +7,6 @@ is refused, and too much paging or the process where it is not, so a share of wh
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,10 @@ import torch
 
 from harness.backbone import RANDOM_TINY, Backbone
 from harness.cell import Cell
+from harness.training.devices import CPU
 from harness.training.fit import Part
-from harness.training.lane_fit import EVALUATION_TOKENS
-from harness.training.microbatches import MAX_TOKENS
+from harness.training.microbatches import EVALUATED as EVALUATED_CUTS
+from harness.training.microbatches import TRAINED as TRAINED_CUTS
 
 LIMIT_FILES = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 USABLE = 0.8  # of the memory that is left
@@ -27,12 +26,16 @@ LAYER, ENDS = 31, 62  # values of width d that a token leaves for the backward p
 LAYER_SCORES = 0.85  # the same in attention scores, heads times tokens, in an inner layer
 EVALUATED, EVALUATED_SCORES = 15, 4.5  # held at once in one layer without a backward pass
 BANKS = 6  # an optimizer step's copies of what is trained: weights, best, two moments, gradients, a temporary
+MAKING = 5  # of the masks' bytes (4 an element): words, their counters and products while they are drawn on a device
 COPIES = 2.5  # of the backbone: the library's, ours, its transposed products
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides the memory of lanes: the encoder's shape, weights per lane, the longest row, bytes per value."""
+    """What decides the memory of lanes: the encoder's shape, weights per lane, the longest row, bytes per value.
+
+    ``trained`` and ``evaluated`` are the most tokens of a cut. Where masks are drawn on the device, so is their making.
+    """
 
     layers: int
     width: int
@@ -42,58 +45,71 @@ class Shape:
     value_bytes: int
     shared_noise: bool = True
     backbone_bytes: int = 0
+    trained: int = TRAINED_CUTS["cpu"].max_tokens
+    evaluated: int = EVALUATED_CUTS["cpu"].max_tokens
+    draws_masks: bool = False
 
     def lane_bytes(self) -> int:
         """Bytes that one more lane needs at the peak."""
         score_bytes = (
             self.heads * self.longest * (4 if self.value_bytes == 4 else 4 + self.value_bytes)
         )  # and their cast
-        width_bytes, tokens = self.width * self.value_bytes, max(MAX_TOKENS, self.longest)
+        width_bytes, tokens = self.width * self.value_bytes, max(self.trained, self.longest)
         inner = max(0, self.layers - 2)
         trained = tokens * ((LAYER * inner + ENDS) * width_bytes + LAYER_SCORES * inner * score_bytes)
         evaluated = EVALUATED * width_bytes + EVALUATED_SCORES * score_bytes
-        evaluated *= max(EVALUATION_TOKENS, self.longest)
+        evaluated *= max(self.evaluated, self.longest)
         own_masks = 0 if self.shared_noise else self._mask_bytes()
         return int(max(trained + own_masks, evaluated)) + BANKS * 4 * self.weights
 
     def shared_bytes(self) -> int:
         """Bytes that a pack needs whatever its lanes: the backbone, and the masks of one cut while they are drawn."""
-        return int(COPIES * self.backbone_bytes) + 2 * self._mask_bytes()
+        making = MAKING * self._mask_bytes() if self.draws_masks else 0
+        return int(COPIES * self.backbone_bytes) + 2 * self._mask_bytes() + int(making)
 
     def lanes_in(self, room: int) -> int:
         """How many lanes fit into ``room`` bytes, at least one."""
         return max(1, (room - self.shared_bytes()) // self.lane_bytes())
 
     def _mask_bytes(self) -> int:
-        tokens = max(MAX_TOKENS, self.longest)
+        tokens = max(self.trained, self.longest)
         return tokens * self.layers * (self.heads * self.longest + 2 * self.width) * 4
 
 
-def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part]) -> Shape:
-    """The shape of a lane of this cell, on these rows."""
+def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part], device: torch.device = CPU) -> Shape:
+    """The shape of a lane of this cell, on these rows and this device."""
     layers, width, heads, size = _encoder(backbone)
     inner = width // cell.spec["adapter"]["reduction_factor"]
     adapters = layers * (2 * width * inner + inner + width)
     head = (width + 1) * (width + (len(cell.spec["label"]["classes"]) or 1))
     lengths = [len(window.ids) for part in parts.values() for windows in part.rows for window in windows]
     value_bytes = 2 if cell.spec["precision"] == "bf16" else 4
-    return Shape(layers, width, heads, 2 * adapters + head, max(lengths), value_bytes, cell.spec["shared_noise"], size)
+    return Shape(
+        layers=layers,
+        width=width,
+        heads=heads,
+        weights=2 * adapters + head,
+        longest=max(lengths),
+        value_bytes=value_bytes,
+        shared_noise=cell.spec["shared_noise"],
+        backbone_bytes=size,
+        trained=TRAINED_CUTS[device.type].max_tokens,
+        evaluated=EVALUATED_CUTS[device.type].max_tokens,
+        draws_masks=device.type != "cpu",
+    )
 
 
-def free_bytes(device: torch.device | None = None) -> int:
-    """Bytes that training may use of ``device`` (the machine's memory by default)."""
-    if device is not None and device.type == "cuda":
-        return int(USABLE * torch.cuda.mem_get_info(device)[0])
-    room = min((_machine_bytes(), *_cgroup_bytes(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
-    return int(USABLE * room * _share())
+def free_bytes(device: torch.device = CPU, processes: int = 1) -> int:
+    """Bytes that training may use: of a GPU's memory or of the machine's, an even part where processes share it.
 
-
-def _share() -> float:
-    """The part of the machine that is this process's: that of its cores, where it is one of several workers."""
-    if multiprocessing.parent_process() is None:
-        return 1.0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(1.0, torch.get_num_threads() / cores)
+    On a GPU, what this process's allocator holds but has not given out is free, too.
+    """
+    if device.type == "cpu":
+        room = min((_machine_bytes(), *_cgroup_bytes(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
+    else:
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        room = torch.cuda.mem_get_info(device)[0] + held
+    return int(USABLE * room / processes)
 
 
 def _machine_bytes() -> int:

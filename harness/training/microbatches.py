@@ -6,10 +6,20 @@ padding, and a bounded number of tokens bounds the memory of K lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-MAX_TOKENS = 96  # tokens of one cut, padding included, per lane
+
+class Cutting(NamedTuple):
+    """The most tokens of one cut, padding included, per lane; and how much padding is cheaper than another cut."""
+
+    max_tokens: int
+    spare: int = 0
+
+
 MAX_WASTE = 0.12  # share of padding in one cut
+TRAINED = {"cpu": Cutting(96), "cuda": Cutting(4096, spare=768)}  # by the family of the device (docs/training.md)
+EVALUATED = {"cpu": Cutting(512), "cuda": Cutting(16384, spare=768)}
 GRID = (
     8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape that occurs
 )
@@ -20,14 +30,24 @@ def padded(length: int, limit: int) -> int:
     return min(-(-length // GRID) * GRID, max(length, limit))
 
 
-def cuts(numbers: Sequence[int], lengths: Sequence[int], *, max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
-    """Cut the rows ``numbers`` (any order) into lists of like length, longest first; ties keep their order."""
+def cuts(
+    numbers: Sequence[int],
+    lengths: Sequence[int] | Mapping[int, int],
+    *,
+    max_tokens: int = TRAINED["cpu"].max_tokens,
+    spare: int = 0,
+) -> Iterator[list[int]]:
+    """Cut the rows ``numbers`` (any order) into lists of like length, longest first; ties keep their order.
+
+    A cut of more than one row has at most ``max_tokens`` tokens, and at most ``MAX_WASTE`` or ``spare`` of padding.
+    """
     current: list[int] = []
     used = 0
     for row in sorted(numbers, key=lambda number: -lengths[number]):
         longest = lengths[current[0]] if current else lengths[row]
         padded = longest * (len(current) + 1)
-        if current and (padded > max_tokens or used + lengths[row] < (1 - MAX_WASTE) * padded):
+        is_wasteful = used + lengths[row] < min((1 - MAX_WASTE) * padded, padded - spare)
+        if current and (padded > max_tokens or is_wasteful):
             yield current
             current, used = [], 0
         current.append(row)

@@ -9,6 +9,7 @@ from typing import Any
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
+from harness.place import Place
 from harness.training import checks, model
 from harness.training.fit import Part, Trainer, finite
 from harness.training.trained import Trained, Watch, encoded
@@ -16,11 +17,13 @@ from harness.training.untrained import make_untrained
 from tasks.loading import Splits
 
 
-def train_one(cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch) -> list[Trained]:
+def train_one(
+    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, place: Place
+) -> list[Trained]:
     """Train the only cell of ``cells`` on the three splits of a task or of one of its folds."""
     (cell,) = cells
     rows, parts, tokenizer = encoded(cell, backbone, splits)
-    trainer = Trainer(composed(cell, backbone, store), cell, tokenizer.pad_token_id)
+    trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
     checked: dict[str, Any] = {"trainable_parameters": checks.check_trainable(trainer.model, cell)}
     before = checks.adapter_digest(trainer.model, model.INTERMEDIATE)
     watch(cell.label, 0, cell.spec["training"]["epochs"])

@@ -11,6 +11,7 @@ import torch
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
+from harness.place import ANYWHERE, Place
 from harness.training.chunks import run_in_chunks
 from harness.training.fit import Fitted, Part, Trainer
 from harness.training.lane_fit import LaneTrainer
@@ -32,29 +33,44 @@ class Tried:
 
 
 def try_one(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, *, is_halving: bool
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    *,
+    is_halving: bool,
+    place: Place = ANYWHERE,
 ) -> list[Tried]:
     """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
     (cell,) = cells
     _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
-    trainer = Trainer(composed(cell, backbone, store), cell, tokenizer.pad_token_id)
+    trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
     fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
     return [Tried(fitted)]
 
 
 def try_lanes(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, *, is_halving: bool
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    *,
+    is_halving: bool,
+    place: Place = ANYWHERE,
 ) -> list[Tried]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
     _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
 
     def finish(keys: Sequence[str], stage: int) -> list[Tried]:
         chosen = [cells[int(key)] for key in keys]
-        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id)
+        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id, device)
         return _race(trainer, parts, [cell.spec["training"]["epochs"] for cell in chosen], watch, is_halving=is_halving)
 
-    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts)
-    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes()), finish)
+    device = place.ready()
+    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, device)
+    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes(device, place.processes)), finish)
     return [done[key] for key in keys]
 
 

@@ -1,0 +1,60 @@
+"""Where cells are trained: on the processor or a GPU, alone or beside other processes; torch is loaded when asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    import torch
+
+
+class NoSuchDevice(BadInput):
+    """The device that was asked for is none, or not here."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device by its name, and how many processes share it.
+
+    ``auto`` is the first GPU, or the processor where there is none; NoSuchDevice for a name that is none of ``auto``,
+    ``cpu``, ``cuda`` and ``cuda:N``, and for a GPU that is not here.
+    """
+
+    name: str = "auto"
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be used before anything is read or trained."""
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.name):
+            raise NoSuchDevice(f"device {self.name!r} is not one of auto, cpu, cuda, cuda:N")
+        if self.name.startswith("cuda"):
+            _check_gpu(self.name)
+
+    def ready(self) -> torch.device:
+        """The device, set to multiply fp32 in fp32: neither TF32, nor sums of bf16 products in bf16."""
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.name == "auto" else self.name
+        return torch.device(name)
+
+
+ANYWHERE = Place()
+
+
+def _check_gpu(name: str) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NoSuchDevice(
+            f"device {name!r}: torch {torch.__version__} sees no GPU; leave --device out, or install a torch for CUDA"
+        )
+    count = torch.cuda.device_count()
+    if int(name.partition(":")[2] or 0) >= count:
+        raise NoSuchDevice(f"device {name!r}: torch sees {count} GPUs, cuda:0 to cuda:{count - 1}; name one of them")
