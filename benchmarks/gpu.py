@@ -1,9 +1,14 @@
 """How fast lanes run on a GPU, and what the paper's full grid would take on it: 18 baselines and 306 transfers.
 
-Measured, for every column, with 17 lanes and with one: wall seconds of an optimizer step and of a scored row, tokens a
-second, peak memory. Extrapolated: seconds of the whole grid, as measured seconds times the steps and rows of the full
-columns. Loading, encoding, checkpoints and records are in neither. The share of the device's peak rests on its data
-sheet and on the FLOP of the mathematics (padding and masks are not counted as useful).
+Measured, for every column, with 17 lanes (fewer where they have no room) and with one: wall seconds of an optimizer
+step and of a scored row, tokens a second, peak memory, and the share of a step for which the host was handing over
+work: near 100 % the GPU waits for the host, and larger cuts, CUDA graphs or a compiler would pay. Extrapolated: seconds
+of the whole grid, as measured seconds times the steps and rows of the full columns. Loading, encoding, checkpoints and
+records are in neither. The share of the device's peak rests on its data sheet and on the FLOP of the mathematics
+(padding and masks are not counted as useful). "planned" is the memory that the engine would have set aside.
+
+No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone (tests/test_devices.py), and the
+sizes of its cuts there (harness/training/microbatches.py) rest on arithmetic. ``--max-tokens`` tries others.
 
     python -m benchmarks.gpu                       # roberta-base's shape, bf16
     python -m benchmarks.gpu --device cpu --tiny   # does it run? its figures mean nothing
@@ -12,6 +17,7 @@ sheet and on the FLOP of the mathematics (padding and masks are not counted as u
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import time
@@ -24,22 +30,31 @@ from benchmarks import machine
 from benchmarks.columns import ASSUMPTION, Column, columns
 from benchmarks.peers import lane_trainer
 from benchmarks.shapes import Shape, network, rows
+from harness.place import Place
+from harness.training import memory
+from harness.training.chunks import is_out_of_memory
+from harness.training.devices import name_of
+from harness.training.lane_fit import LaneTrainer
+from harness.training.microbatches import EVALUATED, TRAINED
 
 PEAK = 989e12  # FLOP a second, dense bf16, of an H100 or H200 SXM as their data sheets have it
+TRANSFERS = 17  # of a column
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One column with this many lanes: what was measured, and what follows for its full size."""
+    """One column with this many lanes: what was measured, and what follows for its full size, all chunks of it."""
 
     target: str
     lanes: int
     step_seconds: float
+    host_share: float
     scored_row_seconds: float
     cell_steps_a_second: float
     tokens_a_second: float
     flop_a_second: float
     peak_bytes: int
+    planned_bytes: int
     extrapolated_training_seconds: float
     extrapolated_evaluation_seconds: float
 
@@ -48,15 +63,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every column and print a table, then the extrapolated grid."""
     options = _parser().parse_args(arguments)
     device = _device(options.device)
+    if options.max_tokens:
+        TRAINED[device.type] = TRAINED[device.type]._replace(max_tokens=options.max_tokens)
     every = [one for one in columns() if one.target in (options.only or [one.target])]
     if options.tiny:
         every = [replace(one, batch=4, mean=8) for one in every[:2]]
-    many = 3 if options.tiny else 17
-    found = [_measured(column, lanes, options, device) for column in every for lanes in (many, 1)]
+    many = 3 if options.tiny else TRANSFERS
+    found = [_in_chunks(column, lanes, options, device) for column in every for lanes in (many, 1)]
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return
-    print(f"{_name(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
+    cut = TRAINED[device.type]
+    print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
+    print(f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free")
     print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (data sheet, not measured)\n")
     print("\n".join(_lines(found, options.peak)))
     print(f"\n{_extrapolated(found, len(every))}")
@@ -78,49 +97,95 @@ def useful_flop(layers: int, width: int, lanes: int, lengths: Sequence[int]) -> 
     return first + middle + last
 
 
+def _in_chunks(column: Column, whole: int, options: argparse.Namespace, device: torch.device) -> Measured:
+    """The column with as many of its lanes as have room at once, its full size for all of them."""
+    lanes = whole
+    while True:
+        try:
+            one = _measured(column, lanes, options, device)
+            break
+        except RuntimeError as error:
+            if lanes == 1 or not is_out_of_memory(error):
+                raise
+        lanes //= 2
+        gc.collect()  # outside of the except block: the error's frames hold the lanes
+        torch.cuda.empty_cache()
+    chunks = math.ceil(whole / lanes)
+    return replace(
+        one,
+        extrapolated_training_seconds=chunks * one.extrapolated_training_seconds,
+        extrapolated_evaluation_seconds=chunks * one.extrapolated_evaluation_seconds,
+    )
+
+
 def _measured(column: Column, lanes: int, options: argparse.Namespace, device: torch.device) -> Measured:
     layers, width = (3, 32) if options.tiny else (options.layers, options.width)
     shape = Shape(layers, width, lanes, column.mean, column.batch)
-    trainer = lane_trainer(network(shape).to(device), shape, options.precision)
+    trainer = lane_trainer(network(shape), shape, options.precision, device)
     warm, part = rows(shape, 2, seed=0), rows(shape, options.steps, seed=1)
     _timed(lambda: trainer.train_epoch(warm, 1, 0, 2), device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    step = _timed(lambda: trainer.train_epoch(part, 1, 2, options.steps + 2), device) / options.steps
+    seconds, host = _timed(lambda: trainer.train_epoch(part, 1, 2, options.steps + 2), device)
+    step = seconds / options.steps
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
     trainer.predict(warm)
-    scored = _timed(lambda: trainer.predict(part), device) / len(part.rows)
+    scored = _timed(lambda: trainer.predict(part), device)[0] / len(part.rows)
     lengths = [len(windows[0].ids) for windows in part.rows]
     return Measured(
         target=column.target,
         lanes=lanes,
         step_seconds=step,
+        host_share=host / seconds,
         scored_row_seconds=scored,
         cell_steps_a_second=lanes / step,
         tokens_a_second=lanes * sum(lengths) / options.steps / step,
         flop_a_second=useful_flop(layers, width, lanes, lengths) / options.steps / step,
         peak_bytes=peak,
+        planned_bytes=_planned(trainer, shape, max(lengths)),
         extrapolated_training_seconds=step * column.steps,
         extrapolated_evaluation_seconds=scored * column.evaluated,
     )
 
 
-def _timed(work: Callable[[], object], device: torch.device) -> float:
-    """Wall seconds until the device has done the work."""
+def _planned(trainer: LaneTrainer, shape: Shape, longest: int) -> int:
+    """What the engine's memory plan would set aside for these lanes, the backbone left out."""
+    frozen, trained = trainer.frozen, trainer.state.trained.values()
+    plan = memory.Shape(
+        layers=shape.layers,
+        width=shape.width,
+        heads=frozen.heads,
+        weights=sum(value[0].numel() for value in trained),
+        longest=longest,
+        value_bytes=frozen.dtype.itemsize,
+        trained=TRAINED[frozen.device.type].max_tokens,
+        evaluated=EVALUATED[frozen.device.type].max_tokens,
+        draws_masks=frozen.device.type != "cpu",
+    )
+    return shape.lanes * plan.lane_bytes() + plan.shared_bytes()
+
+
+def _timed(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """Wall seconds until the device has done the work, and until the host had handed it over."""
     started = time.perf_counter()
     work()
+    handed_over = time.perf_counter() - started
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    return time.perf_counter() - started, handed_over
 
 
 def _lines(found: Sequence[Measured], peak: float) -> list[str]:
-    head = f"{'column':14} lanes  ms/step  cell-steps/s   tokens/s  of peak  memory GiB | min of the full column"
+    head = (
+        f"{'column':14} lanes  ms/step  host  cell-steps/s   tokens/s  of peak  memory GiB  planned | "
+        "min of the full column"
+    )
     return [
         head,
         *(
-            f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.cell_steps_a_second:13.1f} "
-            f"{one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} {one.peak_bytes / 2**30:11.2f} | "
+            f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.host_share:5.0%} "
+            f"{one.cell_steps_a_second:13.1f} {one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} "
+            f"{one.peak_bytes / 2**30:11.2f} {one.planned_bytes / 2**30:8.2f} | "
             f"{(one.extrapolated_training_seconds + one.extrapolated_evaluation_seconds) / 60:8.1f}"
             for one in found
         ),
@@ -138,26 +203,23 @@ def _extrapolated(found: Sequence[Measured], count: int) -> str:
 
 
 def _device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
+    if name.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit(
             f"no GPU: torch {torch.__version__} sees no CUDA device; run this where there is one, "
             "or try the script with --device cpu --tiny"
         )
-    return torch.device(name)
-
-
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(machine.described()["processor"])
+    return Place(name).ready()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--tiny", action="store_true", help="three layers, two columns: only shows that it runs")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--steps", type=int, default=20, help="timed optimizer steps of a column")
+    parser.add_argument("--max-tokens", type=int, help="most tokens of a cut, padding included (default: the engine's)")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="these columns alone")
     parser.add_argument("--peak", type=float, default=PEAK, help="FLOP a second that count as all of the device")
     parser.add_argument("--json", action="store_true", help="print every figure")
