@@ -15,6 +15,7 @@ from harness.cli.study import name_of
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
     from analysis.figures import figures
+    from analysis.heuristic_figures import undrawn
     from analysis.paper_figures import write_figures as draw
 
     question = question_of(options)
@@ -22,10 +23,11 @@ def write_figures(options: argparse.Namespace) -> int:
         store, name, out = _named(options)
         for path in figures(store, stored_manifest(store, name), out):
             print(path)
-    for drawn in draw(question.results, question.counted, question.out, note=question.note):
+    alike = question.similarities
+    for drawn in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
         print(f"{drawn.png}\n{drawn.svg}")
-    if options.study == PUBLISHED:
-        print("Figures 9 and 10 need a study: their embeddings are not published", file=sys.stderr)
+    for reason in undrawn(question.results, alike):
+        print(reason, file=sys.stderr)
     return 0
 
 

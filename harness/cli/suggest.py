@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS = 50  # of the gains, whose intervals nobody reads here
+SHOWN_WHOLE = 100  # from here numbers are shown without decimals
 LIMITED = ("ndcg", "regret_1", "regret_3", "tau")
 UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
 
@@ -115,4 +116,6 @@ def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _short(value: object) -> str:
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.3g}" if math.isfinite(value) else "-"
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= SHOWN_WHOLE else f"{value:.3g}"

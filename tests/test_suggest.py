@@ -1,0 +1,102 @@
+"""The commands ``similarities`` and ``suggest`` on a finished tiny study."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.cli.main import main
+
+MEASURED = {"data": 4, "vocabulary": 12, "weights": 6, "task": 4, "logme": 12}
+LIMIT = ("--limit", "24")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The store of a finished tiny study of 24 rows a split."""
+    store = tmp_path_factory.mktemp("suggested") / "runs"
+    assert main(["run", "tiny", "--store", str(store), "--quiet", *LIMIT]) == 0
+    return store
+
+
+@pytest.fixture
+def command(capsys, finished, tmp_path):
+    """Run a command on that store; returns (exit code, standard output, standard error)."""
+
+    def command(*arguments):
+        code = main([*arguments, *LIMIT, "--store", str(finished), "--out", str(tmp_path / "out")])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+def test_similarities_are_measured_once_and_their_cost_is_told(command):
+    code, out, err = command("similarities", "tiny", "--json")
+    assert (code, err) == (0, "")
+    first = json.loads(out)
+    assert {one["measure"]: one["made"] + one["stored"] for one in first} == MEASURED
+    _, out, _ = command("similarities", "tiny", "--json")
+    again = json.loads(out)
+    assert {one["measure"]: one["stored"] for one in again} == MEASURED
+    assert [one["seconds"] for one in again] == pytest.approx([one["seconds"] for one in first])
+    _, out, _ = command("similarities", "tiny", "--measure", "vocabulary")
+    assert out.splitlines()[1].split()[:3] == ["vocabulary", "0", "12"]
+
+
+def test_intermediates_of_a_trained_task_are_ranked_with_every_heuristic(command, tmp_path):
+    code, out, _ = command("suggest", "epitome_er", "--study", "tiny", "--json")
+    told = json.loads(out)
+    assert code == 0
+    rows = told["intermediates"]
+    assert {row["intermediate"] for row in rows} == {"news_emotion", "empdial_role", "news_empathy"}
+    assert [row["fusion"] for row in rows] == sorted((row["fusion"] for row in rows), reverse=True)
+    assert all(row[name] is not None for row in rows for name in ("logme", "task_similarity", "size", "gain"))
+    assert told["rankings"] == []  # of three intermediates a ranking cannot be judged
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"suggest-epitome_er.csv", "choosing.csv", "choosing-targets.csv"}
+
+
+def test_a_task_that_is_not_in_the_study_is_ranked_without_training_it(command):
+    code, out, err = command("suggest", "news_distress", "--study", "tiny", "--json")
+    rows = json.loads(out)["intermediates"]
+    assert code == 0
+    assert {row["intermediate"] for row in rows} == {"epitome_er", "news_emotion", "empdial_role", "news_empathy"}
+    for row in rows:
+        assert row["logme"] is not None
+        assert row["data_similarity"] is not None
+        assert row["task_similarity"] is None
+        assert row["gain"] is None
+    assert "task: not measured for news_distress: its baseline is not in the store" in err
+
+
+def test_the_printed_advice_says_when_nothing_tells_how_right_it_is(command):
+    _, out, _ = command("suggest", "epitome_er", "--study", "tiny")
+    assert out.splitlines()[0].split()[0] == "intermediate"
+    assert "nothing says how right this is" in out
+
+
+def test_a_task_of_no_registry_is_refused_with_the_nearest_name(command):
+    code, _, err = command("suggest", "epitome_err", "--study", "tiny")
+    assert code == 2
+    assert "epitome_er" in err
+
+
+def test_a_task_without_files_is_refused_with_the_way_to_get_them(command, tmp_path):
+    (tmp_path / "data").mkdir()
+    code, _, err = command(
+        "suggest", "condolence", "--study", "tiny", "--data", str(tmp_path / "data"), "--set", 'data="files"'
+    )
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+def test_figures_9_and_10_are_drawn_once_similarities_are_measured(finished, command, tmp_path, capsys):
+    command("similarities", "tiny", "--measure", "data", "--measure", "task")
+    assert main(["figures", "tiny", "--store", str(finished), "--out", str(tmp_path / "figures")]) == 0
+    out, err = capsys.readouterr()
+    assert "figure-9-data-similarity.png" in out
+    assert "figure-10-task-similarity.svg" in out
+    assert err.startswith("Figure 2 is not drawn: ")
+    assert "Figures 9" not in err
