@@ -40,6 +40,8 @@ class Guarded:
 
     def lines(self) -> list[str]:
         """The headline and one line per feature, for a terminal or a report."""
+        if self.curve.empty:  # nothing was tested, for the one reason that the headline gives
+            return [self.headline]
         return [self.headline, *(f"{row.title}: {row.verdict}: {row.why}" for row in self.features.itertuples())]
 
 

@@ -114,6 +114,8 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     usable = np.isfinite(values) & ~gains.intermediate.isin(unrated) & ~gains.target.isin(unrated)
     usable = usable.to_numpy()
     undefined = int((~np.isfinite(values)).sum())
+    if specification.without_rater and specification.without_rater not in set(results.ratings.rater):
+        notes.append(f"no rating is by {specification.without_rater}, so that nobody's ratings are left out")
     if undefined:
         notes.append(f"{undefined} pairs without a defined outcome are left out")
     if unrated:

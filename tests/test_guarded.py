@@ -70,6 +70,27 @@ def test_a_change_of_unit_moves_the_paper_and_not_the_guarded_answer(published, 
     assert moved.max() > 0.1
 
 
+def test_units_of_sizes_and_similarities_do_not_matter_either(published):
+    rng = np.random.default_rng(4)
+    pairs = published.gains[["intermediate", "target"]]
+    similar = pairs.assign(data_similarity=rng.uniform(size=306), task_similarity=rng.uniform(size=306))
+    own = grid_of(published, PRIMARY, similar)
+    tasks = published.tasks.assign(tokens=100 * published.tasks.tokens)
+    scaled = grid_of(
+        replace(published, tasks=tasks), PRIMARY, similar.assign(data_similarity=100 * similar.data_similarity)
+    )
+    arrangements = Arrangements.of(own, 9, 0)
+    for names in (["tokens"], ["data_similarity"], own.constructs):
+        before, after = (against_nulls(one, "target", names, arrangements) for one in (own, scaled))
+        assert after.by_tasks == pytest.approx(before.by_tasks, abs=1e-9)
+        assert (after.p == before.p).all()
+
+
+def test_a_rater_who_rated_nothing_is_named(published):
+    notes = grid_of(published, replace(PRIMARY, without_rater="Z")).notes
+    assert notes == ("no rating is by Z, so that nobody's ratings are left out",)
+
+
 def test_signed_differences_lie_in_the_span_of_intermediate_and_target_effects(published, grid):
     below, above = np.nonzero(grid.mask)
     effects = np.hstack([np.eye(18)[below], np.eye(18)[above]])

@@ -21,6 +21,8 @@ PUBLISHED = "published"
 
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
+    from threadpoolctl import threadpool_limits
+
     from analysis import answer_sections
     from analysis.answers import write_answers
     from analysis.importance_paper import paper_answer
@@ -29,7 +31,7 @@ def analyze(options: argparse.Namespace) -> int:
 
     question = question_of(options)
     question.out.mkdir(parents=True, exist_ok=True)
-    with Steps(quiet=options.quiet) as steps:
+    with threadpool_limits(1), Steps(quiet=options.quiet) as steps:  # many small products: a second thread only waits
         answer = {"guarded": guarded_answer, "paper": paper_answer}[options.mode](question, steps.show)
     parts = (
         answer_sections.ratings,
