@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -108,43 +108,45 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     gains, notes = _cells(results.gains, specification.cells)
     values, errors = _outcomes(gains, specification.outcome)
     facts, kinds, left_out = _facts(results, similarities, specification.without_rater)
+    rated = [facts[name] for name, kind in kinds.items() if kind == CONSTRUCT]
     tasks = results.tasks.task.tolist()
-    rated = [name for name, kind in kinds.items() if kind == CONSTRUCT]
-    unrated = [one for k, one in enumerate(tasks) if any(np.isnan(facts[name][k]) for name in rated)]
-    usable = np.isfinite(values) & ~gains.intermediate.isin(unrated) & ~gains.target.isin(unrated)
-    usable = usable.to_numpy()
-    undefined = int((~np.isfinite(values)).sum())
-    if specification.without_rater and specification.without_rater not in set(results.ratings.rater):
-        notes.append(f"no rating is by {specification.without_rater}, so that nobody's ratings are left out")
-    if undefined:
-        notes.append(f"{undefined} pairs without a defined outcome are left out")
-    if unrated:
-        notes.append(f"tasks without ratings are left out: {', '.join(unrated)}")
-    kept = [k for k, one in enumerate(tasks) if one not in unrated]
+    kept = [k for k in range(len(tasks)) if np.isfinite([one[k] for one in rated]).all()]
     place = {tasks[k]: row for row, k in enumerate(kept)}
-    families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
+    usable = (np.isfinite(values) & gains.intermediate.isin(place) & gains.target.isin(place)).to_numpy()
     below, above = (gains[role][usable].map(place).to_numpy("int64") for role in ("intermediate", "target"))
-    mask = np.zeros((len(kept), len(kept)), dtype=bool)
-    mask[below, above] = True
-    outcome, error = np.zeros(mask.shape), np.zeros(mask.shape)
-    outcome[below, above], error[below, above] = values[usable], errors[usable]
+    mask, outcome, error = (np.zeros((len(kept), len(kept)), dtype=kind) for kind in (bool, float, float))
+    mask[below, above], outcome[below, above], error[below, above] = True, values[usable], errors[usable]
     if specification.outcome == "winsorised" and mask.any():
         outcome = _winsorised(outcome, mask)
     weights, heterogeneity = _weights(outcome, error, mask, specification.weights)
-    taken = {name: one[np.ix_(kept, kept)] if one.ndim == 2 else one[kept] for name, one in facts.items()}
+    families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
+    notes += _left_out_notes(results, specification, np.isfinite(values), [one for one in tasks if one not in place])
     return Grid(
-        tuple(tasks[k] for k in kept),
+        tuple(place),
         family,
         tuple(families),
         mask,
         outcome,
         weights,
-        taken,
+        {name: one[np.ix_(kept, kept)] if one.ndim == 2 else one[kept] for name, one in facts.items()},
         kinds,
         left_out,
         tuple(notes),
         heterogeneity,
     )
+
+
+def _left_out_notes(
+    results: Results, specification: Specification, is_defined: Array, unrated: list[str]
+) -> Iterator[str]:
+    """What of the results takes no part, and a rater who is not there to be left out."""
+    rater = specification.without_rater
+    if rater and rater not in set(results.ratings.rater):
+        yield f"no rating is by {rater}, so that nobody's ratings are left out"
+    if undefined := int((~is_defined).sum()):
+        yield f"{undefined} pairs without a defined outcome are left out"
+    if unrated:
+        yield f"tasks without ratings are left out: {', '.join(unrated)}"
 
 
 def _cells(gains: pd.DataFrame, which: str) -> tuple[pd.DataFrame, list[str]]:
