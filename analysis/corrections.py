@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr
 from scipy.stats import beta
 
 from analysis.gain_columns import CORRECTIONS
@@ -19,9 +20,12 @@ DOUBT = 0.01  # beyond both ends of the interval that a p from finitely many dra
 
 @dataclass(frozen=True)
 class Judged:
-    """A gain in its own standard errors, ``observed`` and as drawn without an effect, ``sizes`` ``[draws]``.
+    """The size of a gain, ``observed`` and as drawn without an effect, ``sizes`` ``[draws]``, as of a normal deviate.
 
-    ``column`` is its target and setting. Draws of gains with the same ``block`` are joint.
+    Sizes in standard errors have tails that depend on how many groups and seeds there are. Of gains that were measured
+    with different precision those with the heaviest tails would decide any maximum, so each is put on the scale of a
+    standard normal deviate by Student's t with its own degrees of freedom. ``column`` is its target and setting. Draws
+    of gains with the same ``block`` are joint.
     """
 
     column: tuple[str, str]
@@ -32,9 +36,10 @@ class Judged:
     @classmethod
     def of(cls, estimate: float, evidence: Evidence, column: tuple[str, str], block: Hashable) -> Judged:
         """From an estimate and its evidence; where nothing varies a difference is infinite, and no difference 0."""
-        error = evidence.standard_error
+        error, df = evidence.standard_error, evidence.df
         if error > 0:
-            return cls(column, block, abs(estimate) / error, evidence.sizes / np.float32(error))
+            observed = float(_as_normal(np.array([abs(estimate) / error]), df)[0])
+            return cls(column, block, observed, _as_normal(evidence.sizes / error, df).astype(np.float32))
         return cls(column, block, np.inf if estimate else 0.0, evidence.sizes)
 
     @property
@@ -80,6 +85,12 @@ def to_redraw(p: FloatArray, tests: Sequence[Judged | None], adjusted: pd.DataFr
     doubtful = np.any([*single, in_target], axis=0)
     blocks = {one.block for one, doubt in zip(tests, doubtful, strict=True) if one and (doubt or in_grid.any())}
     return {one.column for one in tests if one and one.block in blocks}
+
+
+def _as_normal(sizes: NDArray[np.floating], df: float) -> FloatArray:
+    """The size of a normal deviate that is as rare as each of these sizes of Student's t."""
+    deviates: FloatArray = -ndtri(stdtr(df, -sizes.astype(np.float64)))
+    return deviates
 
 
 def _gathered(named: Iterable[tuple[Hashable, _Placed]]) -> list[list[_Placed]]:
