@@ -1,0 +1,70 @@
+"""The Q2 of the guarded analysis against a slow, plain account of it with scikit-learn's ridge regression."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from analysis.guarded_design import PRIMARY, grid_of
+from analysis.guarded_gate import added_by
+from analysis.published import results
+
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return grid_of(results(), PRIMARY)
+
+
+def rows_of(values, rows, reference):
+    """Values [tasks, tasks] at these rows, each less the mean that its target has over the reference pairs."""
+    found = []
+    for below, above in zip(*np.nonzero(rows), strict=True):
+        others = values[reference[:, above], above]
+        found.append(values[below, above] - (others.mean() if len(others) else 0.0))
+    return np.array(found)
+
+
+def columns_of(grid, names, train, test):
+    """Columns of training and test rows; a block has a weighted variance of 1 over the training rows."""
+    weights = grid.weights[train] / grid.weights[train].sum()
+    below, above = [], []
+    for block in (one for name in names for one in grid.blocks(name)):
+        own = np.stack([rows_of(block[..., k], train, train) for k in range(block.shape[2])], axis=1)
+        new = np.stack([rows_of(block[..., k], test, test) for k in range(block.shape[2])], axis=1)
+        spread = np.sqrt(sum(weights @ own[:, k] ** 2 for k in range(own.shape[1])))
+        below.append(own / spread if spread > 1e-9 else 0 * own)
+        above.append(new / spread if spread > 1e-9 else 0 * new)
+    return np.hstack(below), np.hstack(above)
+
+
+def errors(grid, names, train, test, penalties):
+    """Weighted squares that the fits on ``train`` miss of ``test``, one for each penalty."""
+    below, above = columns_of(grid, names, train, test)
+    own, new = rows_of(grid.outcome, train, train), rows_of(grid.outcome, test, test)
+    weights = grid.weights[train] / grid.weights[train].sum()
+    models = [Ridge(alpha=one, fit_intercept=False).fit(below, own, sample_weight=weights) for one in penalties]
+    return np.array([grid.weights[test] @ (new - one.predict(above)) ** 2 for one in models])
+
+
+def targets_left_out(grid, mask):
+    """Training and test pairs, once for every family that is left out as target."""
+    for family in range(len(grid.families)):
+        inside = np.broadcast_to(grid.family == family, mask.shape)
+        if (mask & inside).any():
+            yield mask & ~inside, mask & inside
+
+
+def test_what_the_constructs_add_is_what_a_plain_nested_ridge_regression_says(grid):
+    missed = {"all": 0.0, "others": 0.0, "mean": 0.0}
+    for train, test in targets_left_out(grid, grid.mask):
+        tuned = sum(errors(grid, list(grid.kinds), *inner, PENALTIES) for inner in targets_left_out(grid, train))
+        chosen = [PENALTIES[int(np.argmin(tuned))]]
+        missed["all"] += errors(grid, list(grid.kinds), train, test, chosen)[0]
+        missed["others"] += errors(grid, grid.others, train, test, chosen)[0]
+        missed["mean"] += grid.weights[test] @ rows_of(grid.outcome, test, test) ** 2
+    added = (missed["others"] - missed["all"]) / missed["mean"]
+    own = added_by(grid, "target", grid.constructs)
+    blocks = [block for name in grid.constructs for block in grid.blocks(name)]
+    assert own(blocks)[0, 0] == pytest.approx(added, abs=1e-10)
+    assert own.q2(blocks)[0, 0] == pytest.approx(1 - missed["all"] / missed["mean"], abs=1e-10)
