@@ -7,7 +7,7 @@ from typing import Any
 
 VERSION = 1  # raised when what is measured changes
 EMBEDDED_ROWS = 1000  # training rows of a task behind a data embedding, at most; spread evenly
-FISHER_ROWS = 1000  # training rows behind a task embedding, at most
+FISHER_ROWS = 500  # training rows behind a task embedding, at most
 LOGME_ROWS = 500  # training rows behind a LogME score, at most
 
 DATA_EMBEDDING = "data-embedding"

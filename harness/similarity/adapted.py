@@ -15,6 +15,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
+from harness.place import ANYWHERE, Place
 from harness.similarity.texts import thinned
 from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat
@@ -45,15 +46,20 @@ def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Samp
 class Adapted:
     """A backbone that stored adapters are loaded into by their record's key; dropout is off, nothing is trained."""
 
-    def __init__(self, backbone: Backbone, store: Store) -> None:
+    def __init__(self, backbone: Backbone, store: Store, place: Place = ANYWHERE) -> None:
         """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
-        self.backbone, self.store = backbone, store
+        self.backbone, self.store, self.place = backbone, store, place
         self.names: dict[str, str] = {}
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.place.ready()
 
     @cached_property
     def network(self) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
         """The model, every parameter frozen."""
-        return load_backbone(self.backbone).requires_grad_(False)
+        return load_backbone(self.backbone).requires_grad_(False).to(self.device)
 
     def load(self) -> None:
         """Read the backbone's weights."""
@@ -69,7 +75,7 @@ class Adapted:
             self.network.load_adapter(
                 str(folder), load_as=name, with_head=with_head, use_safetensors=True, set_active=False
             )
-            self.network.requires_grad_(False)
+            self.network.requires_grad_(False).to(self.device)
             self.names[key] = name
         self.network.set_active_adapters(self.names[key])
         self.network.eval()
@@ -81,13 +87,14 @@ class Adapted:
         has_segments = self.backbone.model_type == "bert"
         for start in range(0, len(rows), BATCH):
             numbers = list(range(start, min(start + BATCH, len(rows))))
-            yield numbers, collate([rows[i] for i in numbers], pad, has_segments=has_segments)
+            batch = collate([rows[i] for i in numbers], pad, has_segments=has_segments)
+            yield numbers, {name: values.to(self.device) for name, values in batch.items()}
 
     def first_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
         """What the last layer makes of each row's first token ``[rows, width]``: all that a head would see."""
         with torch.inference_mode():
             found = [self.network.base_model(**batch).last_hidden_state[:, 0] for _, batch in self.batches(rows)]
-        vectors: NDArray[np.float64] = torch.cat(found).double().numpy()
+        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
         return vectors
 
     def mean_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
@@ -99,5 +106,5 @@ class Adapted:
                 mask = batch["attention_mask"].unsqueeze(-1).float()
                 hidden = self.network.base_model(**batch).last_hidden_state
                 found.append((hidden * mask).sum(1) / mask.sum(1))
-        vectors: NDArray[np.float64] = torch.cat(found).double().numpy()
+        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
         return vectors

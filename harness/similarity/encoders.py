@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backbone import BadBackbone, resolve
+from harness.place import Place
 from harness.similarity.adapted import Adapted
 from harness.similarity.texts import text_of
 from harness.training.inputs import InputFormat
@@ -65,6 +66,7 @@ class Sentences:
     """An encoder of the sentence-transformers library in a local folder."""
 
     folder: Path
+    place: Place
 
     @cached_property
     def weights_sha256(self) -> str:
@@ -78,7 +80,10 @@ class Sentences:
         from sentence_transformers import SentenceTransformer
 
         loaded = SentenceTransformer(
-            str(self.folder), device="cpu", local_files_only=True, model_kwargs={"use_safetensors": True}
+            str(self.folder),
+            device=str(self.place.ready()),
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True},
         )
         loaded.tokenizer.truncation_side = "left"
         return loaded
@@ -100,8 +105,8 @@ def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
     if name == MINILM:
         folder = resolve(MINILM).folder
         assert folder is not None
-        return Sentences(folder)
-    return Sentences(_hub_folder(name))
+        return Sentences(folder, adapted.place)
+    return Sentences(_hub_folder(name), adapted.place)
 
 
 def _hub_folder(name: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from adapters_store import MissingRecord, Store
 from harness.manifest import manifest_of
+from harness.place import ANYWHERE, Place
 from harness.plan import Plan
 from harness.similarity.adapted import Adapted, Sample, sample_of
 from harness.similarity.encoders import Encoder, encoder_of
@@ -56,6 +57,7 @@ class Filler:
     store: Store
     encoder_name: str
     targets: Collection[str]
+    place: Place = ANYWHERE
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class Filler:
     @cached_property
     def adapted(self) -> Adapted:
         """The backbone, loaded when it is first needed."""
-        return Adapted(self.plan.backbone, self.store)
+        return Adapted(self.plan.backbone, self.store, self.place)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -191,6 +193,7 @@ def fill(
     *,
     encoder: str | None = None,
     targets: Collection[str] | None = None,
+    place: Place = ANYWHERE,
     watch: Watch = lambda what, done, of: None,
 ) -> list[Filled]:
     """Make the measures of these names that the store does not have; ``encoder`` is by default the study's own.
@@ -202,7 +205,7 @@ def fill(
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
     own = encoder or kept.encoders(plan.study.backbone)[0]
-    filler = Filler(plan, store, own, plan.splits if targets is None else targets)
+    filler = Filler(plan, store, own, plan.splits if targets is None else targets, place)
     return [_filled(filler, name, watch) for name in dict.fromkeys(measures)]
 
 

@@ -54,13 +54,13 @@ def fisher(adapted: Adapted, key: str, sample: Sample, kind: str, mode: str) -> 
         with _watched(adapted.network, name) as layers, torch.enable_grad():
             logits = adapted.network(**batch, head=name).logits
             gold = torch.from_numpy(sample.labels[numbers])
-            labels = drawn(logits.detach(), kind, generator) if mode == SAMPLED else gold
+            labels = drawn(logits.detach().cpu(), kind, generator) if mode == SAMPLED else gold
             outputs = [layer.outside[0] for layer in layers]
-            gradients = torch.autograd.grad(log_likelihood(logits, labels, kind).sum(), outputs)
+            gradients = torch.autograd.grad(log_likelihood(logits, labels.to(logits.device), kind).sum(), outputs)
         square = _squared_each if mode == SAMPLED else _squared_mean
         for layer, gradient in zip(layers, gradients, strict=True):
             for part, value in _summed(layer, gradient, square).items():
-                total[part] = total.get(part, torch.zeros(())) + value.double()
+                total[part] = total.get(part, torch.zeros(())) + value.cpu().double()
     return {part: [float(f"{one:.6g}") for one in (value / len(sample.rows)).tolist()] for part, value in total.items()}
 
 
