@@ -1,11 +1,14 @@
-"""The Q2 of the guarded analysis against a slow, plain account of it with scikit-learn's ridge regression."""
+"""The numbers of the guarded analysis against slow, plain accounts of them, Q2 with scikit-learn's ridge regression."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
 from analysis.guarded_design import PRIMARY, grid_of
-from analysis.guarded_gate import added_by
+from analysis.guarded_gate import Tested as Outcome
+from analysis.guarded_gate import added_by, added_q2, delete_a_family, largest_p
 from analysis.published import results
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -68,3 +71,45 @@ def test_what_the_constructs_add_is_what_a_plain_nested_ridge_regression_says(gr
     blocks = [block for name in grid.constructs for block in grid.blocks(name)]
     assert own(blocks)[0, 0] == pytest.approx(added, abs=1e-10)
     assert own.q2(blocks)[0, 0] == pytest.approx(1 - missed["all"] / missed["mean"], abs=1e-10)
+
+
+def test_the_variance_between_pairs_is_dersimonian_and_lairds():
+    published = results()
+    one = published.gains[published.gains.target == "mi_adherent"]
+    grid = grid_of(replace(published, gains=one), PRIMARY)
+    gains, own = 100 * one.gain.to_numpy(), 1 / (100 * one.standard_error.to_numpy()) ** 2
+    mean = np.average(gains, weights=own)
+    q = (own * (gains - mean) ** 2).sum()
+    expected = (q - (len(gains) - 1)) / (own.sum() - (own**2).sum() / own.sum())
+    assert expected > 0
+    assert grid.heterogeneity == pytest.approx(expected)
+    assert grid.weights[grid.mask].sum() == pytest.approx((1 / (1 / own + expected)).sum())
+
+
+def test_an_interval_is_that_of_the_jackknife_over_families(grid):
+    parts = np.array([added_q2(grid.without_family(one), "target", ["link"]) for one in range(6)])
+    error = parts.std(ddof=1) * 5 / np.sqrt(6)
+    low, high = delete_a_family(grid, "target", ["link"])
+    assert (low + high) / 2 == pytest.approx(added_q2(grid, "target", ["link"]))
+    assert (high - low) / 2 == pytest.approx(2.570582 * error, rel=1e-6)  # t of 5 degrees of freedom at 97.5 %
+
+
+def test_a_corrected_p_counts_the_largest_of_all_features_in_units_of_their_own_null():
+    rng = np.random.default_rng(0)
+    tests = [
+        Outcome(np.zeros(1), np.array([size]), scale * rng.normal(size=(19, 1)), scale * rng.normal(size=(9, 1)))
+        for size, scale in ((2.5, 1.0), (0.01, 0.01), (30.0, 100.0))
+    ]
+    corrected = []
+    for one in tests:
+        by_null = []
+        for null in ("by_tasks", "by_families"):
+            standard = [
+                (getattr(two, null)[:, 0] - getattr(two, null).mean()) / getattr(two, null).std() for two in tests
+            ]
+            own = (one.added[0] - getattr(one, null).mean()) / getattr(one, null).std()
+            reached = [max(part[draw] for part in standard) >= own for draw in range(len(standard[0]))]
+            by_null.append((1 + sum(reached)) / (1 + len(reached)))
+        corrected.append(max(by_null))
+    assert largest_p(tests) == pytest.approx(corrected)
+    assert len(set(corrected)) > 1
