@@ -195,14 +195,14 @@ def test_limits_of_control_groups_count_up_to_the_root(tmp_path):
 def test_free_memory_is_that_of_the_machine_less_a_reserve(monkeypatch):
     monkeypatch.setattr(memory, "_machine_bytes", lambda: 1000)
     monkeypatch.setattr(memory, "_cgroup_bytes", lambda *_: [600, 2000])
-    assert free_bytes() == 480
-    assert free_bytes(processes=3) == 160
+    assert free_bytes() == 390
+    assert free_bytes(processes=3) == 130
     gpu = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 9000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 5000)  # 4000 of them free to this process
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1000)
-    assert free_bytes(gpu) == 4000
-    assert free_bytes(gpu, 2) == 2000
+    assert free_bytes(gpu) == 3250
+    assert free_bytes(gpu, 2) == 1625
 
 
 def test_a_gpu_s_larger_cuts_and_the_making_of_its_masks_are_planned_for(column):
