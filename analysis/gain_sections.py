@@ -73,7 +73,8 @@ def visible(found: Findings, frame: pd.DataFrame) -> list[str]:
         "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
         " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
         f" hold among all {int(shown.n_pairs.sum())} gains. A true gain below it is mostly missed, so that no finding"
-        " there is no finding of none. Medians over a target's pairs; standard errors are taken as known."
+        " there is no finding of none. Medians over a target's pairs, standard errors taken as known; not defined where"
+        " no transfer predicts otherwise than its baseline."
     )
     rows = [
         (

@@ -38,7 +38,9 @@ VISIBLE = {
     "n_pairs": Declared("int64", "gains that have a p"),
     "n_groups": Declared("Int64", "groups of test rows"),
     "standard_error": Declared("float64", "of a gain in points, median over the pairs"),
-    "visible": Declared("float64", "smallest visible gain in points of a single test at 5 %, median over the pairs"),
+    "visible": Declared(
+        "float64", "smallest visible gain in points of one test at 5 %, median over pairs that have it"
+    ),
     "visible_in_grid": Declared("float64", "the same at 5 % over the gains of the whole grid: what Holm surely passes"),
 }
 SPREADS = {
@@ -99,7 +101,7 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
             name: [smallest_visible(one.standard_error, one.df, level=level) for one in tested.itertuples()]
             for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
         }
-        medians = {name: np.median(found) if found else np.nan for name, found in sizes.items()}
+        medians = {name: pd.Series(found, dtype=float).median() for name, found in sizes.items()}
         facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
         facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
         rows.append(facts | medians)

@@ -104,8 +104,9 @@ def _single(asked: Powered) -> list[str]:
     if shown.empty:
         return ["## Single gains", "No gain has a standard error."]
     text = (
-        f"The smallest true gain in points that its test finds in {POWER:.0%} of repeats: alone at 5 %, and among all"
-        f" {int(shown.n_pairs.sum())} gains after Holm. Medians over pairs of standard error and size."
+        f"The smallest true gain in points that its test finds in {_share(POWER)} of repeats: alone at 5 %, and among"
+        f" all {int(shown.n_pairs.sum())} gains after Holm. Medians over pairs of standard error and size; not defined"
+        " where no transfer predicts otherwise than its baseline."
     )
     rows = [
         (
@@ -132,15 +133,21 @@ def _seeds(by_seeds: pd.DataFrame) -> list[str]:
         " helps. Where a seed does the same to a transfer and to its baseline, more seeds of both help more than more"
         " of the baseline."
     )
-    groups = by_seeds.groupby(["seeds", "baseline_seeds"], sort=False)
+    groups = by_seeds[by_seeds.visible.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [
         (
-            *(seeds, baseline_seeds, number(part.standard_error.median(), 1), number(part.visible.median(), 1)),
+            *(
+                seeds,
+                baseline_seeds,
+                len(part),
+                number(part.standard_error.median(), 1),
+                number(part.visible.median(), 1),
+            ),
             f"{part.visible.min():.1f} to {part.visible.max():.1f}",
         )
         for (seeds, baseline_seeds), part in groups
     ]
-    head = ["seeds", "seeds of the baseline", "standard error, median", "visible, median", "over targets"]
+    head = ["seeds", "seeds of the baseline", "targets", "standard error, median", "visible, median", "over targets"]
     return ["## More seeds", text, table(head, rows)]
 
 
@@ -176,15 +183,19 @@ def _effects(asked: Powered, simulated: pd.DataFrame) -> list[str]:
         "False alarms without an effect, at 5 %:",
         table(["background", "alarms", "rate", "95 % interval"], alarms),
         "Found, by the share of the variance within targets that the effect explains:",
-        table(["background", "construct", *(f"{share:.0%}" for share in SHARES)], shares),
-        f"Smallest effect found in {POWER:.0%} of grids:",
+        table(["background", "construct", *map(_share, SHARES)], shares),
+        f"Smallest effect found in {_share(POWER)} of grids:",
         table(["background", "construct", "share of the variance", "per step of the rating"], sizes),
     ]
 
 
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def _smallest(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of a frame
     if np.isnan(one.share):
-        return one.background, one.construct, f"none up to {SHARES[-1]:.0%}", ""
+        return one.background, one.construct, f"none up to {_share(SHARES[-1])}", ""
     at_most = "at most " if one.share <= SHARES[0] else ""
     size = number(one.points_per_step, 1)
-    return one.background, one.construct, f"{at_most}{one.share:.0%}", f"{at_most}{size}"
+    return one.background, one.construct, f"{at_most}{_share(one.share)}", f"{at_most}{size}"

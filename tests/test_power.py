@@ -49,6 +49,9 @@ def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
     one = frame[(frame.target == "distress") & frame.p.notna()].iloc[0]
     assert found.visible["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df))
     assert found.visible_in_grid["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df, level=0.01))
+    same = frame.assign(standard_error=frame.standard_error.where(frame.intermediate != "hope", 0.0))
+    same["df"] = same.df.where(frame.intermediate != "hope")  # predictions as those of the baseline
+    assert visible_gains(same).set_index("target").visible["distress"] == found.visible["distress"]
     untested = visible_gains(frame.assign(p=np.nan))
     assert untested.n_pairs.eq(0).all()
     assert untested.visible.isna().all()
