@@ -6,7 +6,14 @@ import argparse
 from importlib import metadata
 
 from harness.cli.parser_compare import add_weighing
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.parser_leaf import (
+    best_option,
+    change_options,
+    device_option,
+    leaf_of,
+    registry_option,
+    splits_option,
+)
 from harness.cli.parser_results import add_results
 from harness.engines.cores import cores
 from tasks.task import KINDS
@@ -46,7 +53,7 @@ def _add_tasks(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     show.add_argument("id", metavar="ID")
     leaf_of(tasks, "fields", "Print what every field of an entry means.", "tasks fields", "tasks:show_fields")
     for leaf in (listing, show):
-        _registry_option(leaf)
+        registry_option(leaf)
     _add_new(tasks)
     _add_checks(tasks)
 
@@ -70,7 +77,7 @@ def _add_new(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
     new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
     new.add_argument("--skip-training", action="store_true", help="no dry training")
-    _registry_option(new)
+    registry_option(new)
 
 
 def _add_checks(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -83,7 +90,7 @@ def _add_checks(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     check.add_argument("id", metavar="ID", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
-    _registry_option(check)
+    registry_option(check)
     audit = leaf_of(
         tasks,
         "audit",
@@ -92,11 +99,7 @@ def _add_checks(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "audit:audit_tasks",
     )
     for leaf in (check, audit):
-        _splits_option(leaf)
-
-
-def _splits_option(leaf: argparse.ArgumentParser) -> None:
-    leaf.add_argument("--splits", metavar="DIR", help="folder of published split ids (default: splits in --data)")
+        splits_option(leaf)
 
 
 def _add_data(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -117,7 +120,7 @@ def _add_data(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     for leaf in (status, fetch):
         leaf.add_argument("id", metavar="ID", nargs="*", help="datasets or tasks (default: all)")
-        _registry_option(leaf)
+        registry_option(leaf)
 
 
 def _add_ratings(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -133,17 +136,7 @@ def _add_ratings(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
-    _registry_option(sheet)
-
-
-def _registry_option(leaf: argparse.ArgumentParser) -> None:
-    leaf.add_argument(
-        "--registry",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder with entries of your own (repeatable)",
-    )
+    registry_option(sheet)
 
 
 def _add_study(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -157,27 +150,12 @@ def _add_study(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "study:show_study",
     )
     _study_options(show)
-    _best_option(show)
+    best_option(show)
 
 
 def _study_options(leaf: argparse.ArgumentParser) -> None:
-    _registry_option(leaf)
     leaf.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
-    leaf.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change a field, e.g. training.epochs=3 (repeatable)",
-    )
-    leaf.add_argument("--limit", metavar="N", type=int, help="at most N rows of every split")
-    leaf.add_argument(
-        "--seed", metavar="N", type=int, action="append", default=[], help="instead of the study's seeds (repeatable)"
-    )
-
-
-def _best_option(leaf: argparse.ArgumentParser) -> None:
-    leaf.add_argument("--best", action="store_true", help="training settings as the searches in the store found best")
+    change_options(leaf)
 
 
 def _run_options(leaf: argparse.ArgumentParser) -> None:
@@ -188,10 +166,6 @@ def _run_options(leaf: argparse.ArgumentParser) -> None:
     leaf.add_argument("--threads", metavar="N", type=int, help="threads of each process (default: its share of cores)")
 
 
-def _device_option(leaf: argparse.ArgumentParser) -> None:
-    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
-
-
 def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = leaf_of(
         nouns, "plan", "Show which cells a study has and which of them are stored.", "plan demo", "run:show_plan"
@@ -199,16 +173,16 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     run = leaf_of(nouns, "run", "Train what the store does not have.", "run real-small --data data", "run:run_study")
     for leaf in (plan, run):
         _study_options(leaf)
-        _best_option(leaf)
+        best_option(leaf)
         _run_options(leaf)
-        _splits_option(leaf)
-    _device_option(run)
+        splits_option(leaf)
+    device_option(run)
     _add_search(nouns)
     status = leaf_of(nouns, "status", "Show what of a study is stored.", "status demo", "run:show_status")
     status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")
     demo = leaf_of(nouns, "demo", "Run the demo study on synthetic data and write its report.", "demo", "run:run_demo")
     _run_options(demo)
-    _device_option(demo)
+    device_option(demo)
     demo.set_defaults(workers=cores())
 
 
@@ -221,8 +195,8 @@ def _add_search(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "search:run_search",
     )
     _study_options(search)
-    _best_option(search)
-    _splits_option(search)
+    best_option(search)
+    splits_option(search)
     search.add_argument(
         "--task", metavar="ID", action="append", default=[], help="the task (repeatable; default: all of the study)"
     )
@@ -232,5 +206,5 @@ def _add_search(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--method", metavar="NAME", action="append", default=[], help="an adapter method to try (repeatable)"
     )
     search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
-    _device_option(search)
+    device_option(search)
     search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")

@@ -1,4 +1,4 @@
-"""What every command of the command line has: help, an example, common options and a function."""
+"""What every command of the command line has (help, an example, common options, a function) and what several have."""
 
 from __future__ import annotations
 
@@ -32,6 +32,48 @@ def leaf_of(
     leaf.add_argument("--quiet", action="store_true", help="no progress display")
     leaf.set_defaults(command=_lazy(command))
     return leaf
+
+
+def registry_option(leaf: argparse.ArgumentParser) -> None:
+    """Folders with entries of one's own."""
+    leaf.add_argument(
+        "--registry",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="folder with entries of your own (repeatable)",
+    )
+
+
+def best_option(leaf: argparse.ArgumentParser) -> None:
+    """Whether searches decide training settings."""
+    leaf.add_argument("--best", action="store_true", help="training settings as the searches in the store found best")
+
+
+def splits_option(leaf: argparse.ArgumentParser) -> None:
+    """Where published split ids are."""
+    leaf.add_argument("--splits", metavar="DIR", help="folder of published split ids (default: splits in --data)")
+
+
+def device_option(leaf: argparse.ArgumentParser) -> None:
+    """Where torch computes."""
+    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
+
+
+def change_options(leaf: argparse.ArgumentParser) -> None:
+    """What changes a study; given to its run, it decides which cells are the study's."""
+    registry_option(leaf)
+    leaf.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="change a field, e.g. training.epochs=3 (repeatable)",
+    )
+    leaf.add_argument("--limit", metavar="N", type=int, help="at most N rows of every split")
+    leaf.add_argument(
+        "--seed", metavar="N", type=int, action="append", default=[], help="instead of the study's seeds (repeatable)"
+    )
 
 
 def _lazy(path: str) -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.parser_leaf import best_option, change_options, device_option, leaf_of, splits_option
 from tasks.similarity import MINILM, MPNET, POOLED
 
 MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
@@ -42,15 +42,7 @@ def add_similarity(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -
             choices=(MPNET, MINILM, POOLED),
             help="what embeds texts (default: that of the study's backbone); backbone: its own mean token vectors",
         )
-        leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
-        _changes(leaf)
-
-
-def _changes(leaf: argparse.ArgumentParser) -> None:
-    """What was given to the study's run has to be given again: it decides which cells are the study's."""
-    leaf.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="as in the study's run")
-    leaf.add_argument("--limit", metavar="N", type=int, help="as in the study's run")
-    leaf.add_argument("--seed", metavar="N", type=int, action="append", default=[], help="as in the study's run")
-    leaf.add_argument(
-        "--registry", metavar="DIR", action="append", default=[], help="folder with entries of your own (repeatable)"
-    )
+        device_option(leaf)
+        change_options(leaf)  # those of the study's run: they decide which cells are the study's
+        best_option(leaf)
+        splits_option(leaf)

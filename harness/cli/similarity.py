@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -23,7 +24,7 @@ def measure_similarities(options: argparse.Namespace) -> int:
     from harness.similarity.fill import USUAL, fill
 
     place = Place(options.device)
-    study = Study(options.study, data=options.data, store=options.store, overrides=overrides(options))
+    study = study_of(options, overrides(options))
     with Bars(quiet=options.quiet) as bars:
         filled = fill(
             study.plan, study.store, options.measure or USUAL, encoder=options.encoder, place=place, watch=bars.show
@@ -34,6 +35,12 @@ def measure_similarities(options: argparse.Namespace) -> int:
     print_rows([_row(one) for one in filled], as_json=False)
     print_missing(filled)
     return 0
+
+
+def study_of(options: argparse.Namespace, changes: Sequence[str]) -> Study:
+    """The study that a command names, with these changes."""
+    places = {"data": options.data, "store": options.store, "splits": options.splits}
+    return Study(options.study, overrides=changes, best=options.best, **places)
 
 
 class Bars:
