@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from analysis.published import approximately_tested, results
 from analysis.results import Results
 
 PUBLISHED = "published"
-Part = Callable[["Question"], list[str]]
 CORRELATIONS = (0.0, 0.5, 0.8)
 APPROXIMATION = (
     "APPROXIMATION: standard errors from printed scores and numbers of test rows, for an assumed correlation"
@@ -82,14 +81,12 @@ def of_matrix(matrix: Matrix, out: Path) -> Question:
     return Question(matrix.results, {"as given": matrix.results}, (), out, limits=matrix.limits)
 
 
-def write_answers(question: Question, parts: tuple[Part, ...]) -> Path:
-    """Write the frames of every part and analysis.md into the question's folder; the page's path."""
-    question.out.mkdir(parents=True, exist_ok=True)
+def write_answers(question: Question, paragraphs: Sequence[str]) -> Path:
+    """Write analysis.md into the question's folder; the page's path."""
     found = question.results
     lines = [f"# {found.banner}Analysis of {found.name}"]
     if question.limits:
         lines += ["What cannot be known here:", "\n".join(f"- {one}" for one in question.limits)]
-    lines += [line for part in parts for line in part(question)]
     page = question.out / "analysis.md"
-    page.write_text("\n\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    page.write_text("\n\n".join([*lines, *paragraphs]) + "\n", encoding="utf-8", newline="\n")
     return page

@@ -6,36 +6,50 @@ from pathlib import Path
 
 from adapters_store.store import Store
 from analysis import gain_sections, sections
+from analysis.answers import Question, of_study
 from analysis.baselines import baselines
 from analysis.cells import Manifest, cells
 from analysis.controls import control_means, controls
+from analysis.explained import explained, silent
 from analysis.figures import write_heatmaps
 from analysis.frames import write_frames
 from analysis.gains import SEED, gains
+from analysis.heuristic_figures import undrawn
+from analysis.importance_sections import Progress
+from analysis.paper_figures import write_figures
+from analysis.paper_tables import write_tables
 from analysis.power import visible_gains
+from analysis.primary import Primary
+from analysis.results import Results
 from analysis.sections import Findings
 from analysis.significance import DRAWS
+from analysis.similarity import stored_similarities
 
 
-def report(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, seed: int = SEED) -> Path:
-    """Write frames, heatmaps and report.md into ``out`` and return the path of report.md.
+def report(
+    store: Store,
+    manifest: Manifest,
+    out: Path,
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    progress: Progress = silent,
+) -> Path:
+    """Write every frame, table and figure of a study and report.md into ``out``; return the path of report.md.
 
-    Equal stores give equal bytes. CorruptRecord or MixedRecords if what is stored cannot be trusted.
+    What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
+    what is stored cannot be trusted.
     """
-    gained, controlled = (frame(store, manifest, draws=draws, seed=seed) for frame in (gains, controls))
-    found = Findings(
-        manifest=manifest,
-        cells=cells(store, manifest),
-        gains=gained,
-        baselines=baselines(store, manifest, draws=draws, seed=seed),
-        controls=controlled,
-        control_means=control_means(controlled, gained),
-        draws=draws,
-    )
-    for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(controlled) else ())):
+    found = _findings(store, manifest, draws, seed)
+    for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(found.controls) else ())):
         write_frames(getattr(found, name), out / name)
-    write_frames(visible := visible_gains(gained), out / "visible_gains")
+    write_frames(visible := visible_gains(found.gains), out / "visible_gains")
     drawn = write_heatmaps(found.gains, found.baselines, manifest, out)
+    question = _question(store, found, out)
+    _, answers = explained(question, "guarded", progress)
+    write_tables(question.results, out)
+    alike = question.similarities
+    figures = write_figures(question.results, question.counted, out, note=question.note, similarities=alike)
     done = [store.get(key) for key in found.cells.key[found.cells.status == "done"]]
     parts = (
         sections.opening(found),
@@ -45,6 +59,8 @@ def report(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, s
         gain_sections.visible(found, visible),
         gain_sections.controls(found),
         sections.heatmaps(drawn),
+        answers,
+        sections.figures(figures, undrawn(question.results, alike)),
         sections.flags(found),
         sections.caveats(found),
         sections.provenance(found, done),
@@ -52,3 +68,27 @@ def report(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, s
     page = out / "report.md"
     page.write_text("\n\n".join(line for part in parts for line in part) + "\n", encoding="utf-8", newline="\n")
     return page
+
+
+def _findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Findings:
+    gained, controlled = (frame(store, manifest, draws=draws, seed=seed) for frame in (gains, controls))
+    return Findings(
+        manifest=manifest,
+        cells=cells(store, manifest),
+        gains=gained,
+        baselines=baselines(store, manifest, draws=draws, seed=seed),
+        controls=controlled,
+        control_means=control_means(controlled, gained),
+        draws=draws,
+    )
+
+
+def _question(store: Store, found: Findings, out: Path) -> Question:
+    """What a study's ratings, themes and less data are asked."""
+    manifest = found.manifest
+    return of_study(
+        Results.all_from_gains(store, manifest, found.gains),
+        out,
+        primary=Primary.of(manifest, store),
+        similarities=stored_similarities(store, manifest),
+    )

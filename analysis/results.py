@@ -95,7 +95,11 @@ class Results:
         cls, store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED
     ) -> dict[str, Results]:
         """The results of every setting of a stored study, ``full`` first."""
-        pairs = gains_of(store, manifest, draws=draws, seed=seed)
+        return cls.all_from_gains(store, manifest, gains_of(store, manifest, draws=draws, seed=seed))
+
+    @classmethod
+    def all_from_gains(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame) -> dict[str, Results]:
+        """As ``by_setting``, from a frame of gains of all settings."""
         settings = dict.fromkeys(["full", *pairs.setting])
         return {setting: cls.from_gains(store, manifest, pairs, setting) for setting in settings}
 

@@ -152,6 +152,12 @@ def heatmaps(drawn: Sequence[Drawn]) -> list[str]:
     return ["## Heatmaps", *(f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn)]
 
 
+def figures(drawn: Sequence[Drawn], undrawn: Sequence[str]) -> list[str]:
+    """The paper's figures with their titles, and why others are not there."""
+    shown = [f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn]
+    return ["## The paper's figures", *shown, *undrawn]
+
+
 def flags(found: Findings) -> list[str]:
     """What is unusual about cells and gains, counted and named."""
     lines = ["## Flags"]

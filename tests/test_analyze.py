@@ -20,7 +20,13 @@ from harness.cli.main import main
 from harness.cli.parser import parser
 from tests.fake_study import FakeTask, fake_study
 
-PARTS = (ratings, themes, half_data)
+
+def answered(question):
+    """The paragraphs of all answers but what explains gains."""
+    question.out.mkdir(parents=True, exist_ok=True)
+    return [line for part in (ratings, themes, half_data) for line in part(question)]
+
+
 SCORES = ("table-7-macro-f1", "table-8-pearson-r")
 DATA = ("table-1-sizes", "table-4-training", "table-9-numbers", "table-10-12-labels", "table-9-12-splits")
 RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
@@ -135,7 +141,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
 def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     by_setting = stored(tmp_path)
     question = of_study(by_setting, tmp_path / "out")
-    page = write_answers(question, PARTS).read_text(encoding="utf-8")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "## Less data" in page
     assert "Without ratings: " in page
     assert "nan" not in page.lower()
@@ -154,7 +160,7 @@ def test_a_study_whose_pairs_are_all_missing_is_analyzed(tmp_path):
     pairs = [(a, b) for a in ("epitome_er", "one", "two") for b in ("epitome_er", "one", "two")]
     by_setting = stored(tmp_path, absent=pairs, constant=[], settings=("full",))
     question = of_study(by_setting, tmp_path / "out")
-    page = write_answers(question, PARTS).read_text(encoding="utf-8")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "cannot be compared" in page
     assert score_matrix(question.results, "macro_f1").drop(columns="intermediate").notna().sum().sum() == 0
     write_figures(question.results, question.counted, tmp_path / "out")
@@ -166,7 +172,8 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
     for task in manifest["tasks"].values():
         task["theme"] = ""
     by_setting = Results.by_setting(store, manifest, draws=100)
-    page = write_answers(of_study(by_setting, tmp_path / "out"), PARTS).read_text(encoding="utf-8")
+    question = of_study(by_setting, tmp_path / "out")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "nothing can be said about what they explain" in page
     assert "No task of these results has a theme" in page
     assert len(ratings_table(by_setting["full"])) == len(differences(by_setting["full"])) == 0
@@ -176,7 +183,7 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
 def test_made_up_data_say_so(tmp_path):
     by_setting = stored(tmp_path, synthetic=True)
     question = of_study(by_setting, tmp_path / "out")
-    assert write_answers(question, PARTS).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
+    assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
     drawn = write_figures(question.results, question.counted, tmp_path / "out")
     assert all(one.title.startswith("SYNTHETIC DATA: ") for one in drawn)
     assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in drawn)

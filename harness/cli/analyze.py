@@ -21,25 +21,14 @@ PUBLISHED = "published"
 
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
-    from threadpoolctl import threadpool_limits
-
-    from analysis import answer_sections
     from analysis.answers import write_answers
-    from analysis.importance_paper import paper_answer
-    from analysis.importance_sections import guarded_answer
+    from analysis.explained import explained
     from analysis.paper_tables import write_tables
 
     question = question_of(options)
-    question.out.mkdir(parents=True, exist_ok=True)
-    with threadpool_limits(1), Steps(quiet=options.quiet) as steps:  # many small products: a second thread only waits
-        answer = {"guarded": guarded_answer, "paper": paper_answer}[options.mode](question, steps.show)
-    parts = (
-        answer_sections.ratings,
-        lambda asked: list(answer.page),
-        answer_sections.themes,
-        answer_sections.half_data,
-    )
-    page = write_answers(question, parts)
+    with Steps(quiet=options.quiet) as steps:
+        answer, lines = explained(question, options.mode, steps.show)
+    page = write_answers(question, lines)
     tables = write_tables(question.results, question.out)
     if options.json:
         named = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.analyze import PUBLISHED, question_of
+from harness.cli.progress import Steps
 from harness.cli.study import name_of
 
 
@@ -36,7 +37,8 @@ def write_report(options: argparse.Namespace) -> int:
     from analysis.report import report
 
     store, name, out = _named(options)
-    print(report(store, stored_manifest(store, name), out))
+    with Steps(quiet=options.quiet) as steps:
+        print(report(store, stored_manifest(store, name), out, progress=steps.show))
     return 0
 
 
