@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from adapters_store.store import Store
-from analysis.cells import BASELINE, TRANSFER, Manifest, cells
+from analysis.cells import BASELINE, TRANSFER, Manifest, planned_cells
 from analysis.frames import Declared, framed
 from analysis.gains import gains
 from analysis.published import results as printed
@@ -85,7 +85,7 @@ class Side:
 
 def side_of_study(store: Store, manifest: Manifest) -> Side:
     """One side from a stored study."""
-    frame = cells(store, manifest)
+    frame = planned_cells(store, manifest)
     done = frame[frame.status == "done"]
     splits = {key: str(store.get(key).spec["splits_hash"]) for key in done.key.unique()}
     done = done.assign(intermediate=done.intermediate.fillna(""), splits=done.key.map(splits))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.store import Store
-from analysis.cells import Manifest, cells
+from analysis.cells import Manifest, planned_cells
 from analysis.detection import GRIDS, SEED, SHARES, Progress, detection, seen
 from analysis.frames import write_frames
 from analysis.gains import gains
@@ -52,7 +52,7 @@ def of_study(store: Store, manifest: Manifest) -> Powered:
     frame, primary = gains(store, manifest), Primary.of(manifest, store)
     results = Results.from_gains(store, manifest, frame, "full")
     grid = grid_of(results, primary.specification, stored_similarities(store, manifest))
-    return Powered(results, grid, primary, visible_gains(frame), spreads(frame, cells(store, manifest)))
+    return Powered(results, grid, primary, visible_gains(frame), spreads(frame, planned_cells(store, manifest)))
 
 
 def of_published() -> Powered:
