@@ -70,8 +70,10 @@ def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.D
     known = pair_features(results, similarities=similarities)
     kinds = features_of(results)
     stand_ins = {name for name, one in kinds.items() if one.kind == SIMILARITY and not known[name].notna().all()}
-    rows = found.assign(series=f"recomputed ({SETTING})", is_stand_in=found.feature.isin(stand_ins))
-    if results.name == PUBLISHED:
+    is_published = results.name == PUBLISHED
+    ours = f"recomputed ({SETTING})" if is_published else f"setting {SETTING}"
+    rows = found.assign(series=ours, is_stand_in=found.feature.isin(stand_ins))
+    if is_published:
         printed = table("table6_importances").assign(series="printed (Table 6)", is_stand_in=False)
         rows = pd.concat([printed.assign(feature=printed.feature.map(TABLE_6)), rows])
     rows = rows.assign(title=[kinds[name].title for name in rows.feature])

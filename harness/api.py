@@ -148,6 +148,19 @@ class Study:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""
         return measured(self.plan.splits, self.store)
 
+    def similarities(self, *measures: str) -> pd.DataFrame:
+        """One row per (intermediate, target): how alike they are; ``measures`` that are named are made first.
+
+        ``harness.similarity.fill.MEASURES`` has their names, ``analysis.similarity.SIMILARITIES`` the columns.
+        """
+        from analysis.similarity import stored_similarities
+
+        if measures:
+            from harness.similarity.fill import fill
+
+            fill(self.plan, self.store, measures)
+        return stored_similarities(self.store, self.manifest())
+
     def manifest(self) -> dict[str, Any]:
         """What the last run of this study wrote; NotRun if there is none."""
         return stored_manifest(self.store, self.config.name)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from harness.api import Study
 from harness.cli.main import main
 
 MEASURED = {"data": 4, "vocabulary": 12, "weights": 6, "task": 4, "logme": 12}
@@ -100,3 +101,10 @@ def test_figures_9_and_10_are_drawn_once_similarities_are_measured(finished, com
     assert "figure-10-task-similarity.svg" in out
     assert err.startswith("Figure 2 is not drawn: ")
     assert "Figures 9" not in err
+
+
+def test_python_has_the_similarities_too(finished):
+    changes = [f"{name}=24" for name in ("max_train", "max_val", "max_test")]
+    found = Study("tiny", store=finished, overrides=changes).similarities("weights")
+    assert len(found) == 12
+    assert found.weight_similarity.notna().all()
