@@ -32,15 +32,15 @@ def _multiplies_without_onednn(monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
 
 
-def both(made, dtype=torch.float32, **recipe):
-    """The same lanes on the processor and on the pretended GPU; to be called while that is on."""
+def both(made, dtype=torch.float32, device=DEVICE, **recipe):
+    """The same lanes on the processor and on a GPU, by default the pretended one, which must then be on."""
     here = trainer(copy.deepcopy(made), intermediates(made, 3), epochs=1, label=recipe.pop("label", "multiclass"))
     own = dataclasses.replace(here.recipe, **recipe)
-    states = (here.state, here.state.to(DEVICE))
+    states = (here.state, here.state.to(device))
     has_segments = isinstance(made, BertAdapterModel)
     return [
-        LaneTrainer(freeze(made, dtype, device), state, own, 1, has_segments=has_segments)
-        for state, device in zip(states, (torch.device("cpu"), DEVICE), strict=True)
+        LaneTrainer(freeze(made, dtype, where), state, own, 1, has_segments=has_segments)
+        for state, where in zip(states, (torch.device("cpu"), device), strict=True)
     ]
 
 
@@ -176,6 +176,24 @@ def test_the_pretended_gpu_notices_what_a_real_one_would(monkeypatch):
         torch.ones(3).to(DEVICE)
         there.cpu()
         assert gpu.waits == ["aten._local_scalar_dense.default", "to the device", "from the device"]
+
+
+@pytest.mark.gpu
+def test_a_real_gpu_draws_the_host_s_words_and_trains_its_lanes_without_a_wait():
+    device, made, data = Place("cuda").ready(), network(dropout=0.1), part(48)
+    assert torch.equal(words(torch.tensor(KEYS, device=device), 1001).cpu(), words(torch.tensor(KEYS), 1001))
+    here, there = both(made, device=device, class_weights="balanced")
+    steps = torch.tensor([12, 12, 12])
+    for one in (here, there):
+        one.train_epoch(data, 1, 0, steps)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        there.train_epoch(data, 2, 6, steps)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    here.train_epoch(data, 2, 6, steps)
+    assert_same_weights(here, there, 1e-4)
+    np.testing.assert_allclose(here.predict(data), there.predict(data), atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cpu:1", "CUDA", "cuda:0 "])

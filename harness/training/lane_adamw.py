@@ -49,14 +49,14 @@ class LaneAdamW:
         gradients = [value.grad if value.grad is not None else torch.zeros_like(value) for value in self.tensors]
         scale = (clip / (lane_norms(gradients) + 1e-6)).clamp(max=1.0)
         one, two = BETAS
-        rate = self.rates * factor
-        size = rate / (1 - one**self.steps)
+        rate, dtype = self.rates * factor, self.tensors[0].dtype
+        size, kept = (rate / (1 - one**self.steps)).to(dtype), (1 - rate * self.decays).to(dtype)
         root = math.sqrt(1 - two**self.steps)
         for value, gradient, first, second in zip(self.tensors, gradients, self.first, self.second, strict=True):
             shape = (-1, *[1] * (value.dim() - 1))
             gradient.mul_(scale.view(shape))
-            value.mul_((1 - rate * self.decays).to(value.dtype).view(shape))
+            value.mul_(kept.view(shape))
             first.lerp_(gradient, 1 - one)
             second.mul_(two).addcmul_(gradient, gradient, value=1 - two)
-            value.sub_(first / (second.sqrt() / root + EPSILON) * size.to(value.dtype).view(shape))
+            value.sub_(first / (second.sqrt() / root + EPSILON) * size.view(shape))
             value.grad = None
