@@ -6,6 +6,7 @@ from threadpoolctl import threadpool_limits
 
 from analysis import answer_sections
 from analysis.answers import Question
+from analysis.choosing_sections import choosing
 from analysis.importance_paper import paper_answer
 from analysis.importance_sections import Answer, Progress, guarded_answer
 
@@ -21,6 +22,6 @@ def explained(question: Question, mode: str, progress: Progress = silent) -> tup
     question.out.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
-    others = (answer_sections.themes, answer_sections.half_data)
+    others = (answer_sections.themes, answer_sections.half_data, choosing)
     page = [*answer_sections.ratings(question), *answer.page, *(line for part in others for line in part(question))]
     return answer, page

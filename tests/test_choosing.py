@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.answers import Question
 from analysis.choosing import FUSION, JUDGED, MODEL, RANKINGS, SIZE, judged, ndcg, qualities, rankings, regret, summary
+from analysis.choosing_sections import choosing
 from analysis.published import results
 from analysis.similarity import SIMILARITIES, reciprocal_rank_fusion
 from tests.fake_study import FakeTask, fake_study
@@ -127,3 +129,20 @@ def test_unfinished_and_small_columns_are_not_judged(tmp_path):
     assert set(rows.ranking) == {SIZE, FUSION}  # 19 pairs are too few for a model
     few = summary(rows[rows.target.isin(["hope", "acts"])])
     assert few[["ndcg_low", "tau_high"]].isna().all(axis=None)
+
+
+def test_a_page_tells_how_right_rankings_were_beside_a_random_order(published, similarities, tmp_path):
+    question = Question(published, {}, (), tmp_path, similarities=similarities)
+    head, _, found, verdict = choosing(question)
+    assert head.startswith("## ")
+    lines = found.splitlines()
+    assert lines[2].startswith("| a random order |  | 0.835 |")
+    assert "| data_similarity | 18 | 1.000 (1.000 to 1.000) |" in found
+    assert "data_similarity" in verdict
+    assert "task_similarity" not in verdict
+    assert {path.name for path in tmp_path.iterdir()} >= {"choosing.csv", "choosing_targets.csv"}
+
+
+def test_a_page_of_too_few_transfers_says_so(published, tmp_path):
+    few = type(published)("few", published.gains[:3], published.tasks, published.ratings)
+    assert "no ranking can be judged" in choosing(Question(few, {}, (), tmp_path))[1]
