@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -109,18 +110,17 @@ def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tupl
 def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str], float]]:
     """The columns that are stored by pair."""
     hashes, keys = kept.hashes(manifest), kept.baselines(manifest)
-    columns = {
-        "vocabulary_jaccard": (kept.VOCABULARY, kept.vocabulary, hashes, "jaccard"),
-        "vocabulary_share": (kept.VOCABULARY, kept.vocabulary, hashes, "share"),
-        "weight_similarity": (kept.WEIGHTS, kept.weights, keys, "cosine"),
-        "subspace_similarity": (kept.WEIGHTS, kept.weights, keys, "subspace"),
-        "logme": (kept.LOGME, kept.logme, keys, "logme"),
-    }
-    found: dict[str, dict[tuple[str, str], float]] = {}
-    for column, (kind, inputs, contents, field) in columns.items():
-        pairs = [(below, above) for below in contents for above in contents if below != above]
-        measured = {pair: _measure(store, kind, inputs(*(contents[one] for one in pair))) for pair in pairs}
-        found[column] = {pair: _number(one.result[field]) for pair, one in measured.items() if one is not None}
+    kinds = (
+        (kept.VOCABULARY, kept.vocabulary, hashes, {"vocabulary_jaccard": "jaccard", "vocabulary_share": "share"}),
+        (kept.WEIGHTS, kept.weights, keys, {"weight_similarity": "cosine", "subspace_similarity": "subspace"}),
+        (kept.LOGME, kept.logme, keys, {"logme": "logme"}),
+    )
+    found: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
+    for kind, inputs, contents, fields in kinds:
+        for pair in permutations(contents, 2):
+            if (one := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
+                for column, field in fields.items():
+                    found[column][pair] = _number(one.result[field])
     return found
 
 
