@@ -53,7 +53,7 @@ PAIRS = {
     "spearman": Declared("float64", "rank correlation; undefined where a rater gives one value only"),
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "upper end of its 95 % interval"),
-    "p": Declared("float64", "two-sided, by Student's t over units as if they were independent"),
+    "p": Declared("float64", "two-sided, by Student's t as if units were independent; undefined below 10 tasks"),
     "mean_difference": Declared("float64", "first rater less second: who rates higher"),
 }
 DIFFERENCES = {
@@ -165,6 +165,7 @@ def _correlated(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
     rho = p = np.nan
     if len(first) >= FEWEST and np.ptp(first) > 0 and np.ptp(second) > 0:
         rho, p = (float(one) for one in stats.spearmanr(first, second))
+    p = p if n_tasks >= FEWEST_TASKS else np.nan  # of 3 tasks ranked alike it would be 0
     _, task = np.unique(pair.tasks, return_inverse=True)
     low, high = _interval(_spearmans(first, second, _weights(n_tasks, draws, seed)[:, task]), n_tasks)
     counts = (n_tasks, len(first))

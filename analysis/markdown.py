@@ -58,9 +58,9 @@ def few(names: Sequence[str]) -> str:
 
 
 def inline(value: Any) -> str:  # noqa: ANN401 - a piece of a study's JSON
-    """A piece of JSON in words."""
+    """A piece of JSON in words; a field of null is left out."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {inline(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {inline(part)}" for name, part in value.items() if part is not None)
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

@@ -119,7 +119,10 @@ def test_raters_without_a_common_task_are_never_compared():
     found = rated([*first, *second])
     assert agreement(found).raters.tolist() == ["A, B", "C, D"]
     assert agreement(found).n_tasks.tolist() == [3, 3]
-    assert list(zip(rater_pairs(found).rater_a, rater_pairs(found).rater_b, strict=True)) == [("A", "B"), ("C", "D")]
+    pairs = rater_pairs(found)
+    assert list(zip(pairs.rater_a, pairs.rater_b, strict=True)) == [("A", "B"), ("C", "D")]
+    assert pairs.spearman.tolist() == [1, 1]
+    assert pairs.p.isna().all()  # three tasks ranked alike are no proof
 
 
 def test_a_rater_in_common_links_a_panel_but_no_pair():
