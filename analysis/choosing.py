@@ -62,15 +62,16 @@ def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
 def judged(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
     """One row per (ranking, target) with the columns ``JUDGED``, of targets with at least 4 finished transfers.
 
-    A ranking that lacks one of a target's candidates has no row for it. Equal ranks count as all their orders.
+    A target whose transfers all score the same has no right order, and no row. A ranking that lacks one of a target's
+    candidates has no row for it. Equal ranks count as all their orders.
     """
     known = results.gains.merge(ranked, on=list(PAIR))
     known = known[np.isfinite(known.gain)]
     rows = []
     for target, pairs in known.groupby("target", sort=False):
-        if len(pairs) < FEWEST_CANDIDATES:
-            continue
         score = pairs.score.to_numpy()
+        if len(pairs) < FEWEST_CANDIDATES or not np.ptp(score):
+            continue
         chance = {f"{name}_chance": value for name, value in qualities(np.zeros(len(pairs)), score).items()}
         for name in RANKINGS:
             order = pairs[name].to_numpy("float64")
@@ -108,7 +109,7 @@ def ndcg(order: np.ndarray, score: np.ndarray) -> float:
 def regret(order: np.ndarray, score: np.ndarray, k: int) -> float:
     """Percent by which the best of the first ``k`` falls short of the best; undefined unless the best is positive."""
     best = score.max()
-    return float(100 * (best - _best_of_first(order, score, k)) / best) if best > 0 else float("nan")
+    return float(100 * max(best - _best_of_first(order, score, k), 0.0) / best) if best > 0 else float("nan")
 
 
 def _best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:

@@ -134,7 +134,7 @@ def cosine_map(squares: pd.DataFrame, title: str) -> Figure:
 def rank_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap of fused ranks; the number is the intermediate's place for the target."""
     text = squares["rank"].map(lambda one: f"{one:.0f}" if np.isfinite(one) else "")
-    return _map(squares.assign(text=text), title, "fused score; the number: place of the intermediate for the target")
+    return _map(squares.assign(text=text), title, "fused score\n(the number: the intermediate's place for the target)")
 
 
 def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:

@@ -131,6 +131,15 @@ def test_unfinished_and_small_columns_are_not_judged(tmp_path):
     assert few[["ndcg_low", "tau_high"]].isna().all(axis=None)
 
 
+def test_a_target_whose_transfers_all_score_the_same_is_not_judged(published, similarities):
+    gains = published.gains.copy()
+    gains.loc[gains.target == "condolence", "score"] = 0.3
+    level = type(published)("level", gains, published.tasks, published.ratings)
+    rows = judged(level, rankings(level, similarities))
+    assert "condolence" not in set(rows.target)
+    assert len(rows[rows.ranking == SIZE]) == 17
+
+
 def test_a_page_tells_how_right_rankings_were_beside_a_random_order(published, similarities, tmp_path):
     question = Question(published, {}, (), tmp_path, similarities=similarities)
     head, _, found, verdict = choosing(question)

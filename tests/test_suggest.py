@@ -70,6 +70,7 @@ def test_a_task_that_is_not_in_the_study_is_ranked_without_training_it(command):
         assert row["task_similarity"] is None
         assert row["gain"] is None
     assert "task: not measured for news_distress: its baseline is not in the store" in err
+    assert "logme" not in err
 
 
 def test_the_printed_advice_says_when_nothing_tells_how_right_it_is(command):

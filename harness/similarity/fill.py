@@ -212,7 +212,10 @@ def fill(
 def _filled(filler: Filler, name: str, watch: Watch) -> Filled:
     found = Filled(name)
     if name in OF_ADAPTERS:
-        found.missing = dict.fromkeys(kept.baselines(filler.manifest).keys() - filler.trained.keys(), NOT_TRAINED)
+        untrained = kept.baselines(filler.manifest).keys() - filler.trained.keys()
+        if name == "logme":  # which needs the adapter of an intermediate, not that of the target
+            untrained = {one for one in untrained if set(filler.targets) - {one}}
+        found.missing = dict.fromkeys(sorted(untrained), NOT_TRAINED)
     jobs = list({str(job.inputs): job for job in MEASURES[name](filler)}.values())
     for done, job in enumerate(jobs):
         watch(name, done, len(jobs))
