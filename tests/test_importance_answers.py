@@ -33,7 +33,7 @@ def answered(question, mode="guarded", draws=19):
     steps = []
     question.out.mkdir(parents=True, exist_ok=True)
     answer = MODES[mode](question, lambda *step: steps.append(step))
-    page = write_answers(question, (lambda asked: list(answer.page),)).read_text(encoding="utf-8")
+    page = write_answers(question, answer.page).read_text(encoding="utf-8")
     json.dumps(answer.told, allow_nan=False)
     for text in (page, *answer.lines):
         assert "nan" not in text.lower().replace("finance", "")
