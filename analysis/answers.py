@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from adapters_store.store import Store
+from analysis.cells import Manifest
 from analysis.half_data import MARGIN, against_full
 from analysis.matrix import Matrix
 from analysis.primary import UNDECLARED, Primary
 from analysis.published import approximately_tested, results
 from analysis.results import Results
+from analysis.similarity import stored_similarities
 
 PUBLISHED = "published"
 CORRELATIONS = (0.0, 0.5, 0.8)
@@ -73,6 +76,19 @@ def of_study(
         primary.margin if margin is None else margin,
         primary=primary,
         similarities=similarities,
+    )
+
+
+def of_stored(
+    store: Store, manifest: Manifest, pairs: pd.DataFrame, out: Path, margin: float | None = None
+) -> Question:
+    """The question to a stored study, whose frame of gains is ``pairs``, with all that the store knows beside them."""
+    return of_study(
+        Results.by_setting(store, manifest, pairs),
+        out,
+        margin,
+        primary=Primary.of(manifest, store),
+        similarities=stored_similarities(store, manifest),
     )
 
 

@@ -23,7 +23,6 @@ from analysis.baselines import baselines as baselines_of
 from analysis.cells import BASELINE, Manifest
 from analysis.frames import write_csv
 from analysis.gains import SEED
-from analysis.gains import gains as gains_of
 from analysis.significance import DRAWS, LEVEL
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
@@ -68,9 +67,11 @@ class Drawn(NamedTuple):
     svg: Path
 
 
-def figures(store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, seed: int = SEED) -> list[Path]:
-    """Compute and draw every heatmap of a study into ``out``; the files, PNG before SVG."""
-    gains, baselines = (frame(store, manifest, draws=draws, seed=seed) for frame in (gains_of, baselines_of))
+def figures(
+    store: Store, manifest: Manifest, gains: pd.DataFrame, out: Path, *, draws: int = DRAWS, seed: int = SEED
+) -> list[Path]:
+    """Draw every heatmap of a study, whose frame of gains is given, into ``out``; the files, PNG before SVG."""
+    baselines = baselines_of(store, manifest, draws=draws, seed=seed)
     return [path for one in write_heatmaps(gains, baselines, manifest, out) for path in (one.png, one.svg)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adapters_store.store import Store
 from analysis import gain_sections, sections
-from analysis.answers import Question, of_study
+from analysis.answers import of_stored
 from analysis.baselines import baselines
 from analysis.cells import Manifest, cells
 from analysis.controls import control_means, controls
@@ -19,11 +19,8 @@ from analysis.importance_sections import Progress
 from analysis.paper_figures import write_figures
 from analysis.paper_tables import write_tables
 from analysis.power import visible_gains
-from analysis.primary import Primary
-from analysis.results import Results
 from analysis.sections import Findings
 from analysis.significance import DRAWS
-from analysis.similarity import stored_similarities
 
 
 def report(
@@ -45,7 +42,7 @@ def report(
         write_frames(getattr(found, name), out / name)
     write_frames(visible := visible_gains(found.gains), out / "visible_gains")
     drawn = write_heatmaps(found.gains, found.baselines, manifest, out)
-    question = _question(store, found, out)
+    question = of_stored(store, manifest, found.gains, out)
     _, answers = explained(question, "guarded", progress)
     write_tables(question.results, out)
     alike = question.similarities
@@ -80,15 +77,4 @@ def _findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Findin
         controls=controlled,
         control_means=control_means(controlled, gained),
         draws=draws,
-    )
-
-
-def _question(store: Store, found: Findings, out: Path) -> Question:
-    """What a study's ratings, themes and less data are asked."""
-    manifest = found.manifest
-    return of_study(
-        Results.all_from_gains(store, manifest, found.gains),
-        out,
-        primary=Primary.of(manifest, store),
-        similarities=stored_similarities(store, manifest),
     )

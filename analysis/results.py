@@ -91,15 +91,8 @@ class Results:
         return cls.from_gains(store, manifest, pairs, setting)
 
     @classmethod
-    def by_setting(
-        cls, store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED
-    ) -> dict[str, Results]:
-        """The results of every setting of a stored study, ``full`` first."""
-        return cls.all_from_gains(store, manifest, gains_of(store, manifest, draws=draws, seed=seed))
-
-    @classmethod
-    def all_from_gains(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame) -> dict[str, Results]:
-        """As ``by_setting``, from a frame of gains of all settings."""
+    def by_setting(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame) -> dict[str, Results]:
+        """The results of every setting, ``full`` first, from a frame of gains of all settings."""
         settings = dict.fromkeys(["full", *pairs.setting])
         return {setting: cls.from_gains(store, manifest, pairs, setting) for setting in settings}
 

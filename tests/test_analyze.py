@@ -10,6 +10,7 @@ import pytest
 from analysis.agreement import differences
 from analysis.answer_sections import half_data, ratings, themes
 from analysis.answers import of_study, write_answers
+from analysis.gains import gains
 from analysis.guarded import guarded
 from analysis.half_data import MARGIN
 from analysis.paper_figures import percent_squares, write_figures
@@ -59,7 +60,7 @@ def stored(tmp_path, **changes):
     tasks = [FakeTask("epitome_er"), FakeTask("one", only_class=1), FakeTask("two", kind="continuous")]
     options = {"settings": ("full", "half"), "absent": [("one", "two")], "constant": [("epitome_er", "two")]}
     store, manifest = fake_study(tmp_path / "runs", tasks, **{**options, **changes})
-    return Results.by_setting(store, manifest, draws=200)
+    return Results.by_setting(store, manifest, gains(store, manifest, draws=200))
 
 
 def test_the_page_has_the_papers_numbers_and_says_what_is_an_approximation(analyzed):
@@ -171,7 +172,7 @@ def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
     store, manifest = fake_study(tmp_path / "runs", tasks)
     for task in manifest["tasks"].values():
         task["theme"] = ""
-    by_setting = Results.by_setting(store, manifest, draws=100)
+    by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
     question = of_study(by_setting, tmp_path / "out")
     page = write_answers(question, answered(question)).read_text(encoding="utf-8")
     assert "nothing can be said about what they explain" in page

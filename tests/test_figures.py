@@ -114,6 +114,6 @@ def test_a_heatmap_of_baselines_alone_can_be_drawn(tmp_path: Path) -> None:
 
 def test_a_study_gets_a_figure_for_every_metric_and_setting(tmp_path: Path) -> None:
     study = fake_study(tmp_path / "store", TASKS, settings=("full", "half"))
-    paths = figures(*study, tmp_path / "out", draws=50)
+    paths = figures(*study, gains(*study, draws=50), tmp_path / "out", draws=50)
     assert len(paths) == 2 * 2 * 2
     assert all(path.is_file() and path.with_suffix(".csv").is_file() for path in paths)

@@ -10,6 +10,7 @@ import pytest
 from analysis import importance_paper
 from analysis.answers import of_published, of_study, write_answers
 from analysis.curve_figure import specification_curve
+from analysis.gains import gains
 from analysis.guarded_design import Specification
 from analysis.importance_paper import paper_answer
 from analysis.importance_sections import guarded_answer
@@ -52,7 +53,7 @@ def stored(tmp_path, tasks, families=FAMILIES, rated=True, **options):
     store, manifest = fake_study(tmp_path / "runs", tasks, **options)
     for place, one in enumerate(manifest["tasks"].values()):
         one["family"] = families[place % len(families)]
-    by_setting = Results.by_setting(store, manifest, draws=100)
+    by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
     ratings = pd.DataFrame(
         [
             (task.id, construct, rater, float(1 + (place * step + shift) % 5))

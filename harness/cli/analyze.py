@@ -40,11 +40,9 @@ def analyze(options: argparse.Namespace) -> int:
 
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
-    from analysis.answers import of_matrix, of_published, of_study
+    from analysis.answers import of_matrix, of_published, of_stored
+    from analysis.gains import gains
     from analysis.matrix import ENDINGS, read_matrix
-    from analysis.primary import Primary
-    from analysis.results import Results
-    from analysis.similarity import stored_similarities
 
     margin = getattr(options, "margin", None)
     beside = {name: Path(given) for name in ("ratings", "tasks") if (given := getattr(options, name, None))}
@@ -58,10 +56,4 @@ def question_of(options: argparse.Namespace) -> Question:
         return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
-    return of_study(
-        Results.by_setting(store, manifest),
-        Path(options.out or f"results/{name}"),
-        margin,
-        primary=Primary.of(manifest, store),
-        similarities=stored_similarities(store, manifest),
-    )
+    return of_stored(store, manifest, gains(store, manifest), Path(options.out or f"results/{name}"), margin)

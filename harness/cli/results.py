@@ -15,14 +15,20 @@ from harness.cli.study import name_of
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
+    from analysis.answers import of_stored
     from analysis.figures import figures
+    from analysis.gains import gains
     from analysis.heuristic_figures import undrawn
     from analysis.paper_figures import write_figures as draw
 
-    question = question_of(options)
-    if options.study != PUBLISHED:
+    if options.study == PUBLISHED:
+        question = question_of(options)
+    else:
         store, name, out = _named(options)
-        for path in figures(store, stored_manifest(store, name), out):
+        manifest = stored_manifest(store, name)
+        pairs = gains(store, manifest)
+        question = of_stored(store, manifest, pairs, out)
+        for path in figures(store, manifest, pairs, out):
             print(path)
     alike = question.similarities
     for drawn in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
