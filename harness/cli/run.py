@@ -13,7 +13,7 @@ from adapters_store import Store
 from harness.api import Study, stored_manifest
 from harness.cell import Cell
 from harness.cli.progress import Progress
-from harness.cli.study import name_of, overrides
+from harness.cli.study import name_of, study_of
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
 from harness.grid import GridReport
@@ -26,7 +26,7 @@ from tasks.loading import Splits
 
 def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, and how many of them the store has."""
-    study = _study(options)
+    study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}
     rows = [
@@ -48,7 +48,7 @@ def show_plan(options: argparse.Namespace) -> int:
 
 def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
-    study = _study(options)
+    study = study_of(options)
     return _run(study, options)
 
 
@@ -86,17 +86,6 @@ def _by_role(cells: Sequence[Mapping[str, Any]], store: Store) -> str:
     planned = Counter(str(cell.get("role", "any")) for cell in cells)
     done = Counter(str(cell.get("role", "any")) for cell in cells if cell["key"] in store)
     return ", ".join(f"{role} {done[role]}/{count}" for role, count in planned.items())
-
-
-def _study(options: argparse.Namespace) -> Study:
-    return Study(
-        options.study,
-        data=options.data,
-        store=options.store,
-        splits=options.splits,
-        overrides=overrides(options),
-        best=options.best,
-    )
 
 
 def _run(study: Study, options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.api import Study
 from harness.cli.progress import Progress
 from harness.cli.run import set_threads
-from harness.cli.study import overrides
+from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.search_found import Found, Trial
 
@@ -16,14 +16,7 @@ from harness.search_found import Found, Trial
 def run_search(options: argparse.Namespace) -> int:
     """Search for every task that was named and print the best trial of each; exit code 1 when a trial failed."""
     set_threads(options.threads)
-    study = Study(
-        options.study,
-        data=options.data,
-        store=options.store,
-        splits=options.splits,
-        overrides=overrides(options),
-        best=options.best,
-    )
+    study = study_of(options)
     tasks = options.task or [name for name in study.config.tasks if name != options.intermediate]
     found = [_search(study, name, options) for name in tasks]
     failed = [trial for one in found for trial in one.trials if trial.state == "failed"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from harness.api import Study
 from harness.cli.interrupt import stop_if_asked
-from harness.cli.study import overrides
+from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.place import Place
 
@@ -24,7 +22,7 @@ def measure_similarities(options: argparse.Namespace) -> int:
     from harness.similarity.fill import USUAL, fill
 
     place = Place(options.device)
-    study = study_of(options, overrides(options))
+    study = study_of(options)
     with Bars(quiet=options.quiet) as bars:
         filled = fill(
             study.plan, study.store, options.measure or USUAL, encoder=options.encoder, place=place, watch=bars.show
@@ -35,12 +33,6 @@ def measure_similarities(options: argparse.Namespace) -> int:
     print_rows([_row(one) for one in filled], as_json=False)
     print_missing(filled)
     return 0
-
-
-def study_of(options: argparse.Namespace, changes: Sequence[str]) -> Study:
-    """The study that a command names, with these changes."""
-    places = {"data": options.data, "store": options.store, "splits": options.splits}
-    return Study(options.study, overrides=changes, best=options.best, **places)
 
 
 class Bars:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api import Study
-from harness.cli.similarity import Bars, print_missing, study_of
-from harness.cli.study import overrides
+from harness.cli.similarity import Bars, print_missing
+from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.place import Place
 from tasks.errors import BadInput
@@ -61,11 +61,10 @@ def suggest(options: argparse.Namespace) -> int:
 
 def study_with(options: argparse.Namespace) -> Study:
     """The study, with the task added to it if it is none of its own; BadInput if the task's files are not there."""
-    changes = overrides(options)
-    study = study_of(options, changes)
+    study = study_of(options)
     if options.task not in study.config.tasks:
         more = [*study.config.tasks, study.registry.task(options.task).id]
-        study = study_of(options, [*changes, f"tasks={more}"])
+        study = study_of(options, [f"tasks={more}"])
     if options.task in study.plan.missing:
         raise BadInput(study.plan.missing[options.task])
     return study
