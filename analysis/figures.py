@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,14 +144,19 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     for square in (Square(*one) for one in squares.itertuples(index=False)):
         _draw_square(axes, square, across[square.target], down[square.intermediate], limit)
     axes.axhline(1, color="black", linewidth=1.2)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns.column, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows.row, rotation=0)
-    axes.tick_params(labelsize=8.5)
+    name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].yaxis.label.set_fontsize(8)
-    axes.set(xlabel="target", ylabel="intermediate")
     figure.suptitle(title, fontsize=11)
     figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure
+
+
+def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Name the rows (intermediates) and columns (targets) of a heatmap."""
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0)
+    axes.tick_params(labelsize=8.5)
+    axes.set(xlabel="target", ylabel="intermediate")
 
 
 def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> Drawn:

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from analysis.drawing import figure_of, make_plain, write_drawn
 from analysis.features import SIMILARITY, features_of, pair_features
-from analysis.figures import FILLS, Drawn
+from analysis.figures import FILLS, Drawn, name_squares
 from analysis.importance import FEWEST_PAIRS, SETTINGS, TABLE_6, paper_blocks, paper_importances
 from analysis.published.tables import table
 from analysis.results import Results
@@ -152,10 +152,7 @@ def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:
         axes.add_patch(
             Rectangle((columns.index(one.column), rows.index(one.row)), 1, 1, linewidth=0, **FILLS["missing"])
         )
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0)
-    axes.tick_params(labelsize=8.5)
-    axes.set(xlabel="target", ylabel="intermediate")
+    name_squares(axes, rows, columns)
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
     if off.isna().any():

@@ -19,7 +19,18 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.agreement import differences
 from analysis.drawing import figure_of, make_plain, write_drawn
-from analysis.figures import ALONE, COLOURS, DAGGER, DOUBLE_DAGGER, FILLS, MEANINGS, METRIC_NAMES, Drawn, colour_limit
+from analysis.figures import (
+    ALONE,
+    COLOURS,
+    DAGGER,
+    DOUBLE_DAGGER,
+    FILLS,
+    MEANINGS,
+    METRIC_NAMES,
+    Drawn,
+    colour_limit,
+    name_squares,
+)
 from analysis.heuristic_figures import heuristic_figures
 from analysis.results import Results
 from analysis.significance import LEVEL
@@ -107,10 +118,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
             colour = "white" if abs(one.percent) > 0.65 * limit else "black"
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
     axes.axhline(1, color="black", linewidth=1.2)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0)
-    axes.tick_params(labelsize=8.5)
-    axes.set(xlabel="target", ylabel="intermediate")
+    name_squares(axes, rows, columns)
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
     figure.legend(handles=_meanings(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
