@@ -168,7 +168,7 @@ def _run_options(leaf: argparse.ArgumentParser) -> None:
 
 def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = leaf_of(
-        nouns, "plan", "Show which cells a study has and which of them are stored.", "plan demo", "run:show_plan"
+        nouns, "plan", "Show which cells a study has and which of them are stored.", "plan demo", "plan:show_plan"
     )
     run = leaf_of(nouns, "run", "Train what the store does not have.", "run real-small --data data", "run:run_study")
     for leaf in (plan, run):

@@ -1,4 +1,4 @@
-"""``plan``, ``run``, ``status`` and ``demo``."""
+"""``run``, ``status`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -12,38 +12,13 @@ from typing import Any
 from adapters_store import Store
 from harness.api import Study, stored_manifest
 from harness.cell import Cell
+from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.progress import Progress
 from harness.cli.study import name_of, study_of
 from harness.cli.table import print_json, print_rows
-from harness.controls import HELPERS, ROLES
 from harness.grid import GridReport
 from harness.place import Place
-from harness.plan import Plan
-from harness.study_checks import REFERENCES
 from tasks.errors import BadInput
-from tasks.loading import Splits
-
-
-def show_plan(options: argparse.Namespace) -> int:
-    """Print one row per target: its rows, cells, and how many of them the store has."""
-    study = study_of(options)
-    plan = study.plan.only(options.only_target) if options.only_target else study.plan
-    stored = {cell.key for cell in plan.cells if cell.key in study.store}
-    rows = [
-        _plan_row(name, plan.cells, stored) | _sizes(study, name) | _cuts(study, name)
-        for name in dict.fromkeys(c.target for c in plan.cells)
-    ]
-    if options.json:
-        counts = {"cells": len(plan.cells), "stored": len(stored), "roles": Counter(cell.role for cell in plan.cells)}
-        print_json({"columns": rows, "missing": plan.missing, "warnings": _warnings(plan), **counts})
-        return 0
-    print_rows(rows, as_json=False)
-    packs = len(plan.baselines) + len(plan.transfers)
-    print(f"\n{len(plan.cells)} cells in {packs} packs; {len(stored)} stored, {len(plan.cells) - len(stored)} to train")
-    print(", ".join(f"{role} {count}" for role, count in Counter(cell.role for cell in plan.cells).items()))
-    _print_warnings(plan)
-    _print_missing(plan.missing)
-    return 0
 
 
 def run_study(options: argparse.Namespace) -> int:
@@ -105,10 +80,10 @@ def _run(study: Study, options: argparse.Namespace) -> int:
             on_cell=progress.on_cell,
         )
     if options.json:
-        print_json(_report_json(report) | {"missing": plan.missing, "warnings": _warnings(plan)})
+        print_json(_report_json(report) | {"missing": plan.missing, "warnings": warnings_of(plan)})
     else:
         _print_report(report, plan.missing)
-        _print_warnings(plan)
+        print_warnings(plan)
     return 0 if report.is_complete else 1
 
 
@@ -130,24 +105,7 @@ def _print_report(report: GridReport, missing: dict[str, str]) -> None:
     print(f"not run  {len(report.not_run)}")
     for cell, reason in report.not_run:
         print(f"  {cell.label}: {reason}")
-    _print_missing(missing)
-
-
-def _print_missing(missing: dict[str, str]) -> None:
-    if missing:
-        print(f"data missing for {len(missing)} tasks, which are left out:")
-        for name, reason in missing.items():
-            print(f"  {name}: {reason}")
-
-
-def _warnings(plan: Plan) -> dict[str, list[str]]:
-    return {name: list(splits.warnings) for name, splits in plan.splits.items() if splits.warnings}
-
-
-def _print_warnings(plan: Plan) -> None:
-    for name, warnings in _warnings(plan).items():
-        for warning in warnings:
-            print(f"warning: {name}: {warning}")
+    print_missing(missing)
 
 
 def _report_json(report: GridReport) -> dict[str, object]:
@@ -156,40 +114,3 @@ def _report_json(report: GridReport) -> dict[str, object]:
 
     keys = {"stored": [c.key for c in report.stored], "done": [c.key for c in report.done]}
     return {**keys, "failed": rows(report.failed), "not_run": rows(report.not_run)}
-
-
-def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
-    own = [cell for cell in cells if cell.target == target]
-    kinds: dict[str, tuple[str, ...]] = {"baselines": ("baseline",), "transfers": ("transfer",)}
-    further = {"controls": ROLES, "their intermediates": HELPERS, "references": REFERENCES}
-    kinds |= {kind: roles for kind, roles in further.items() if any(cell.role in roles for cell in cells)}
-    return {
-        "target": target,
-        **{kind: sum(cell.role in roles for cell in own) for kind, roles in kinds.items()},
-        "stored": sum(c.key in stored for c in own),
-    }
-
-
-def _sizes(study: Study, name: str) -> dict[str, object]:
-    splits, config = study.plan.splits[name], study.config
-    caps = {"train": config.max_train, "validation": config.max_val, "test": config.max_test}
-    return {part: _size(splits, part, cap) for part, cap in caps.items()}
-
-
-def _size(splits: Splits, part: str, cap: int | None) -> int:
-    """Rows of a split after its cap, which counts for the test of every fold."""
-    each = splits.folds if splits.folds and part == "test" else (splits,)
-    sizes = [len(getattr(one, part)) for one in each]
-    return sum(size if cap is None else min(size, cap) for size in sizes)
-
-
-def _cuts(study: Study, name: str) -> dict[str, object]:
-    """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
-    from harness.training.cuts import cut_shares
-
-    splits = study.plan.splits[name]
-    rows = (*splits.train, *splits.validation, *splits.test)
-    shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
-    names = {"history": "history cut", "target": "text cut"}
-    shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}
-    return shown | {"long texts": splits.task.truncation}

@@ -1,0 +1,94 @@
+"""``plan``: which cells a study has, and which of them the store has."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+
+from harness.api import Study
+from harness.cell import Cell
+from harness.cli.study import study_of
+from harness.cli.table import print_json, print_rows
+from harness.controls import HELPERS, ROLES
+from harness.plan import Plan
+from harness.study_checks import REFERENCES
+from tasks.loading import Splits
+
+
+def show_plan(options: argparse.Namespace) -> int:
+    """Print one row per target: its rows, cells, and how many of them the store has."""
+    study = study_of(options)
+    plan = study.plan.only(options.only_target) if options.only_target else study.plan
+    stored = {cell.key for cell in plan.cells if cell.key in study.store}
+    rows = [
+        _plan_row(name, plan.cells, stored) | _sizes(study, name) | _cuts(study, name)
+        for name in dict.fromkeys(c.target for c in plan.cells)
+    ]
+    if options.json:
+        counts = {"cells": len(plan.cells), "stored": len(stored), "roles": Counter(cell.role for cell in plan.cells)}
+        print_json({"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan), **counts})
+        return 0
+    print_rows(rows, as_json=False)
+    packs = len(plan.baselines) + len(plan.transfers)
+    print(f"\n{len(plan.cells)} cells in {packs} packs; {len(stored)} stored, {len(plan.cells) - len(stored)} to train")
+    print(", ".join(f"{role} {count}" for role, count in Counter(cell.role for cell in plan.cells).items()))
+    print_warnings(plan)
+    print_missing(plan.missing)
+    return 0
+
+
+def print_missing(missing: dict[str, str]) -> None:
+    """Print which tasks have no data here, and why."""
+    if missing:
+        print(f"data missing for {len(missing)} tasks, which are left out:")
+        for name, reason in missing.items():
+            print(f"  {name}: {reason}")
+
+
+def warnings_of(plan: Plan) -> dict[str, list[str]]:
+    """What each task's splits warn of."""
+    return {name: list(splits.warnings) for name, splits in plan.splits.items() if splits.warnings}
+
+
+def print_warnings(plan: Plan) -> None:
+    """Print a line for each warning of a task's splits."""
+    for name, warnings in warnings_of(plan).items():
+        for warning in warnings:
+            print(f"warning: {name}: {warning}")
+
+
+def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
+    own = [cell for cell in cells if cell.target == target]
+    kinds: dict[str, tuple[str, ...]] = {"baselines": ("baseline",), "transfers": ("transfer",)}
+    further = {"controls": ROLES, "their intermediates": HELPERS, "references": REFERENCES}
+    kinds |= {kind: roles for kind, roles in further.items() if any(cell.role in roles for cell in cells)}
+    return {
+        "target": target,
+        **{kind: sum(cell.role in roles for cell in own) for kind, roles in kinds.items()},
+        "stored": sum(c.key in stored for c in own),
+    }
+
+
+def _sizes(study: Study, name: str) -> dict[str, object]:
+    splits, config = study.plan.splits[name], study.config
+    caps = {"train": config.max_train, "validation": config.max_val, "test": config.max_test}
+    return {part: _size(splits, part, cap) for part, cap in caps.items()}
+
+
+def _size(splits: Splits, part: str, cap: int | None) -> int:
+    """Rows of a split after its cap, which counts for the test of every fold."""
+    each = splits.folds if splits.folds and part == "test" else (splits,)
+    sizes = [len(getattr(one, part)) for one in each]
+    return sum(size if cap is None else min(size, cap) for size in sizes)
+
+
+def _cuts(study: Study, name: str) -> dict[str, object]:
+    """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
+    from harness.training.cuts import cut_shares
+
+    splits = study.plan.splits[name]
+    rows = (*splits.train, *splits.validation, *splits.test)
+    shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
+    names = {"history": "history cut", "target": "text cut"}
+    shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}
+    return shown | {"long texts": splits.task.truncation}
