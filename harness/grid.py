@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapters_store import Store
 from harness.cell import Cell
+from harness.notes import failure
 from harness.plan import Pack, Plan
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one cell that was to be trained: done, or failed with a reason in one line."""
+    """What became of one cell that was to be trained: done, failed or not run, with a reason in one line.
+
+    ``trace`` says where in the code it failed; one that was not run and has no error was found in the store.
+    """
 
     cell: Cell
     error: str | None = None
+    was_run: bool = True
+    trace: str = ""
 
 
 RunPack = Callable[[Pack], Iterator[Outcome]]
 
 
+@dataclass(frozen=True)
+class Step:
+    """A pack to run, and the ids of those before it that train what its cells stand on."""
+
+    pack: Pack
+    after: frozenset[str] = frozenset()
+
+
 class Engine(Protocol):
     """Schedules packs; the store remembers. Outcomes may come in any order."""
 
-    def run(self, function: RunPack, packs: Iterable[Pack]) -> Iterator[Outcome]:
-        """Yield one outcome for every cell of every pack, whatever happens to it."""
+    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield one outcome for every cell of every step, whatever happens to it.
+
+        A step runs once those it comes ``after`` have ended, well or not; ``function`` then finds what is missing.
+        """
         ...
 
 
@@ -44,34 +61,60 @@ class GridReport:
         """True when every planned cell has a record."""
         return not self.failed and not self.not_run
 
+    def add(self, outcome: Outcome) -> None:
+        """Enter an outcome into its list."""
+        if outcome.error is None:
+            (self.done if outcome.was_run else self.stored).append(outcome.cell)
+        else:
+            (self.failed if outcome.was_run else self.not_run).append((outcome.cell, outcome.error))
+
 
 def run_grid(
     plan: Plan, store: Store, engine: Engine, function: RunPack, watch: Callable[[GridReport], None]
 ) -> GridReport:
     """Run the plan's packs, baselines first; a transfer whose intermediate failed is not run and says so."""
     report = GridReport()
-    for stage in (plan.baselines, plan.transfers):
-        ready = [pack for pack in (_missing(pack, store, report) for pack in stage) if pack.cells]
+    steps = steps_of(plan, store, report)
+    watch(report)
+    for outcome in engine.run(function, steps):
+        report.add(outcome)
         watch(report)
-        for outcome in engine.run(function, ready):
-            if outcome.error is None:
-                report.done.append(outcome.cell)
-            else:
-                report.failed.append((outcome.cell, outcome.error))
-            watch(report)
     return report
 
 
-def _missing(pack: Pack, store: Store, report: GridReport) -> Pack:
-    """The cells of a pack that can and must be trained; the others go into the report."""
-    failed = {cell.key for cell, _ in report.failed}
-    wanted = []
+def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
+    """What is not stored, in an order in which it may run; what is stored goes into the report."""
+    makers: dict[str, str] = {}
+    steps = []
+    for pack in (*plan.baselines, *plan.transfers):
+        missing = []
+        for cell in pack.cells:
+            if cell.key in store:
+                store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
+                report.stored.append(cell)
+            else:
+                missing.append(cell)
+        if missing:
+            left = Pack(tuple(missing))
+            below = {cell.spec["intermediate_key"] for cell in missing}
+            steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
+            makers |= {cell.key: left.id for cell in missing}
+    return steps
+
+
+def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
+    """What of a pack is to be trained now, and the outcomes of the other cells.
+
+    Those are stored meanwhile, by another run, or stand on a cell that is not stored.
+    """
+    wanted, others = [], []
     for cell in pack.cells:
+        below = cell.spec["intermediate_key"]
         if cell.key in store:
-            store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
-            report.stored.append(cell)
-        elif cell.spec["intermediate_key"] in failed:
-            report.not_run.append((cell, f"its intermediate {cell.intermediate} failed"))
+            others.append(Outcome(cell, was_run=False))
+        elif below is not None and below not in store:
+            what = "failed" if failure(store, below) else "is not in the store"
+            others.append(Outcome(cell, f"its intermediate {cell.intermediate} {what}", was_run=False))
         else:
             wanted.append(cell)
-    return Pack(tuple(wanted))
+    return Pack(tuple(wanted)) if wanted else None, others

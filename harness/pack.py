@@ -48,21 +48,23 @@ class PackRunner:
     store: Store
     watch: Watch
     place: Place = ANYWHERE
+    keep: str = "all"
 
     def run_pack(self, pack: Pack) -> Iterator[Outcome]:
         """Train, check and store every cell of a pack; a cell that fails is an outcome and stops no other."""
         for group in _groups(pack):
+            error, trace = None, ""
             try:
-                run_cells(group, self.backbone, self.splits[pack.target], self.store, self.watch, self.place)
+                splits = self.splits[pack.target]
+                run_cells(group, self.backbone, splits, self.store, self.watch, self.place, self.keep)
             except BadInput as problem:
-                error: str | None = str(problem)
+                error = str(problem)
             except Exception as problem:  # failure is data: the grid goes on and says what happened where
                 place = traceback.extract_tb(problem.__traceback__)[-1]
                 error = f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"
-            else:
-                error = None
+                trace = "".join(traceback.format_tb(problem.__traceback__))
             gc.collect()  # a model refers to itself in circles: left alone, one backbone a cell piles up
-            yield from (Outcome(cell, error) for cell in group)
+            yield from (Outcome(cell, error, trace=trace) for cell in group)
 
 
 def _groups(pack: Pack) -> list[tuple[Cell, ...]]:
@@ -78,9 +80,11 @@ def run_cells(
     store: Store,
     watch: Watch,
     place: Place = ANYWHERE,
+    keep: str = "all",
 ) -> None:
     """Train cells of one column, prove their intermediates frozen and alive, and put their records into the store.
 
+    ``keep`` says whose adapters are stored: ``all``, or only of ``baselines``, of what stands on nothing.
     Cells with folds are trained once per fold; the first fold's adapter is the one that is kept. Where the study says
     so, cells that collapsed on validation are trained once more, together, at a smaller rate.
     """
@@ -95,7 +99,7 @@ def run_cells(
         if len(attempts) > 1:
             results["retried"] = _retried(cell, _results(cell, splits, attempts[0]))
         with store.staging() as folder:
-            _write_files(folder, attempts[-1])
+            _write_files(folder, attempts[-1], with_adapter=keep == "all" or cell.intermediate is None)
             spent = _spent(shared, [one for folds in attempts for one in folds])
             store.put(cell.key, spec=dict(cell.spec), results=results, provenance=spent, folder=folder)
         store.drop_pack(cell.key)  # its checkpoints
@@ -217,9 +221,9 @@ def _flags(cell: Cell, splits: Splits, folds: Sequence[Trained], results: dict[s
     return flags
 
 
-def _write_files(folder: Path, folds: Sequence[Trained]) -> None:
+def _write_files(folder: Path, folds: Sequence[Trained], *, with_adapter: bool) -> None:
     """Adapter and head of the first training, and history and predictions of all."""
-    if folds[0].save is not None:
+    if with_adapter and folds[0].save is not None:
         folds[0].save(folder / "adapter")
     for name in ("validation", "test"):
         frames = [_predictions(getattr(one.rows, name), one.logits[name]) for one in folds]

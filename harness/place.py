@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,14 +19,15 @@ class NoSuchDevice(BadInput):
 
 @dataclass(frozen=True)
 class Place:
-    """A device by its name, and how many processes share it.
+    """A device by its name, how many processes there are, and which of them this is, from 0.
 
-    ``auto`` is the first GPU, or the processor where there is none; NoSuchDevice for a name that is none of ``auto``,
-    ``cpu``, ``cuda`` and ``cuda:N``, and for a GPU that is not here.
+    ``auto`` is a GPU, to each process the next one in turn, or the processor where there is none; NoSuchDevice for a
+    name that is none of ``auto``, ``cpu``, ``cuda`` and ``cuda:N``, and for a GPU that is not here.
     """
 
     name: str = "auto"
     processes: int = 1
+    number: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used before anything is read or trained."""
@@ -41,8 +43,18 @@ class Place:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.name == "auto" else self.name
-        return torch.device(name)
+        if self.name != "auto":
+            return torch.device(self.name)
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", self.number % torch.cuda.device_count())
+
+    def sharers(self) -> int:
+        """The most processes that have the same device as this one."""
+        import torch
+
+        is_dealt = self.name == "auto" and torch.cuda.is_available()
+        return math.ceil(self.processes / torch.cuda.device_count()) if is_dealt else self.processes
 
 
 ANYWHERE = Place()

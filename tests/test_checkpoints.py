@@ -140,13 +140,16 @@ def test_training_goes_on_where_no_checkpoint_can_be_written(column, monkeypatch
 
 
 def test_a_stored_cell_s_leftovers_are_removed_by_the_next_run(column):
-    from harness.grid import GridReport, _missing
+    from types import SimpleNamespace
+
+    from harness.grid import GridReport, steps_of
     from harness.plan import Pack
 
     store = column.store_with_baselines()
     cell = column.full["two"]
     Checkpoints(store, "fold-1", 1).write(1, {cell.key: Checkpoint()})
-    assert not _missing(Pack((cell,)), store, GridReport()).cells
+    plan = SimpleNamespace(baselines=(Pack((cell,)),), transfers=())
+    assert not steps_of(plan, store, GridReport())
     assert not store.pack_folder(cell.key).exists()
 
 

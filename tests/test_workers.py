@@ -11,8 +11,12 @@ import pytest
 from harness.cell import make_cell
 from harness.engines.local import LocalEngine, Runner
 from harness.engines.workers import WorkersEngine
-from harness.grid import Outcome
+from harness.grid import Outcome, Step
 from harness.plan import Pack
+
+
+def steps(packs):
+    return [Step(pack) for pack in packs]
 
 
 def silent(*_):
@@ -42,7 +46,7 @@ def test_workers_report_every_cell_and_every_epoch(packs, tiny, store):
     splits, packs = packs
     heard = []
     function = Pretending(tiny, splits, store, lambda *said: heard.append(said))
-    found = list(WorkersEngine(2, 1).run(function, packs))
+    found = list(WorkersEngine(2, 1).run(function, steps(packs)))
     assert {outcome.cell.target for outcome in found} == {"one", "two", "three"}
     assert all(outcome.error is None for outcome in found)
     assert sorted(heard) == [(f"{name}, one of 2", 1, 1) for name in ("one", "three", "two")]
@@ -51,7 +55,7 @@ def test_workers_report_every_cell_and_every_epoch(packs, tiny, store):
 def test_a_worker_that_dies_is_a_failure_with_a_reason(packs, tiny, store):
     splits, packs = packs
     function = Pretending(tiny, splits, store, silent, victim="two")
-    errors = {one.cell.target: one.error for one in WorkersEngine(1, 1).run(function, packs)}
+    errors = {one.cell.target: one.error for one in WorkersEngine(1, 1).run(function, steps(packs))}
     assert "ended early" in errors["two"]
     assert set(errors) == {"one", "two", "three"}
 
@@ -63,8 +67,8 @@ def test_workers_store_the_records_of_the_local_engine(packs, tiny, tmp_path):
     splits, packs = packs
     stores = [Store(tmp_path / name) for name in ("local", "workers")]
     function = Runner(tiny, splits, stores[0], silent)
-    list(LocalEngine().run(function, packs))
-    outcomes = list(WorkersEngine(2, 1).run(replace(function, store=stores[1]), packs))
+    list(LocalEngine().run(function, steps(packs)))
+    outcomes = list(WorkersEngine(2, 1).run(replace(function, store=stores[1]), steps(packs)))
     assert all(outcome.error is None for outcome in outcomes)
     for pack in packs:
         first, second = (store.get(pack.cells[0].key) for store in stores)

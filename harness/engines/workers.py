@@ -5,50 +5,90 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.engines.local import Runner
-from harness.grid import Outcome, RunPack
+from harness.grid import Outcome, RunPack, Step
 from harness.plan import Pack
 
 POLL_SECONDS = 0.2
+MOST_TRIES = 2  # of a pack whose process dies; the second one goes on from its checkpoints
 _here: dict[str, Any] = {}  # what a worker process was started with
 
 
 @dataclass(frozen=True)
 class WorkersEngine:
-    """Runs up to ``count`` packs at once, each in a process with ``threads`` threads; outcomes come as packs end."""
+    """Runs up to ``count`` packs at once, each in a process with ``threads`` threads; outcomes come as packs end.
+
+    When a process dies, all that were at work are begun anew, and go on from their checkpoints.
+    """
 
     count: int
     threads: int
 
-    def run(self, function: RunPack, packs: Iterable[Pack]) -> Iterator[Outcome]:
-        """Yield every cell's outcome; the cells of a process that dies have failed, and say so."""
-        packs = list(packs)
-        if not packs:
+    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield every cell's outcome; the cells of a pack whose process dies again have failed, and say so."""
+        if not steps:
             return
         if not isinstance(function, Runner):
             raise TypeError(f"{function!r} cannot be sent to another process")
-        count = min(self.count, len(packs))
-        context = multiprocessing.get_context("spawn")
-        told = context.SimpleQueue()
-        sent = replace(function, watch=_tell, place=replace(function.place, processes=count))
-        pool = ProcessPoolExecutor(count, context, _start, (sent, told, self.threads))
+        crew = _Crew(function, min(self.count, len(steps)), self.threads)
+        waiting, ended = list(steps), set[str]()
+        running: dict[Future[list[Outcome]], Step] = {}
+        tries: Counter[str] = Counter()
         try:
-            running = {pool.submit(_run, pack): pack for pack in packs}
-            while running:
+            while waiting or running:
+                for step in [one for one in waiting if one.after <= ended][: crew.count - len(running)]:
+                    waiting.remove(step)
+                    tries[step.pack.id] += 1
+                    running[crew.pool.submit(_run, step.pack)] = step
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
-                while not told.empty():
-                    function.watch(*told.get())
+                crew.listen()
+                lost = [future for future in done if isinstance(future.exception(), BrokenProcessPool)]
+                if lost:  # then all are
+                    done, _ = wait(running)
+                    crew.restart()
                 for future in done:
-                    yield from _outcomes(future, running.pop(future))
+                    step = running.pop(future)
+                    if future in lost and tries[step.pack.id] < MOST_TRIES:
+                        waiting.insert(0, step)
+                    else:
+                        ended.add(step.pack.id)
+                        yield from _outcomes(future, step.pack)
         finally:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            pool.shutdown(wait=True, cancel_futures=True)
+            crew.dismiss()
+
+
+class _Crew:
+    """The processes, and what they tell of their progress."""
+
+    def __init__(self, function: Runner, count: int, threads: int) -> None:
+        self.function, self.count, self.threads = function, count, threads
+        self.context = multiprocessing.get_context("spawn")
+        self.restart()
+
+    def restart(self) -> None:
+        """Start anew; whoever was there has died, or is of no use to the others."""
+        self.told = self.context.SimpleQueue()
+        sent = replace(self.function, watch=_tell, place=replace(self.function.place, processes=self.count))
+        start = (sent, self.told, self.context.Value("i", 0), self.threads)
+        self.pool = ProcessPoolExecutor(self.count, self.context, _start, start)
+
+    def listen(self) -> None:
+        """Hand on what was told."""
+        while not self.told.empty():
+            self.function.watch(*self.told.get())
+
+    def dismiss(self) -> None:
+        """End the processes, also those that are at work."""
+        for process in multiprocessing.active_children():
+            process.terminate()
+        self.pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _outcomes(future: Future[list[Outcome]], pack: Pack) -> list[Outcome]:
@@ -58,11 +98,13 @@ def _outcomes(future: Future[list[Outcome]], pack: Pack) -> list[Outcome]:
         return [Outcome(cell, f"its process ended early: {type(problem).__name__}: {problem}") for cell in pack.cells]
 
 
-def _start(function: Runner, told: Any, threads: int) -> None:  # noqa: ANN401 - queues have no public type
+def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - have no public types
+    with counter.get_lock():
+        number, counter.value = counter.value, counter.value + 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process alone decides what it means
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
-    _here.update(function=function, told=told)
+    _here.update(function=replace(function, place=replace(function.place, number=number)), told=told)
 
 
 def _run(pack: Pack) -> list[Outcome]:

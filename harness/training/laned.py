@@ -44,7 +44,7 @@ def train_lanes(
 
     device = place.ready()
     shape = shape_of(cells[0], backbone, parts, device)
-    done = run_in_chunks(list(own), points.stages, lambda: shape.lanes_in(free_bytes(device, place.processes)), finish)
+    done = run_in_chunks(list(own), points.stages, lambda: shape.lanes_in(free_bytes(device, place.sharers())), finish)
     fresh = cache(lambda: with_target(cells[0], backbone))  # loaded when the first lane is saved
     return [
         Trained(

@@ -70,7 +70,7 @@ def try_lanes(
 
     device = place.ready()
     keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, device)
-    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes(device, place.processes)), finish)
+    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes(device, place.sharers())), finish)
     return [done[key] for key in keys]
 
 

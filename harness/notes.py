@@ -1,0 +1,168 @@
+"""Notes of work under way, beside the checkpoints in the store: what is queued or runs where, and what failed and why.
+
+A note decides nothing: what is done is what the store has a record of. One that cannot be written is done without.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from adapters_store import Store
+
+PROGRESS, FAILURE = "progress.json", "failure.json"
+Note = TypeVar("Note", "Progress", "Failure")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A pack under way: its cells' keys, what is trained, finished epochs of ``epochs``, and where.
+
+    ``state`` is ``queued`` or ``running``. Times are seconds since 1970 by the writer's clock: since when the epochs
+    ``first_epoch`` and more are counted, and when the note was written. ``job`` is the scheduler's id, ``log`` a file.
+    """
+
+    state: str
+    study: str
+    keys: tuple[str, ...]
+    label: str
+    engine: str
+    epoch: int = 0
+    epochs: int = 0
+    first_epoch: int = 0
+    since: float = 0.0
+    written: float = 0.0
+    host: str = ""
+    pid: int = 0
+    job: str = ""
+    log: str = ""
+
+    @property
+    def seconds_an_epoch(self) -> float | None:
+        """Seconds that an epoch has taken since ``since``; None before the first one ended."""
+        epochs = self.epoch - self.first_epoch
+        return (self.written - self.since) / epochs if epochs > 0 else None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell failed: one line, where in the code, when (seconds since 1970), and by which job and log file."""
+
+    key: str
+    study: str
+    label: str
+    reason: str
+    trace: str = ""
+    written: float = 0.0
+    host: str = ""
+    job: str = ""
+    log: str = ""
+
+
+@dataclass
+class Noted:
+    """The progress note of one pack, written anew as the work goes on."""
+
+    store: Store
+    pack: str
+    now: Progress
+
+    def queue(self) -> None:
+        """Say that the pack waits for its turn."""
+        write(self.store, self.pack, replace(self.now, state="queued", written=time.time()))
+
+    def watch(self, what: str, epoch: int, epochs: int) -> None:
+        """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what`` starts the count anew."""
+        written = time.time()
+        if (self.now.label, self.now.state) != (what, "running") or epoch <= self.now.epoch:
+            self.now = replace(self.now, first_epoch=epoch, since=written)
+        here = {"host": socket.gethostname(), "pid": os.getpid()}
+        self.now = replace(self.now, state="running", label=what, epoch=epoch, epochs=epochs, written=written, **here)
+        write(self.store, self.pack, self.now)
+
+    def fail(self, key: str, label: str, reason: str, trace: str) -> None:
+        """Keep why a cell failed, until it is stored."""
+        told = {name: getattr(self.now, name) for name in ("study", "job", "log")}
+        here = {"written": time.time(), "host": socket.gethostname()}
+        write(self.store, key, Failure(key=key, label=label, reason=reason, trace=trace, **told, **here))
+
+    def end(self) -> None:
+        """Take the progress note away; what else is in the folder stays."""
+        folder = self.store.pack_folder(self.pack)
+        with suppress(OSError):
+            (folder / PROGRESS).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def write(store: Store, pack: str, note: Progress | Failure) -> None:
+    """Write a note in one step in place of an earlier one; a store that cannot be written to goes without."""
+    folder, name = store.pack_folder(pack), PROGRESS if isinstance(note, Progress) else FAILURE
+    half = folder / f".{name}.{uuid.uuid4().hex}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        half.write_text(json.dumps(dataclasses.asdict(note), allow_nan=False), encoding="utf-8")
+        half.replace(folder / name)
+    except OSError:
+        with suppress(OSError):
+            half.unlink(missing_ok=True)
+
+
+def progress(store: Store, study: str | None = None) -> dict[str, Progress]:
+    """The notes of packs under way by pack id, of one study or all; those whose cells are all stored are left out."""
+    found = {pack: note for pack, note in _notes(store, PROGRESS, Progress) if study in (None, note.study)}
+    return {pack: note for pack, note in found.items() if any(key not in store for key in note.keys)}
+
+
+def failures(store: Store, study: str | None = None) -> dict[str, Failure]:
+    """Why cells failed, by key, of one study or all; those stored since are left out."""
+    found = {note.key: note for _, note in _notes(store, FAILURE, Failure) if study in (None, note.study)}
+    return {key: note for key, note in found.items() if key not in store}
+
+
+def failure(store: Store, key: str) -> Failure | None:
+    """Why this cell failed when it was last tried, or None."""
+    return _read(store.pack_folder(key) / FAILURE, Failure)
+
+
+def forget(store: Store, key: str) -> None:
+    """Take the note of a failure away before the cell is tried again."""
+    with suppress(OSError):
+        (store.pack_folder(key) / FAILURE).unlink(missing_ok=True)
+
+
+def _notes(store: Store, name: str, kind: type[Note]) -> Iterator[tuple[str, Note]]:
+    for path in sorted((store.root / "packs").glob(f"[!.]*/{name}")):
+        note = _read(path, kind)
+        if note is not None:
+            yield path.parent.name, note
+
+
+def _read(path: Path, kind: type[Note]) -> Note | None:
+    """The note in a file; None where there is none, or not one of these."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if "keys" in values:
+            values["keys"] = tuple(values["keys"])
+        note = kind(**values)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return note if _is_sound(note) else None
+
+
+def _is_sound(note: Progress | Failure) -> bool:
+    """Whether every field has its type, so that no reader trips over a damaged note."""
+    kinds: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+    plain = all(isinstance(getattr(note, f.name), kinds.get(str(f.type), (object,))) for f in dataclasses.fields(note))
+    keys = note.keys if isinstance(note, Progress) else (note.key,)
+    return plain and all(
+        isinstance(key, str) and len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys
+    )
