@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from harness.contamination import measured
 from harness.data import data_folder
+from harness.engines.cluster import cluster_engine
 from harness.engines.cores import cores
-from harness.engines.local import LocalEngine, Runner
+from harness.engines.local import Job, LocalEngine, Runner
+from harness.engines.remote import Launch
 from harness.engines.workers import WorkersEngine
-from harness.grid import GridReport, run_grid
+from harness.grid import Engine, GridReport, RunPack, run_grid
 from harness.manifest import declared_since, manifest_of
 from harness.place import Place
 from harness.plan import Plan, make_plan
@@ -99,24 +101,59 @@ class Study:
         workers: int = 1,
         threads: int | None = None,
         device: str = "auto",
+        engine: str = "local",
         on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
         on_cell: Callable[[GridReport], None] = _ignore_report,
     ) -> GridReport:
         """Train what the store does not have; torch is loaded only if something must be trained.
 
-        With several ``workers``, packs run in as many processes with ``threads`` threads each (default: their share
-        of the cores); one worker is this process. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default the first
-        GPU that there is; NoSuchDevice if it is not here.
+        The ``local`` engine runs packs here: with several ``workers`` in as many processes with ``threads`` threads
+        each (default: their share of the cores), one worker is this process. ``slurm`` and ``ray`` run them as jobs,
+        as the study's tables of these names say. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default a GPU
+        where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
-        place = Place(device)
         plan = self.plan.only(only_targets) if only_targets else self.plan
+        scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
         counted(self.plan.splits, self.store)
-        engine = LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers))
-        runner = Runner(plan.backbone, plan.splits, self.store, on_epoch, place)
-        return run_grid(plan, self.store, engine, runner, on_cell)
+        return run_grid(plan, self.store, scheduler, function, on_cell)
+
+    def _engine(
+        self, name: str, workers: int, threads: int | None, device: str, on_epoch: Callable[[str, int, int], None]
+    ) -> tuple[Engine, RunPack]:
+        """The engine of this name and the function that it runs packs with."""
+        if name != "local":
+            return cluster_engine(name, self.config), self.launch(device, threads)
+        runner = Runner(
+            self.plan.backbone,
+            self.plan.splits,
+            self.store,
+            on_epoch,
+            Place(device),
+            Job(self.config.name),
+            self.config.keep,
+        )
+        return LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers)), runner
+
+    def launch(self, device: str = "auto", threads: int | None = None) -> Launch:
+        """What the jobs of a scheduler have in common, with absolute paths."""
+        config = self.config
+        folder = data_folder(config, self.registry, self.data, self.store.root)
+        is_folder = Path(config.backbone).expanduser().is_dir()
+        return Launch(
+            study=config.name,
+            backbone=str(Path(config.backbone).expanduser().resolve()) if is_folder else config.backbone,
+            registry=tuple(str(Path(one).resolve()) for one in config.registry),
+            data=str(folder.resolve()),
+            splits=config.splits,
+            ids=str(self.ids.resolve()) if self.ids else None,
+            store=str(self.store.root.resolve()),
+            device=device,
+            threads=threads,
+            keep=config.keep,
+        )
 
     def search(
         self,

@@ -69,6 +69,7 @@ class StudyConfig:
     """A resolved study file; see ``training_for``.
 
     ``training`` and ``task`` hold only what the file says, ``best`` what searches found (harness.search_found).
+    ``keep`` says whose adapters are stored, ``all`` or those of ``baselines``; it, ``slurm`` and ``ray`` change no key.
     """
 
     name: str
@@ -100,6 +101,9 @@ class StudyConfig:
     data: str = "files"
     synthetic_rows: int = 2400
     registry: tuple[str, ...] = ()
+    keep: str = "all"
+    slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Slurm
+    ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Ray
     analysis: Analysis | None = None
 
     @property
@@ -142,6 +146,8 @@ class StudyConfig:
         return {
             **dataclasses.asdict(self),
             "training": dict(self.training),
+            "slurm": dict(self.slurm),
+            "ray": dict(self.ray),
             "task": {k: dict(v) for k, v in self.task.items()},
             "best": {k: dict(v) for k, v in self.best.items()},
         }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from harness.cell import trainer_of
+from harness.engines.options import Ray, Slurm, options_of
 from harness.methods import METHODS, check_stack, settings_of
 from harness.study import StudyConfig, checked_training, positive_int, share_of
 from tasks.errors import BadStudy
@@ -19,6 +20,7 @@ PRECISIONS = ("fp32", "bf16")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 CONTROLS = ("self", "shuffled", "random")
 REFERENCES = ("finetuned",)
+KEPT = ("all", "baselines")
 ANALYSIS = {
     "outcome": ("points", "percent", "ranks", "winsorised"),
     "left_out": ("target", "intermediate", "both"),
@@ -37,6 +39,8 @@ def check(study: StudyConfig, where: str) -> None:
     _check_method(study, where)
     _check_settings(study, where)
     _check_analysis(study, where)
+    options_of(Slurm, study.slurm, where)
+    options_of(Ray, study.ray, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
 
@@ -49,6 +53,7 @@ def _check_closed(study: StudyConfig, where: str) -> None:
         ("trainer", study.trainer, TRAINERS),
         ("precision", study.precision, PRECISIONS),
         ("composition", study.composition, COMPOSITIONS),
+        ("keep", study.keep, KEPT),
         ("adapter.method", study.adapter.method, tuple(METHODS)),
         *(("control", control, CONTROLS) for control in study.controls),
         *(("reference", reference, REFERENCES) for reference in study.references),

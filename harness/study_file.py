@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from harness.engines.options import Ray, Slurm
 from harness.study import Adapter, Analysis, StudyConfig, Training
 from harness.study_checks import check
 from tasks.errors import BadStudy
@@ -79,6 +80,8 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         (values, known, ""),
         (values.get("adapter", {}), {f.name for f in dataclasses.fields(Adapter)}, "adapter."),
         (values.get("analysis", {}), {f.name for f in dataclasses.fields(Analysis)}, "analysis."),
+        (values.get("slurm", {}), {f.name for f in dataclasses.fields(Slurm)}, "slurm."),
+        (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
     ]
     tables += [(values.get("training", {}), training, "training.")]
     tables += [(table, training, f"task.{name}.") for name, table in values.get("task", {}).items()]

@@ -11,22 +11,27 @@ from harness.cli.interrupt import listen, stop_if_asked
 
 
 class Dying:
+    def __init__(self, number):
+        self.number = number
+
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), self.number)
         for _ in range(1000):
             pass  # gives the handler a moment, and its exception nowhere to go
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_while_an_object_is_deleted_is_not_lost():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_an_object_is_deleted_is_not_lost(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         listen()
         stop_if_asked()
-        Dying()
+        Dying(number)
         with pytest.raises(KeyboardInterrupt):
             stop_if_asked()
         listen()
         stop_if_asked()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

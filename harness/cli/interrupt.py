@@ -1,4 +1,4 @@
-"""Ctrl-C that cannot get lost: Python drops an exception that is raised while an object is being deleted."""
+"""Ctrl-C, or a scheduler's SIGTERM, that cannot get lost: Python drops exceptions while an object is being deleted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ _asked = threading.Event()
 
 
 def listen() -> None:
-    """From now on remember SIGINT besides raising KeyboardInterrupt; only the main thread may ask for that."""
+    """From now on SIGINT and SIGTERM raise KeyboardInterrupt and are remembered; only the main thread may ask."""
     _asked.clear()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
 
 
 def stop_if_asked() -> None:
-    """Raise KeyboardInterrupt if SIGINT came before and its exception got lost."""
+    """Raise KeyboardInterrupt if a signal came before and its exception got lost."""
     if _asked.is_set():
         raise KeyboardInterrupt
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import metadata
 
+from harness.cli.parser_before import why_option
 from harness.cli.parser_compare import add_weighing
 from harness.cli.parser_leaf import (
     best_option,
@@ -15,6 +16,7 @@ from harness.cli.parser_leaf import (
     splits_option,
 )
 from harness.cli.parser_results import add_results
+from harness.engines.cluster import ENGINES
 from harness.engines.cores import cores
 from tasks.task import KINDS
 
@@ -176,7 +178,14 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         best_option(leaf)
         _run_options(leaf)
         splits_option(leaf)
+    why_option(plan)
     device_option(run)
+    run.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="local",
+        help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
+    )
     _add_search(nouns)
     status = leaf_of(nouns, "status", "Show what of a study is stored.", "status demo", "run:show_status")
     status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")

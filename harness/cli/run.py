@@ -65,7 +65,11 @@ def _by_role(cells: Sequence[Mapping[str, Any]], store: Store) -> str:
 
 def _run(study: Study, options: argparse.Namespace) -> int:
     set_threads(options.threads)
-    Place(options.device)  # one that is not here is refused before anything is read
+    engine = getattr(options, "engine", "local")
+    if engine == "local":
+        Place(options.device)  # one that is not here is refused before anything is read
+    elif options.workers is not None:
+        raise BadInput(f"--workers is for --engine local; how many jobs --engine {engine} runs at once, it decides")
     workers = 1 if options.workers is None else options.workers
     if workers < 1:
         raise BadInput(f"--workers {workers} is not a whole number from 1")
@@ -76,6 +80,7 @@ def _run(study: Study, options: argparse.Namespace) -> int:
             workers=workers,
             threads=options.threads,
             device=options.device,
+            engine=engine,
             on_epoch=progress.on_epoch,
             on_cell=progress.on_cell,
         )

@@ -1,0 +1,30 @@
+"""The engines that need a scheduler, by name; each is loaded only when it is asked for."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from harness.engines.options import Ray, Slurm, options_of
+from harness.grid import Engine
+from harness.study import StudyConfig
+from tasks.errors import BadInput
+
+ENGINES = ("local", "slurm", "ray")
+NEEDS = {"slurm": "submitit", "ray": "ray"}
+
+
+def cluster_engine(name: str, study: StudyConfig) -> Engine:
+    """The engine of this name with the study's options; BadInput if there is none, or if its package is missing."""
+    if name not in NEEDS:
+        raise BadInput(f"engine {name!r} is not one of {', '.join(ENGINES)}")
+    if find_spec(NEEDS[name]) is None:
+        raise BadInput(
+            f"engine {name!r} needs an optional package; install it with: pip install 'empathy-transfer[{name}]'"
+        )
+    if name == "slurm":
+        from harness.engines.slurm_engine import SlurmEngine
+
+        return SlurmEngine(options_of(Slurm, study.slurm, study.name))
+    from harness.engines.ray_engine import RayEngine
+
+    return RayEngine(options_of(Ray, study.ray, study.name))
