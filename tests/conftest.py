@@ -19,6 +19,7 @@ from harness.backbone import Backbone, resolve
 from harness.study import StudyConfig
 from tasks.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
+from tests.stored import prepared
 
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
@@ -72,6 +73,12 @@ def study() -> StudyConfig:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The prepared files of one record."""
+    return prepared(tmp_path / "prepared")
 
 
 @pytest.fixture(scope="session")

@@ -9,32 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters_store import CorruptRecord, MissingRecord, Store, StoreError, key_of
-
-SPEC = {"target": "news_distress", "seed": 1}
-KEY = key_of(SPEC)
-RESULTS = {"test": 0.5, "flags": []}
-FILES = {"adapter/adapter.safetensors": b"weights", "test.parquet": b"predictions", "history.json": b"[]"}
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "runs")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return prepared(tmp_path / "prepared")
-
-
-def prepared(folder, files=FILES):
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-def put(store, folder, results=RESULTS):
-    return store.put(KEY, SPEC, results, {"host": "here"}, folder)
+from tests.stored import FILES, KEY, RESULTS, SPEC, prepared, put
 
 
 def test_a_record_comes_back_with_its_files(store, folder):

@@ -8,34 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters_store import MissingRecord, Store, StoreError, key_of
-
-ROOT = Path(__file__).resolve().parent.parent
-SPEC = {"target": "news_distress", "seed": 1}
-KEY = key_of(SPEC)
-RESULTS = {"test": 0.5, "flags": []}
-FILES = {"adapter/adapter.safetensors": b"weights", "test.parquet": b"predictions", "history.json": b"[]"}
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "runs")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return prepared(tmp_path / "prepared")
-
-
-def prepared(folder, files=FILES):
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
-
-
-def put(store, folder, results=RESULTS):
-    return store.put(KEY, SPEC, results, {"host": "here"}, folder)
+from adapters_store import MissingRecord, Store, StoreError
+from tests.stored import FILES, KEY, RESULTS, ROOT, SPEC, prepared, put
 
 
 def tree(root):

@@ -4,12 +4,7 @@ import errno
 
 import pytest
 
-from adapters_store import CorruptRecord, MissingRecord, Store, StoreError, disk
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "runs")
+from adapters_store import CorruptRecord, MissingRecord, StoreError, disk
 
 
 def test_a_manifest_keeps_its_order_and_is_replaced_in_one_step(store):
