@@ -16,6 +16,7 @@ from harness.cli.parser_leaf import (
     splits_option,
 )
 from harness.cli.parser_results import add_results
+from harness.cli.parser_watch import add_watching
 from harness.engines.cluster import ENGINES
 from harness.engines.cores import cores
 from tasks.task import KINDS
@@ -35,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     _add_ratings(nouns)
     _add_study(nouns)
     _add_runs(nouns)
+    add_watching(nouns)
     add_results(nouns)
     add_weighing(nouns)
     return top
@@ -187,8 +189,6 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
     )
     _add_search(nouns)
-    status = leaf_of(nouns, "status", "Show what of a study is stored.", "status demo", "run:show_status")
-    status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")
     demo = leaf_of(nouns, "demo", "Run the demo study on synthetic data and write its report.", "demo", "run:run_demo")
     _run_options(demo)
     device_option(demo)
