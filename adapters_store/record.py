@@ -13,7 +13,7 @@ from adapters_store.key import key_of
 from adapters_store.sealed import SCHEMA, seal, unseal
 
 MARKER = "record.json"
-_KEY = re.compile(r"[0-9a-f]{64}")
+KEY = re.compile(r"[0-9a-f]{64}")
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -45,6 +45,9 @@ class Record:
     def __post_init__(self) -> None:
         """Check that the key is the spec's own and that every file lies inside the record's folder."""
         check_key(self.key)
+        for name in ("spec", "results", "provenance"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise StoreError(f"{name} is a {type(getattr(self, name)).__name__}, not a mapping of names to values")
         if self.key != key_of(self.spec):
             raise StoreError(
                 f"key {self.key} is not that of its spec, {key_of(self.spec)}; make keys with key_of(spec)"
@@ -69,7 +72,7 @@ class Record:
 
 def check_key(key: str) -> str:
     """The key itself; StoreError unless it is 64 lower-case hexadecimal digits."""
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
+    if not isinstance(key, str) or not KEY.fullmatch(key):
         raise StoreError(f"{key!r} is not a key: keys are 64 lower-case hexadecimal digits, as key_of(spec) makes them")
     return key
 

@@ -101,6 +101,33 @@ def test_no_changed_byte_goes_unseen(position, change):
         Record.from_json(bytes(flipped), HERE)
 
 
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_whatever_stands_in_a_file_only_our_own_errors_come_out(raw):
+    with pytest.raises(CorruptRecord, match=str(HERE)):
+        Record.from_json(raw, HERE)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(json.loads(RAW))), max_size=3),
+    st.dictionaries(st.sampled_from([*json.loads(RAW), "more"]), json_values, max_size=3),
+)
+def test_a_sealed_file_of_any_content_is_a_record_or_one_of_our_errors(dropped, changed):
+    body = {name: value for name, value in json.loads(RAW).items() if name not in dropped} | changed
+    body.pop("checksum", None)
+    try:
+        found = Record.from_json(seal(body), HERE)
+    except StoreError:
+        return
+    assert (found.key, found.spec) == (key_of(SPEC), SPEC)
+    assert all(isinstance(part, dict) for part in (found.results, found.provenance, found.files))
+
+
 @given(st.integers(0, len(RAW) - 1))
 def test_no_truncation_goes_unseen(length):
     with pytest.raises(CorruptRecord, match=str(HERE)):
