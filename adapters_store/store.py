@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import uuid
@@ -15,8 +14,8 @@ from typing import Any
 from adapters_store import disk
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
-from adapters_store.record import MARKER, Record, StoredFile, check_file_name, check_key, check_name
-from adapters_store.sealed import SCHEMA, seal, unseal
+from adapters_store.record import KEY, MARKER, Record, StoredFile, check_file_name, check_key, check_name
+from adapters_store.sealed import SCHEMA, seal, signed, unseal, unsigned
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,12 @@ class Store:
 
     def __contains__(self, key: str) -> bool:
         """Whether a finished record has this key; its files are not looked at."""
-        return (self._object(key) / MARKER).is_file()
+        return disk.is_file(self._object(key) / MARKER)
+
+    def keys(self) -> set[str]:
+        """Keys of all finished records; their files are not looked at."""
+        folder = str(self.root / "objects")
+        return {key for key in disk.names(folder) if KEY.fullmatch(key) and disk.is_file(f"{folder}/{key}/{MARKER}")}
 
     def get(self, key: str) -> Record:
         """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
@@ -59,15 +63,7 @@ class Store:
         record, folder = self.get(key), self._object(key)
         if name not in record.files:
             raise StoreError(f"record {key} has no file {name!r}; it has {', '.join(sorted(record.files)) or 'none'}")
-        path = folder / name
-        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
-            raise CorruptRecord(f"{path}: the file is gone; restore it, or move the folder away and run again")
-        if (found := disk.sha256_of(path)) != record.files[name].sha256:
-            raise CorruptRecord(
-                f"{path}: sha256 is {found}, the record says {record.files[name].sha256};"
-                " restore the file, or move the folder away and run again"
-            )
-        return path
+        return checked(folder, name, record.files[name])
 
     def put(
         self,
@@ -108,7 +104,7 @@ class Store:
     def write_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
         """Write studies/<name>.json in one step, in place of an earlier one; the order of fields is kept."""
         path = self._manifest(name)
-        content = json.dumps(plain(manifest, "manifest"), indent=1, ensure_ascii=False).encode() + b"\n"
+        content = signed(manifest)
         with disk.writing(self.root), self.staging() as temporary:
             disk.write(temporary / "manifest.json", content)
             path.parent.mkdir(exist_ok=True)
@@ -119,14 +115,9 @@ class Store:
         """The manifest of a study; MissingRecord lists those that are there, CorruptRecord names a broken file."""
         path = self._manifest(name)
         raw = _read(path, f"study {name!r}; it has {', '.join(self.manifests()) or 'none'}")
-        try:
-            manifest = json.loads(raw.decode())
-        except (ValueError, RecursionError) as error:
-            raise CorruptRecord(
-                f"{path}: not JSON ({type(error).__name__}); run the study again to write it anew"
-            ) from error
-        if not isinstance(manifest, dict):
-            raise CorruptRecord(f"{path}: not a manifest; run the study again to write it anew")
+        manifest = unsigned(raw)
+        if manifest is None:
+            raise CorruptRecord(f"{path}: not as it was written; run the study again to write it anew")
         return manifest
 
     def manifests(self) -> list[str]:
@@ -152,11 +143,7 @@ class Store:
 
     def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
         """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
-        path = self._measure(kind, inputs) / MEASURE
-        body = unseal(_read(path, f"{kind} measure of these inputs"), path)
-        if (body["kind"], body["inputs"]) != (kind, plain(inputs)):
-            raise CorruptRecord(f"{path}: holds another measure; move its folder away and run again")
-        return Measure(**body)
+        return stored_measure(self._measure(kind, inputs) / MEASURE, f"{kind} measure of these inputs")
 
     def pack_folder(self, pack: str) -> Path:
         """Where a pack, or a cell by its key, keeps what it needs to go on when interrupted; the caller makes it."""
@@ -180,13 +167,40 @@ class Store:
         return disk.publish(prepared, place, marker, attic=self.root / "staging")
 
 
-def _read(path: Path, what: str) -> bytes:
+def checked(folder: Path, name: str, stamp: StoredFile) -> Path:
+    """Path of a record's file after a look at all of it; CorruptRecord names one that is gone or differs."""
+    path = folder / name
+    if not disk.is_file(path) or not path.resolve().is_relative_to(folder.resolve()):
+        raise CorruptRecord(f"{path}: the file is gone; restore it, or move the folder away and run again")
+    with disk.reading(path):
+        found = StoredFile(disk.sha256_of(path), path.stat().st_size)
+    if found != stamp:
+        raise CorruptRecord(
+            f"{path}: sha256 is {found.sha256} of {found.bytes} bytes, the record says {stamp.sha256} of {stamp.bytes};"
+            " restore the file, or move the folder away and run again"
+        )
+    return path
+
+
+def stored_measure(path: Path, what: str) -> Measure:
+    """The measure in a measure.json; CorruptRecord unless its folder is named by its kind and inputs."""
+    body = unseal(_read(path, what), path)
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+        measure = Measure(**body)
+        is_own = key_of({"kind": measure.kind, "inputs": measure.inputs}) == path.parent.name
+    except TypeError:
+        is_own = False
+    if not is_own:
+        raise CorruptRecord(f"{path}: holds another measure; move its folder away and run again")
+    return measure
+
+
+def _read(path: Path, what: str) -> bytes:
+    with disk.reading(path):
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
 
 
 def _files_of(folder: Path) -> list[str]:
