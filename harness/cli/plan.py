@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections import Counter
 
 from harness.api import Study
 from harness.cell import Cell
+from harness.cli.costs import Costs
 from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
 from harness.plan import Plan
+from harness.stored_records import records
 from harness.study_checks import REFERENCES
+from harness.why import Why, why
 from tasks.loading import Splits
 
 
 def show_plan(options: argparse.Namespace) -> int:
-    """Print one row per target: its rows, cells, and how many of them the store has."""
+    """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}
+    known = list(records(study.store))
+    if options.why:
+        return _show_why(plan, why(plan, study.store, known), as_json=options.json)
+    costs = Costs(study, plan, known)
     rows = [
-        _plan_row(name, plan.cells, stored) | _sizes(study, name) | _cuts(study, name)
+        _plan_row(name, plan.cells, stored)
+        | _sizes(study, name)
+        | _cuts(study, name)
+        | costs.column(name, as_json=options.json)
         for name in dict.fromkeys(c.target for c in plan.cells)
     ]
     if options.json:
         counts = {"cells": len(plan.cells), "stored": len(stored), "roles": Counter(cell.role for cell in plan.cells)}
+        counts |= {"packs": len(plan.baselines) + len(plan.transfers), "costs": costs.as_json()}
         print_json({"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan), **counts})
         return 0
     print_rows(rows, as_json=False)
     packs = len(plan.baselines) + len(plan.transfers)
     print(f"\n{len(plan.cells)} cells in {packs} packs; {len(stored)} stored, {len(plan.cells) - len(stored)} to train")
     print(", ".join(f"{role} {count}" for role, count in Counter(cell.role for cell in plan.cells).items()))
+    for line in costs.lines():
+        print(line)
     print_warnings(plan)
+    print_missing(plan.missing)
+    return 0
+
+
+def _show_why(plan: Plan, found: list[Why], *, as_json: bool) -> int:
+    """Print a line for each cause of training."""
+    if as_json:
+        print_json({"cells": len(plan.cells), "why": [dataclasses.asdict(one) for one in found]})
+        return 0
+    for one in found:
+        print(one.line(len(plan.cells)))
+    if not found:
+        print(f"nothing: all {len(plan.cells)} cells are stored")
     print_missing(plan.missing)
     return 0
 
