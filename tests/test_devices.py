@@ -221,5 +221,17 @@ def test_the_first_gpu_is_taken_where_there_is_one_and_multiplies_in_full(monkey
     assert torch.get_float32_matmul_precision() == "highest"
     assert not torch.backends.cudnn.allow_tf32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert Place().ready() == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert Place().ready() == torch.device("cuda:0")
     assert Place("cpu").ready() == torch.device("cpu")
+
+
+def test_processes_are_dealt_the_gpus_in_turn_and_know_how_many_share_theirs(monkeypatch):
+    dealt = [Place(processes=5, number=number) for number in range(5)]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert {(str(place.ready()), place.sharers()) for place in dealt} == {("cpu", 5)}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(place.ready()) for place in dealt] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+    assert {place.sharers() for place in dealt} == {3}
+    assert Place("cuda:1", processes=5).sharers() == 5

@@ -122,12 +122,29 @@ def test_overrides_change_one_field_each():
         ('tasks = ["epitome_er"]\n[analysis]\nmargin = 0', "analysis.margin 0 is not a number of points above 0"),
         ('tasks = ["epitome_er"]\n[analysis]\nmargin = nan', "analysis.margin nan is not"),
         ('tasks = ["epitome_er"]\n[analysis]\nwithout_rater = 1', "analysis.without_rater 1 is not a rater's name"),
+        ('tasks = ["epitome_er"]\nkeep = "none"', "keep 'none' is not one of all, baselines"),
+        ('tasks = ["epitome_er"]\nslurm = 3', "slurm is a table"),
+        ('tasks = ["epitome_er"]\n[slurm]\npartion = "x"', "unknown field 'slurm.partion'; did you mean 'partition'"),
+        ('tasks = ["epitome_er"]\n[slurm]\ntime = 0', "slurm.time 0 is not a whole number from 1"),
+        ('tasks = ["epitome_er"]\n[slurm]\npartition = "a\\nb"', "slurm.partition 'a..b' is not a text in one line"),
+        ('tasks = ["epitome_er"]\n[slurm]\nsetup = "module load"', "slurm.setup 'module load' is not a list of lines"),
+        ('tasks = ["epitome_er"]\n[slurm.extra]\nqos = ["x"]', "slurm.extra .* is not a table of options"),
+        ('tasks = ["epitome_er"]\n[ray]\ngpus = -1', "ray.gpus -1 is not a number from 0"),
+        ('tasks = ["epitome_er"]\n[ray]\ntries = 1.5', "ray.tries 1.5 is not a whole number from 1"),
     ],
 )
 def test_a_study_that_cannot_be_used_says_why_in_one_line(write, text, message):
     with pytest.raises(BadStudy, match=message) as problem:
         load_study(write(text))
     assert "\n" not in str(problem.value)
+
+
+def test_what_a_study_asks_of_schedulers_and_keeps_enters_no_key(tmp_path, write):
+    plain = write('extends = "tiny"')
+    asking = write('extends = "tiny"\nkeep = "baselines"\n[slurm]\npartition = "long"\n[ray]\ngpus = 0.25', "asks.toml")
+    plans = [Study(str(path), store=tmp_path).plan for path in (plain, asking)]
+    assert plans[1].study.slurm == {"partition": "long"}
+    assert [cell.key for cell in plans[0].cells] == [cell.key for cell in plans[1].cells]
 
 
 def test_an_unknown_study_suggests_the_nearest_name():

@@ -78,6 +78,18 @@ def test_the_same_cell_trained_twice_gives_the_same_bytes(cells, tiny, store, tm
             assert again.open(cell.key, name).read_bytes() == store.open(cell.key, name).read_bytes()
 
 
+def test_a_store_may_keep_the_adapters_of_baselines_only(cells, tiny, tmp_path, store):
+    splits, _, two, transfer = cells
+    lean = Store(tmp_path / "lean")
+    for cell in (two, transfer):
+        run_cells([cell], tiny, splits[cell.target], lean, silent, keep="baselines")
+    assert lean.get(two.key).files == store.get(two.key).files
+    weights = {name: stamp for name, stamp in store.get(transfer.key).files.items() if name.startswith("adapter/")}
+    assert weights
+    assert {**lean.get(transfer.key).files, **weights} == store.get(transfer.key).files
+    assert lean.get(transfer.key).results == store.get(transfer.key).results
+
+
 def test_an_identity_intermediate_gives_the_baseline_exactly(study, tiny, store, monkeypatch, toy_splits):
     splits = {"one": toy_splits("one"), "two": toy_splits("two", seed=1)}
     one, two = (make_cell(study, tiny, splits[name], seed=1, setting="full") for name in ("one", "two"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -25,13 +26,17 @@ def silent(*_):
 
 @dataclass(frozen=True)
 class Pretending(Runner):
-    """Trains nothing: says what it would have done, or dies."""
+    """Trains nothing: says what it would have done, or dies, so many times, and keeps count of it in a file."""
 
     victim: str = ""
+    deaths: Path = Path()
+    most: int = 0
 
     def __call__(self, pack):
         self.watch(f"{pack.target}, one of {self.place.processes}", 1, 1)
-        if pack.target == self.victim:
+        if pack.target == self.victim and len(self.deaths.read_bytes()) < self.most:
+            with self.deaths.open("ab") as file:
+                file.write(b"x")
             os.kill(os.getpid(), signal.SIGKILL)
         return iter([Outcome(cell) for cell in pack.cells])
 
@@ -52,12 +57,23 @@ def test_workers_report_every_cell_and_every_epoch(packs, tiny, store):
     assert sorted(heard) == [(f"{name}, one of 2", 1, 1) for name in ("one", "three", "two")]
 
 
-def test_a_worker_that_dies_is_a_failure_with_a_reason(packs, tiny, store):
+@pytest.mark.parametrize(("most", "tries"), [(1, 1), (9, 2)])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_pack_whose_worker_dies_is_begun_anew_and_only_one_that_dies_again_has_failed(
+    packs, tiny, store, tmp_path, count, most, tries
+):
     splits, packs = packs
-    function = Pretending(tiny, splits, store, silent, victim="two")
-    errors = {one.cell.target: one.error for one in WorkersEngine(1, 1).run(function, steps(packs))}
-    assert "ended early" in errors["two"]
-    assert set(errors) == {"one", "two", "three"}
+    deaths = tmp_path / "deaths"
+    deaths.touch()
+    function = Pretending(tiny, splits, store, silent, victim="two", deaths=deaths, most=most)
+    found = list(WorkersEngine(count, 1).run(function, steps(packs)))
+    errors = {one.cell.target: one.error for one in found}
+    assert len(found) == 3
+    assert len(deaths.read_bytes()) == tries
+    assert bool(errors["two"]) == (most > 1)
+    if most > 1:
+        assert "ended early" in errors["two"]
+    assert (errors["one"], errors["three"]) == (None, None)
 
 
 @pytest.mark.slow

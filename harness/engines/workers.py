@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +16,6 @@ from harness.grid import Outcome, RunPack, Step
 from harness.plan import Pack
 
 POLL_SECONDS = 0.2
-MOST_TRIES = 2  # of a pack whose process dies; the second one goes on from its checkpoints
 _here: dict[str, Any] = {}  # what a worker process was started with
 
 
@@ -25,7 +23,8 @@ _here: dict[str, Any] = {}  # what a worker process was started with
 class WorkersEngine:
     """Runs up to ``count`` packs at once, each in a process with ``threads`` threads; outcomes come as packs end.
 
-    When a process dies, all that were at work are begun anew, and go on from their checkpoints.
+    When a process dies, the packs that were at work go on from their checkpoints, one at a time: with more memory for
+    each, and so that none that dies again takes others with it.
     """
 
     count: int
@@ -38,14 +37,13 @@ class WorkersEngine:
         if not isinstance(function, Runner):
             raise TypeError(f"{function!r} cannot be sent to another process")
         crew = _Crew(function, min(self.count, len(steps)), self.threads)
-        waiting, ended = list(steps), set[str]()
+        waiting, ended, shaken = list(steps), set[str](), set[str]()
         running: dict[Future[list[Outcome]], Step] = {}
-        tries: Counter[str] = Counter()
         try:
             while waiting or running:
-                for step in [one for one in waiting if one.after <= ended][: crew.count - len(running)]:
+                room = (1 if shaken else crew.count) - len(running)
+                for step in [one for one in waiting if one.after <= ended][:room]:
                     waiting.remove(step)
-                    tries[step.pack.id] += 1
                     running[crew.pool.submit(_run, step.pack)] = step
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 crew.listen()
@@ -55,9 +53,11 @@ class WorkersEngine:
                     crew.restart()
                 for future in done:
                     step = running.pop(future)
-                    if future in lost and tries[step.pack.id] < MOST_TRIES:
+                    if future in lost and step.pack.id not in shaken:
                         waiting.insert(0, step)
+                        shaken.add(step.pack.id)
                     else:
+                        shaken.discard(step.pack.id)
                         ended.add(step.pack.id)
                         yield from _outcomes(future, step.pack)
         finally:
