@@ -11,6 +11,7 @@ import pytest
 import torch
 from adapters.composition import Stack
 
+from adapters_store import Store
 from harness.cell import make_cell
 from harness.pack import run_cells
 from harness.training import checks, model
@@ -68,8 +69,6 @@ def test_no_record_names_a_path_or_a_text(cells, store, tmp_path):
 
 
 def test_the_same_cell_trained_twice_gives_the_same_bytes(cells, tiny, store, tmp_path):
-    from adapters_store import Store
-
     splits, _, two, transfer = cells
     again = Store(tmp_path / "again")
     for cell in (two, transfer):
