@@ -106,10 +106,11 @@ def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
         folder = resolve(MINILM).folder
         assert folder is not None
         return Sentences(folder, adapted.place)
-    return Sentences(_hub_folder(name), adapted.place)
+    return Sentences(sentence_folder(name), adapted.place)
 
 
-def _hub_folder(name: str) -> Path:
+def sentence_folder(name: str) -> Path:
+    """Where the hub keeps this sentence encoder; BadBackbone if it is not to be had."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
