@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from adapters_store import MissingRecord, Store
+from adapters_store.weights import open_weights
 from harness.manifest import manifest_of
 from harness.place import ANYWHERE, Place
 from harness.plan import Plan
@@ -130,7 +131,7 @@ class Filler:
 
     def weights(self) -> Iterator[Job]:
         """Distance of trained adapters."""
-        maps = cache(lambda key: projections(self.store.open(key, "adapter/adapter.safetensors")))
+        maps = cache(lambda key: projections(open_weights(self.store, key, "adapter/adapter.safetensors")))
         for below, key in self.trained.items():
             for target in self._targets(below, self.trained):
 

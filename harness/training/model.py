@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from adapters_store import Store
+from adapters_store.weights import open_weights
 from harness.backbone import RANDOM_TINY, Backbone
 from harness.cell import Cell
 from harness.methods import METHODS
@@ -87,9 +88,9 @@ def add_intermediate(model: Any, folder: Path, name: str = INTERMEDIATE) -> None
 
 
 def stored_adapter(store: Store, key: str) -> Path:
-    """The folder of a record's adapter, its files checked."""
+    """The folder of a record's adapter, its files checked; NoWeights if they were left out of the record."""
     for name in ("adapter_config.json", "adapter.safetensors"):
-        folder = store.open(key, f"adapter/{name}").parent
+        folder = open_weights(store, key, f"adapter/{name}").parent
     return folder
 
 

@@ -1,0 +1,137 @@
+"""A study in one file: a .tar.gz with a list of what is in it first, the same bytes for the same content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
+from adapters_store.key import key_of, plain
+from adapters_store.record import MARKER, Record, check_key
+from adapters_store.sealed import seal
+from adapters_store.store import MEASURE, Store
+from adapters_store.weights import without_weights
+
+LIST = "archive.json"
+FORMAT = "empathy-transfer study"
+SCHEMA = 1  # of the list
+
+
+class Member(NamedTuple):
+    """One file of an archive: its name in it, sha256, size in bytes, and its content or its place."""
+
+    name: str
+    sha256: str
+    size: int
+    content: bytes | Path
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What went into an archive: numbers of records and measures, and the keys of cells that have no record yet."""
+
+    records: int
+    measures: int
+    missing: tuple[str, ...]
+
+
+def archive(
+    store: Store,
+    study: str,
+    measures: Iterable[tuple[str, Mapping[str, Any]]],
+    file: Path,
+    *,
+    is_light: bool = False,
+) -> Archived:
+    """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
+
+    ``is_light`` leaves the weights out. Every file is compared with its checksum first: CorruptRecord names one that
+    differs. StoreError if ``file`` exists or cannot be written; nothing is left there then.
+    """
+    if file.exists():
+        raise StoreError(f"{file} exists and is not overwritten; move it away, or give another name")
+    manifest = plain(store.manifest(study), f"study {study}")
+    keys = keys_of(manifest, f"study {study}")
+    stored = [key for key in keys if key in store]
+    records = [without_weights(one) if is_light else one for one in map(store.get, stored)]
+    measured = list(_measures(store, measures))
+    members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
+    members += [one for record in records for one in _of_record(store, record)] + measured
+    members.sort(key=lambda one: one.name)
+    head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
+    listed = {one.name: {"sha256": one.sha256, "bytes": one.size} for one in members}
+    first = _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
+    with _whole(file) as part:
+        _pack([first, *members], part)
+    return Archived(len(stored), len(measured), tuple(key for key in keys if key not in store))
+
+
+def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
+    """The keys of a study's cells, each once; CorruptRecord naming ``where`` if the manifest has none."""
+    try:
+        return list(dict.fromkeys(check_key(cell["key"]) for cell in manifest["cells"]))
+    except (KeyError, TypeError, StoreError):
+        raise CorruptRecord(f"{where}: its manifest does not name its cells; run the study again") from None
+
+
+def _member(name: str, content: bytes) -> Member:
+    return Member(name, hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def _of_record(store: Store, record: Record) -> Iterator[Member]:
+    folder = f"objects/{record.key}"
+    yield _member(f"{folder}/{MARKER}", record.to_json())
+    for name, stamp in record.files.items():
+        yield Member(f"{folder}/{name}", stamp.sha256, stamp.bytes, store.open(record.key, name))
+
+
+def _measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Member]:
+    """Those of the measures that the store has, each once."""
+    wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in asked}
+    for key, (kind, inputs) in wanted.items():
+        try:
+            found = store.measure(kind, inputs)
+        except MissingRecord:
+            continue
+        yield _member(f"measures/{key}/{MEASURE}", seal(vars(found)))
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """A name to write under; the file gets its own when it is complete and on the disk, or is removed."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield part
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # tarfile refuses names and sizes that the format cannot hold
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"{file}: cannot be written ({reason}); mend this, or give another place") from error
+
+
+def _pack(members: Iterable[Member], file: Path) -> None:
+    """No clock, no owner, no name of a person or machine: nothing but names, sizes and contents."""
+    with (
+        file.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for one in members:
+            info = tarfile.TarInfo(one.name)
+            info.size = one.size
+            with io.BytesIO(one.content) if isinstance(one.content, bytes) else one.content.open("rb") as content:
+                tar.addfile(info, content)
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
