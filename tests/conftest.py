@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from adapters_store import Store
 from harness.backbone import Backbone, resolve
+from harness.cli.main import main
 from harness.study import StudyConfig
 from tasks.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
@@ -85,3 +86,15 @@ def folder(tmp_path: Path) -> Path:
 def toy_splits() -> Callable[..., Splits]:
     """A function that makes the splits of a toy task: name, kind, seed, number of training rows."""
     return make_toy_splits
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in this process; returns (exit code, standard output, standard error)."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command

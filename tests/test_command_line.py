@@ -11,22 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import main
 from tasks import synthetic
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def command(capsys):
-    """Run the command line in this process; returns (exit code, standard output, standard error)."""
-
-    def command(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,10 @@ import json
 import pytest
 
 from harness import fetch as fetching
-from harness.cli.main import main
 from tasks import synthetic
 from tasks.registry import Registry
 
 CONTENT = b"reply,kind\nwell,1\nno,0\n"
-
-
-@pytest.fixture
-def command(capsys):
-    def command(*arguments):
-        code = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
 
 
 @pytest.fixture
