@@ -1,0 +1,101 @@
+"""What a store holds, counted by a walk through its folders: nothing is checked, and no index is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from adapters_store import disk
+from adapters_store.errors import StoreError
+from adapters_store.record import KEY, MARKER, check_key
+from adapters_store.store import Store
+
+UNREADABLE = -1  # instead of a size
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a listing: a study, or everything of one sort; ``planned`` counts the cells that a study names."""
+
+    what: str
+    name: str
+    planned: int | None
+    count: int
+    bytes: int
+    note: str = ""
+
+
+def listing(store: Store) -> list[Row]:
+    """One row per study, then records that no study names, measures, searches, packs and what writers left behind.
+
+    A record of several studies counts in each; its bytes are those that it says its files have. A study whose manifest
+    cannot be read is a row that says so.
+    """
+    sizes = _sizes(store)
+    rows, named = [], set()
+    for name in store.manifests():
+        try:
+            keys = named_keys(store, name)
+        except StoreError as problem:
+            rows.append(Row("study", name, None, 0, 0, str(problem)))
+            continue
+        named |= keys
+        rows.append(_records("study", name, len(keys), [sizes[key] for key in keys if key in sizes]))
+    unnamed = [size for key, size in sizes.items() if key not in named]
+    finished = sum(name in sizes for name in disk.names(store.root / "packs"))
+    return [
+        *rows,
+        _records("records", "of no study", None, unnamed),
+        _folder(store, "measures"),
+        _folder(store, "searches"),
+        _folder(store, "packs", f"{finished} of stored cells: store gc" if finished else ""),
+        _folder(store, "staging"),
+    ]
+
+
+def named_keys(store: Store, study: str) -> set[str]:
+    """Keys of the cells that a study's manifest names; CorruptRecord or StoreError if it cannot tell."""
+    cells = store.manifest(study).get("cells")
+    try:
+        return {check_key(cell["key"]) for cell in cells}  # type: ignore[union-attr]
+    except (TypeError, KeyError, StoreError):
+        path = store.root / "studies" / f"{study}.json"
+        raise StoreError(f"{path}: does not name its cells; run the study again to write it anew") from None
+
+
+def _sizes(store: Store) -> dict[str, int]:
+    """Bytes of every finished record by its key, record.json included."""
+    folder, sizes = str(store.root / "objects"), {}
+    for key in disk.names(folder):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if KEY.fullmatch(key):
+                sizes[key] = _claimed(f"{folder}/{key}/{MARKER}")
+    return sizes
+
+
+def _claimed(path: str) -> int:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - 20,000 Paths are a second
+            raw = file.read()
+        return len(raw) + sum(int(stamp["bytes"]) for stamp in json.loads(raw)["files"].values())
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return UNREADABLE
+
+
+def _records(what: str, name: str, planned: int | None, sizes: Iterable[int]) -> Row:
+    sizes = list(sizes)
+    broken = sizes.count(UNREADABLE)
+    note = f"{broken} cannot be read: store verify" if broken else ""
+    return Row(what, name, planned, len(sizes), sum(size for size in sizes if size != UNREADABLE), note)
+
+
+def _folder(store: Store, what: str, note: str = "") -> Row:
+    folder, total = store.root / what, 0
+    for entry in disk.below(str(folder)):
+        with suppress(FileNotFoundError):  # another process has just removed it
+            total += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
+    return Row(what, "", None, len(disk.names(folder)), total, note)
