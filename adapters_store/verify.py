@@ -1,0 +1,117 @@
+"""Every byte of a store against what was written: what is damaged, what is unknown, what is still missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters_store import disk
+from adapters_store.errors import MissingRecord, StoreError
+from adapters_store.listing import named_keys
+from adapters_store.record import KEY, MARKER, Record
+from adapters_store.store import MEASURE, Store, checked, stored_measure
+
+WEIGHTS = ".safetensors"
+Watch = Callable[[int, int], None]
+
+
+@dataclass
+class Verified:
+    """What was looked at, and one line for every damaged and every unknown file.
+
+    ``light`` are keys of records without any of their weights, whole otherwise; ``missing`` are the keys of cells
+    that a study names and the store does not have.
+    """
+
+    records: int = 0
+    measures: int = 0
+    manifests: int = 0
+    light: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    missing: dict[str, list[str]] = field(default_factory=dict)
+
+
+def verify(store: Store, watch: Watch = lambda done, of: None) -> Verified:
+    """Read everything in a store; ``watch`` hears how many records of how many are done. Nothing is changed."""
+    found = Verified()
+    objects = disk.names(store.root / "objects")
+    for done, name in enumerate(objects):
+        watch(done, len(objects))
+        if _is_ours(store.root / "objects" / name, found):
+            _verify_record(store, name, found)
+    for name in disk.names(store.root / "measures"):
+        if _is_ours(store.root / "measures" / name, found):
+            _verify_measure(store.root / "measures" / name, found)
+    _verify_manifests(store, found)
+    watch(len(objects), len(objects))
+    return found
+
+
+def is_light(record: Record, folder: Path) -> bool:
+    """Whether the record has weights and none of them is in its folder: a copy that was made without them."""
+    weights = [name for name in record.files if name.endswith(WEIGHTS)]
+    return bool(weights) and not any(os.path.lexists(folder / name) for name in weights)
+
+
+def _is_ours(path: Path, found: Verified) -> bool:
+    if KEY.fullmatch(path.name) and path.is_dir():
+        return True
+    found.unknown.append(f"{path}: not of this store; move it away")
+    return False
+
+
+def _verify_record(store: Store, key: str, found: Verified) -> None:
+    folder = store.root / "objects" / key
+    try:
+        record = store.get(key)
+    except MissingRecord:
+        if folder.exists():  # else another process has just removed it
+            found.damaged.append(f"{folder / MARKER}: the file is gone; run the study again to train the cell anew")
+        return
+    except StoreError as problem:
+        found.damaged.append(str(problem))
+        return
+    found.records += 1
+    light = is_light(record, folder)
+    found.light += [key] if light else []
+    for name, stamp in record.files.items():
+        if light and name.endswith(WEIGHTS):
+            continue
+        try:
+            checked(folder, name, stamp)
+        except StoreError as problem:
+            found.damaged.append(str(problem))
+    found.unknown += _unknown(folder, {MARKER, *record.files})
+
+
+def _verify_measure(folder: Path, found: Verified) -> None:
+    try:
+        stored_measure(folder / MEASURE, "measure of this name")
+    except StoreError as problem:
+        found.damaged.append(str(problem))
+    else:
+        found.measures += 1
+    found.unknown += _unknown(folder, {MEASURE})
+
+
+def _verify_manifests(store: Store, found: Verified) -> None:
+    known = store.manifests()
+    for name in known:
+        try:
+            keys = named_keys(store, name)
+        except StoreError as problem:
+            found.damaged.append(str(problem))
+            continue
+        found.manifests += 1
+        found.missing[name] = sorted(key for key in keys if key not in store)
+    found.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
+
+
+def _unknown(folder: Path, names: set[str]) -> Iterator[str]:
+    for entry in disk.below(str(folder)):
+        path = Path(entry.path)
+        if not entry.is_dir(follow_symlinks=False) and path.relative_to(folder).as_posix() not in names:
+            yield f"{path}: no record, measure or study names this file; move it away"
