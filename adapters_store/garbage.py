@@ -1,0 +1,115 @@
+"""What a store can do without: found first, removed only when somebody says so, and never while it is young.
+
+Ages are told by the file system's own clock, as a file shows that is written for the purpose: the clocks of the hosts
+that share a store may differ, and jump.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from adapters_store import disk
+from adapters_store.errors import StoreError
+from adapters_store.listing import named_keys
+from adapters_store.store import Store
+
+YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
+KINDS = ("staging", "packs", "records")
+
+
+class Leftover(NamedTuple):
+    """Something that nobody needs, and why; ``changed`` is in seconds of the file system's clock, ``age`` to now."""
+
+    kind: str
+    path: Path
+    why: str
+    bytes: int
+    changed: float
+    age: float
+
+
+@dataclass
+class Garbage:
+    """What can go, how many things are too young to tell, and the manifests for whose sake no record can go."""
+
+    leftovers: list[Leftover] = field(default_factory=list)
+    young: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+def garbage(store: Store, young: float = YOUNG) -> Garbage:
+    """Folders of writers that are gone, checkpoints of stored cells, and records that no study names.
+
+    Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
+    unknown then.
+    """
+    found = Garbage()
+    now = _now(store)
+    for kind, path, why in _candidates(store, found):
+        size, changed = _measured(path)
+        if changed is None or now - changed < young:
+            found.young += changed is not None
+        else:
+            found.leftovers.append(Leftover(kind, path, why, size, changed, now - changed))
+    return found
+
+
+def remove(store: Store, leftovers: Iterable[Leftover]) -> Iterator[Leftover]:
+    """Remove what was found, unless it has changed since, and yield what is gone.
+
+    Each is renamed before it is deleted: who still uses it finds nothing, never a half of it.
+    """
+    for one in leftovers:
+        if _measured(one.path)[1] != one.changed:
+            continue
+        gone = store.root / "staging" / f"gone-{uuid.uuid4().hex}"
+        with disk.writing(store.root):
+            gone.parent.mkdir(exist_ok=True)
+            one.path.rename(gone)
+        if gone.is_dir() and not gone.is_symlink():
+            shutil.rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink(missing_ok=True)
+        yield one
+
+
+def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]:
+    for name in disk.names(store.root / "staging"):
+        yield "staging", store.root / "staging" / name, "left by a writer that is gone"
+    stored = store.keys()
+    for name in disk.names(store.root / "packs"):
+        if name in stored:
+            yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
+    named: set[str] = set()
+    for study in store.manifests():
+        try:
+            named |= named_keys(store, study)
+        except StoreError as problem:
+            found.unreadable.append(str(problem))
+    if not found.unreadable:
+        for key in sorted(stored - named):
+            yield "records", store.root / "objects" / key, "no study names this cell"
+
+
+def _now(store: Store) -> float:
+    with store.staging() as folder, disk.writing(store.root):
+        disk.write(folder / "clock", b"")
+        return (folder / "clock").stat().st_mtime
+
+
+def _measured(path: Path) -> tuple[int, float | None]:
+    """Bytes in it, and when anything in it last changed; None if it is gone."""
+    size, changed = 0, None
+    for one in (path, *(Path(entry.path) for entry in disk.below(str(path)))):
+        with suppress(FileNotFoundError):
+            seen = one.lstat()
+            size += 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
+            changed = max(changed or 0.0, seen.st_mtime, seen.st_ctime)  # a copy may keep the times of its origin
+    return size, changed
