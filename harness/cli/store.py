@@ -1,0 +1,97 @@
+"""``store ls``, ``store verify`` and ``store gc``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from adapters_store import Store, StoreError
+from adapters_store.garbage import YOUNG, Garbage, Leftover, garbage, remove
+from adapters_store.listing import listing
+from adapters_store.verify import Verified, verify
+from harness.cli.progress import Steps
+from harness.cli.table import print_json, print_rows
+
+MIB = 1 << 20
+
+
+def ls(options: argparse.Namespace) -> int:
+    """Print one row per study, and one for everything else of a sort."""
+    rows = listing(_store(options))
+    if options.json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return 0
+    shown = [{**dataclasses.asdict(row), "planned": _or_dash(row.planned), "bytes": _size(row.bytes)} for row in rows]
+    print_rows(shown, as_json=False)
+    return 0
+
+
+def verify_store(options: argparse.Namespace) -> int:
+    """Print a line per damaged and per unknown file, then what was looked at; exit code 1 when one is damaged."""
+    with Steps(quiet=options.quiet) as steps:
+        found = verify(_store(options), lambda done, of: steps.show(done, of, "records"))
+    if options.json:
+        print_json(dataclasses.asdict(found))
+    else:
+        _print_verified(found)
+    return 1 if found.damaged else 0
+
+
+def collect(options: argparse.Namespace) -> int:
+    """Print what can go and, of the kinds that the options name, remove it."""
+    store = _store(options)
+    found = garbage(store)
+    removed = list(remove(store, [one for one in found.leftovers if one.kind in options.remove]))
+    rows = [_row(one, removed) for one in found.leftovers]
+    if options.json:
+        print_json({"leftovers": rows, "young": found.young, "unreadable": found.unreadable})
+        return 0
+    print_rows(
+        [{**row, "bytes": _size(one.bytes)} for row, one in zip(rows, found.leftovers, strict=True)], as_json=False
+    )
+    _print_rest(found, removed)
+    return 0
+
+
+def _store(options: argparse.Namespace) -> Store:
+    store = Store(Path(options.store))
+    if not store.root.is_dir():
+        raise StoreError(f"store {store.root}: no such folder; name the store with --store DIR")
+    return store
+
+
+def _print_verified(found: Verified) -> None:
+    for line in found.damaged:
+        print(f"damaged  {line}")
+    for line in found.unknown:
+        print(f"unknown  {line}")
+    for study, keys in found.missing.items():
+        if keys:
+            print(f"missing  {len(keys)} cells of study {study} are not stored; run it to train them")
+    light = f" ({len(found.light)} of them light: without their weights)" if found.light else ""
+    print(f"{found.records} records{light}, {found.measures} measures and {found.manifests} studies read")
+    print(f"{len(found.damaged)} damaged, {len(found.unknown)} unknown files")
+
+
+def _row(one: Leftover, removed: list[Leftover]) -> dict[str, object]:
+    facts = {"kind": one.kind, "path": str(one.path), "why": one.why, "bytes": one.bytes}
+    return {**facts, "hours": round(one.age / 3600, 1), "removed": one in removed}
+
+
+def _print_rest(found: Garbage, removed: list[Leftover]) -> None:
+    if found.young:
+        print(f"{found.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
+    for line in found.unreadable:
+        print(f"no record is listed, because a study's cells are not known: {line}")
+    kept = sorted({one.kind for one in found.leftovers if one not in removed})
+    if kept:
+        print(f"remove them with: store gc {' '.join(f'--remove {kind}' for kind in kept)}")
+
+
+def _or_dash(value: int | None) -> object:
+    return "-" if value is None else value
+
+
+def _size(count: int) -> str:
+    return f"{count / MIB:.1f} MiB"
