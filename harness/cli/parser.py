@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import metadata
 
-from harness.cli.parser_before import why_option
+from harness.cli.parser_before import add_before, smoke_option, why_option
 from harness.cli.parser_compare import add_weighing
 from harness.cli.parser_leaf import (
     best_option,
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     _add_ratings(nouns)
     _add_study(nouns)
     _add_runs(nouns)
+    add_before(nouns)
     add_watching(nouns)
     add_results(nouns)
     add_weighing(nouns)
@@ -181,6 +182,7 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         _run_options(leaf)
         splits_option(leaf)
     why_option(plan)
+    smoke_option(run)
     device_option(run)
     run.add_argument(
         "--engine",

@@ -1,4 +1,4 @@
-"""What can be typed before a launch: ``doctor``, and what ``plan`` takes for it."""
+"""What can be typed before a launch: ``doctor``, and what ``plan`` and ``run`` take for it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def why_option(plan: argparse.ArgumentParser) -> None:
     """What has changed since a study was run."""
     plan.add_argument("--why", action="store_true", help="print instead why cells must be trained, a line for a cause")
+
+
+def smoke_option(run: argparse.ArgumentParser) -> None:
+    """The whole study in small."""
+    run.add_argument(
+        "--smoke",
+        action="store_true",
+        help="every cell with 32 rows and one epoch, as the study STUDY-smoke: to see that all of it trains",
+    )

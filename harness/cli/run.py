@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from harness.api import Study
@@ -14,13 +15,16 @@ from harness.cli.study import study_of
 from harness.cli.table import print_json
 from harness.grid import GridReport
 from harness.place import Place
+from harness.smoke import NOTE
 from tasks.errors import BadInput
 
 
 def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
-    study = study_of(options)
-    return _run(study, options)
+    code = _run(study_of(options), options)
+    if options.smoke:
+        print(NOTE, file=sys.stderr if options.json else sys.stdout)
+    return code
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from adapters_store import Store
 from harness.api import Study
 from harness.cli.table import print_json, print_rows
 from harness.search_found import with_best
+from harness.smoke import smoke_of
 from harness.study import StudyConfig
 from harness.study_file import load_study, study_names
 from tasks.errors import BadStudy
@@ -20,7 +21,10 @@ from tasks.registry import Registry
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
     """The study that a command names, changed as its options say and by ``further`` lines ``key=value``."""
     places = {"data": options.data, "store": options.store, "splits": options.splits}
-    return Study(options.study, overrides=[*overrides(options), *further], best=options.best, **places)
+    study = Study(options.study, overrides=[*overrides(options), *further], best=options.best, **places)
+    if getattr(options, "smoke", False):
+        study.config = smoke_of(study.config)
+    return study
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
