@@ -7,6 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from adapters_store.disk import writing
 from harness.study import StudyConfig
 from tasks import synthetic
 from tasks.errors import MissingData
@@ -37,14 +38,15 @@ def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) 
     folder = store_root / "synthetic" / name
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-        synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
-        try:
-            (Path(temporary) / name).rename(folder)
-        except OSError:  # another run wrote the same files first
-            if not folder.is_dir():
-                raise
+    with writing(store_root):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
+            try:
+                (Path(temporary) / name).rename(folder)
+            except OSError:  # another run wrote the same files first
+                if not folder.is_dir():
+                    raise
     return folder
 
 
