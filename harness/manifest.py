@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapters_store import Store, StoreError
+from harness.cell import Cell
 from harness.contamination import facts_of
 from harness.plan import Plan
 from harness.study import StudyConfig
@@ -29,8 +30,12 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "synthetic": plan.study.data == "synthetic",
         "tasks": {name: _task_row(splits, rated) for name, splits in plan.splits.items()},
         "missing": plan.missing,
-        "cells": [{name: getattr(cell, name) for name in CELL} for cell in plan.cells],
+        "cells": [_cell_row(cell) for cell in plan.cells],
     }
+
+
+def _cell_row(cell: Cell) -> dict[str, Any]:
+    return {**{name: getattr(cell, name) for name in CELL}, "intermediate_key": cell.spec["intermediate_key"]}
 
 
 def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:

@@ -77,8 +77,9 @@ class Noted:
     now: Progress
 
     def queue(self) -> None:
-        """Say that the pack waits for its turn."""
-        write(self.store, self.pack, replace(self.now, state="queued", written=time.time()))
+        """Say that the pack waits for its turn, and who waits with it."""
+        here = {"host": socket.gethostname(), "pid": os.getpid()}
+        write(self.store, self.pack, replace(self.now, state="queued", written=time.time(), **here))
 
     def watch(self, what: str, epoch: int, epochs: int) -> None:
         """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what`` starts the count anew."""

@@ -1,0 +1,151 @@
+"""Where a study stands, from the store alone: what is done, runs, waits, has failed, or has gone silent.
+
+Nobody needs to run it any more, nor on this machine; Slurm is asked too where its commands are here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from adapters_store import Store
+from harness import notes
+from harness.cell import Cell
+from harness.engines import slurm_queue
+from harness.engines.slurm_queue import GONE, Seen
+
+SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3
+DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
+FAILED, NOT_RUN, WAITING = "failed", "not run", "waiting"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pack that is under way or was: its note, ``running``, ``queued`` or ``stalled``, and the note's age in seconds.
+
+    ``why`` says of a stalled one what is known of its end. ``cells`` are those of the study that it has still to store.
+    """
+
+    pack: str
+    note: notes.Progress
+    state: str
+    age: float
+    cells: tuple[Cell, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A study's cells as the store knows them; ``states`` is by key, ``stored`` the keys of all records."""
+
+    study: str
+    cells: tuple[Cell, ...]
+    stored: frozenset[str]
+    works: tuple[Work, ...]
+    failures: Mapping[str, notes.Failure]
+
+    @cached_property
+    def states(self) -> dict[str, str]:
+        """What there is to say of every cell by its key."""
+        states = {cell.key: DONE if cell.key in self.stored else WAITING for cell in self.cells}
+        for work in self.works:
+            states |= {cell.key: work.state for cell in work.cells}
+        states |= {key: FAILED for key in self.failures}
+        for cell in self.cells:
+            if states[cell.key] == WAITING and cell.spec["intermediate_key"] in self.failures:
+                states[cell.key] = NOT_RUN
+        return states
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many cells there are in each state."""
+        return Counter(self.states[cell.key] for cell in self.cells)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether anything runs, or waits in a queue."""
+        return any(work.state != STALLED for work in self.works)
+
+    def of(self, state: str) -> list[Cell]:
+        """The cells in a state, each once."""
+        return list({cell.key: cell for cell in self.cells if self.states[cell.key] == state}.values())
+
+
+def standing(store: Store, study: str, manifest: Mapping[str, Any]) -> Standing:
+    """Where the study with this manifest stands now; records are not opened."""
+    cells, stored = planned(manifest), frozenset(store.keys())
+    left = {cell.key: cell for cell in cells if cell.key not in stored}
+    failures = {key: note for key, note in notes.failures(store).items() if key in left}
+    under_way = {pack: note for pack, note in notes.progress(store).items() if not left.keys().isdisjoint(note.keys)}
+    jobs = slurm_queue.jobs() if any(_is_asked_of_slurm(note) for note in under_way.values()) else None
+    works = []
+    for pack, note in under_way.items():
+        own = tuple(left[key] for key in note.keys if key in left and key not in failures)
+        age = max(0.0, time.time() - note.written)
+        state, why = _state(note, age, jobs)
+        works += [Work(pack, note, state, age, own, why)] if own else []
+    return Standing(study, tuple(cells), stored, tuple(works), failures)
+
+
+def planned(manifest: Mapping[str, Any]) -> list[Cell]:
+    """The cells that a manifest names, with nothing of their inputs but the key of what they stand on."""
+    return [
+        Cell(
+            target=row["target"],
+            intermediate=row["intermediate"],
+            seed=row["seed"],
+            setting=row["setting"],
+            role=row.get("role") or ("transfer" if row["intermediate"] else "baseline"),
+            spec={"intermediate_key": row.get("intermediate_key")},
+            key=row["key"],
+        )
+        for row in manifest["cells"]
+    ]
+
+
+def _state(note: notes.Progress, age: float, jobs: Mapping[str, Seen] | None) -> tuple[str, str]:
+    """What has become of a pack since its note was written, and what is known of the end of one that is silent."""
+    if jobs is not None and _is_asked_of_slurm(note):
+        seen = jobs.get(note.job, GONE)
+        if not seen.is_alive or seen.is_stuck:
+            return STALLED, f"job {note.job} {'waits for one that has died' if seen.is_stuck else 'is over'}"
+        if seen.state == "PENDING" or note.state == QUEUED:
+            return (QUEUED if seen.state == "PENDING" else RUNNING), ""
+    has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_there(note.pid)
+    if has_ended and (note.state == RUNNING or note.engine != "slurm"):  # Slurm goes on without who submitted
+        return STALLED, f"process {note.pid} on {note.host} is gone"
+    if note.state == QUEUED:
+        return QUEUED, ""
+    is_silent = age > max(SILENT_SECONDS, SILENT_EPOCHS * (note.seconds_an_epoch or 0.0))
+    return (STALLED, f"{where(note)} may be gone, or slow") if is_silent else (RUNNING, "")
+
+
+def _is_asked_of_slurm(note: notes.Progress) -> bool:
+    return note.engine == "slurm" and bool(note.job) and shutil.which("squeue") is not None
+
+
+def where(note: notes.Progress | notes.Failure) -> str:
+    """The machine of a note with its process or job, in words."""
+    pid = getattr(note, "pid", 0)
+    process = f"job {note.job}" if note.job else f"process {pid}" if pid else ""
+    return f"{process} on {note.host}".strip() if note.host else process or "a machine unknown"
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process of this machine has not ended."""
+    try:
+        os.kill(pid, 0)
+        fate = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return fate[:1] not in (["Z"], ["X"])  # ended, but not yet buried by its parent
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's; or a system without /proc
+        return True
