@@ -1,4 +1,4 @@
-"""What can be typed before a launch: ``doctor``, and what ``plan`` and ``run`` take for it."""
+"""What can be typed before a launch: ``doctor``, ``prefetch``, and what ``plan`` and ``run`` take for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.cli.parser_leaf import best_option, change_options, leaf_of, splits
 
 
 def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands that look at a machine before anything is trained on it."""
+    """Add the commands that make a machine ready before anything is trained on it."""
     doctor = leaf_of(
         nouns,
         "doctor",
@@ -17,9 +17,18 @@ def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "doctor:show_doctor",
     )
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
-    change_options(doctor)
-    best_option(doctor)
-    splits_option(doctor)
+    prefetch = leaf_of(
+        nouns,
+        "prefetch",
+        "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files.",
+        "prefetch muddy-waters --data data",
+        "prefetch:fetch_study",
+    )
+    prefetch.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    for leaf in (doctor, prefetch):
+        change_options(leaf)
+        best_option(leaf)
+        splits_option(leaf)
 
 
 def why_option(plan: argparse.ArgumentParser) -> None:
