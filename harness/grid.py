@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from adapters_store import Store
+from adapters_store import Store, StoreError
 from harness.cell import Cell
 from harness.notes import failure
 from harness.plan import Pack, Plan
@@ -90,8 +90,7 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
         missing = []
         for cell in pack.cells:
             if cell.key in store:
-                store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
-                report.stored.append(cell)
+                _take(cell, store, report)
             else:
                 missing.append(cell)
         if missing:
@@ -100,6 +99,17 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
             steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
+
+
+def _take(cell: Cell, store: Store, report: GridReport) -> None:
+    """Count a cell as stored, or as failed if its record is damaged."""
+    try:
+        store.get(cell.key)
+    except StoreError as problem:
+        report.failed.append((cell, str(problem)))
+    else:
+        store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
+        report.stored.append(cell)
 
 
 def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
