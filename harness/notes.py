@@ -78,23 +78,22 @@ class Noted:
 
     def queue(self) -> None:
         """Say that the pack waits for its turn, and who waits with it."""
-        here = {"host": socket.gethostname(), "pid": os.getpid()}
-        write(self.store, self.pack, replace(self.now, state="queued", written=time.time(), **here))
+        now = replace(self.now, state="queued", written=time.time(), host=socket.gethostname(), pid=os.getpid())
+        write(self.store, self.pack, now)
 
     def watch(self, what: str, epoch: int, epochs: int) -> None:
         """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what`` starts the count anew."""
         written = time.time()
         if (self.now.label, self.now.state) != (what, "running") or epoch <= self.now.epoch:
             self.now = replace(self.now, first_epoch=epoch, since=written)
-        here = {"host": socket.gethostname(), "pid": os.getpid()}
-        self.now = replace(self.now, state="running", label=what, epoch=epoch, epochs=epochs, written=written, **here)
+        now = replace(self.now, state="running", label=what, epoch=epoch, epochs=epochs, written=written)
+        self.now = replace(now, host=socket.gethostname(), pid=os.getpid())
         write(self.store, self.pack, self.now)
 
     def fail(self, key: str, label: str, reason: str, trace: str) -> None:
         """Keep why a cell failed, until it is stored."""
-        told = {name: getattr(self.now, name) for name in ("study", "job", "log")}
-        here = {"written": time.time(), "host": socket.gethostname()}
-        write(self.store, key, Failure(key=key, label=label, reason=reason, trace=trace, **told, **here))
+        now, host = self.now, socket.gethostname()
+        write(self.store, key, Failure(key, now.study, label, reason, trace, time.time(), host, now.job, now.log))
 
     def end(self) -> None:
         """Take the progress note away; what else is in the folder stays."""

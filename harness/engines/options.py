@@ -54,7 +54,8 @@ def options_of(kind: type[Options], values: Mapping[str, Any], where: str) -> Op
     for name, value in values.items():
         if not _fits(value, fields[name]):
             raise BadStudy(f"{where}: {table}.{name} {value!r} is not {WANTED[fields[name]]}")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+    return kind(**given)
 
 
 WANTED = {
