@@ -51,11 +51,11 @@ def test_a_lane_does_not_depend_on_its_neighbours_with_dropout_on():
 
 
 def test_weights_do_not_depend_on_how_batches_are_cut(monkeypatch):
-    from harness.training import lane_fit
+    from harness.training import lane_predict
 
     made, data = network(dropout=0.1), part(400)
     whole = fitted(copy.deepcopy(made), intermediates(made, 2), data)
-    monkeypatch.setattr(lane_fit, "cuts", lambda numbers, lengths, **_: cuts(numbers, lengths, max_tokens=30))
+    monkeypatch.setattr(lane_predict, "cuts", lambda numbers, lengths, **_: cuts(numbers, lengths, max_tokens=30))
     cut = fitted(copy.deepcopy(made), intermediates(made, 2), data)
     assert all(float((whole[name] - cut[name]).abs().max()) < 1e-5 for name in whole)
 

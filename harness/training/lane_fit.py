@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,18 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harness.training.batches import collate, training_batches
+from harness.training.batches import training_batches
 from harness.training.best import Best
 from harness.training.devices import to_device
 from harness.training.fit import Fitted, Part, finite
 from harness.training.frozen import Frozen
 from harness.training.inputs import Encoded
 from harness.training.lane_adamw import LaneAdamW, rate_factor
+from harness.training.lane_predict import batch_of, cuts_of, predicted
 from harness.training.lane_state import LaneState
 from harness.training.lanes import forward
 from harness.training.losses import balanced_weights, summed_losses, total_weight
 from harness.training.masks import draw
-from harness.training.microbatches import EVALUATED, TRAINED, Cutting, cuts, padded
+from harness.training.microbatches import TRAINED
 from harness.training.seeds import seed_of
 from tasks import metrics
 
@@ -92,15 +93,8 @@ class LaneTrainer:
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
-        flat = [window for windows in part.rows for window in windows]
-        lanes, lengths = self.state.lanes(), [len(window.ids) for window in flat]
-        out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1], device=self.device)
-        with torch.inference_mode():
-            for numbers in self._cuts(range(len(flat)), lengths, EVALUATED):
-                places = to_device(torch.tensor(numbers), self.device)
-                out[:, places] = forward(self.frozen, lanes, self._batch(flat, numbers), None).float()
-        sizes = [len(windows) for windows in part.rows]
-        return np.stack([one.mean(dim=1).numpy() for one in torch.split(out.cpu(), sizes, dim=1)], axis=1)
+        lanes = self.state.lanes()
+        return predicted(self.frozen, lanes, part.rows, self.pad_id, has_segments=self.has_segments)
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, as if the others had never been there."""
@@ -154,7 +148,7 @@ class LaneTrainer:
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), weights)
         of_class = None if weights is None else to_device(weights, self.device)
-        for cut in self._cuts(numbers, lengths, TRAINED):
+        for cut in cuts_of(numbers, lengths, TRAINED, self.device):
             masks = draw(
                 self.frozen,
                 [lengths[i] for i in cut],
@@ -174,14 +168,5 @@ class LaneTrainer:
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
 
-    def _cuts(
-        self, numbers: Sequence[int], lengths: Sequence[int] | Mapping[int, int], cutting: Mapping[str, Cutting]
-    ) -> Iterator[list[int]]:
-        own = cutting[self.device.type]
-        return cuts(numbers, lengths, max_tokens=own.max_tokens, spare=own.spare)
-
     def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
-        chosen = [rows[i] for i in numbers]
-        tokens = padded(max(len(row.ids) for row in chosen), self.frozen.positions)
-        batch = collate(chosen, self.pad_id, has_segments=self.has_segments, tokens=tokens)
-        return {name: to_device(value, self.device) for name, value in batch.items()}
+        return batch_of(self.frozen, rows, numbers, self.pad_id, has_segments=self.has_segments)
