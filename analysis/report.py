@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapters_store.store import Store
-from analysis import gain_sections, sections
+from analysis import gain_sections, mixed, sections
 from analysis.answers import of_stored
 from analysis.baselines import baselines
 from analysis.cells import Manifest, cells
@@ -59,6 +59,7 @@ def report(
         answers,
         sections.figures(figures, undrawn(question.results, alike)),
         sections.flags(found),
+        mixed.warning(found.cells, done),
         sections.caveats(found),
         sections.provenance(found, done),
     )
