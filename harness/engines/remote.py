@@ -84,13 +84,17 @@ class RemotePack:
     id: str
     cells: tuple[dict[str, Any], ...]
 
+    @property
+    def pack(self) -> Pack:
+        """The cells as they were planned."""
+        return Pack(tuple(Cell(**values, key=key_of(values["spec"])) for values in self.cells))
+
     def __call__(self, job: Job) -> Iterator[Outcome]:
         """Run the pack here for a scheduler's job; records and notes in the store tell what became of its cells."""
         if self.launch.threads is not None:
             for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
                 os.environ[name] = str(self.launch.threads)
-        store = Store(Path(self.launch.store))
-        pack = Pack(tuple(Cell(**values, key=key_of(values["spec"])) for values in self.cells))
+        store, pack = Store(Path(self.launch.store)), self.pack
         job = replace(job, study=self.launch.study)
         try:
             runner = self._runner(pack, store, job)

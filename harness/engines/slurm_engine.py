@@ -1,0 +1,205 @@
+"""The Slurm engine: packs as jobs, submitted by submitit; the queue and the store tell what became of them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+from adapters_store import Store
+from harness.engines import slurm_queue
+from harness.engines.local import Job
+from harness.engines.options import Slurm
+from harness.engines.remote import Launch
+from harness.engines.slurm_job import PackJob
+from harness.engines.slurm_queue import GONE, Seen
+from harness.engines.slurm_scripts import MOST_TIMEOUTS, folder_of, make_private, parameters, submit_all
+from harness.grid import Outcome, RunPack, Step, startable
+from harness.notes import Noted, progress
+from tasks.errors import BadInput
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+
+
+class Refused(BadInput):
+    """Slurm does not take the jobs."""
+
+
+@dataclass(frozen=True)
+class SlurmEngine:
+    """Runs packs as jobs of Slurm, transfers after the jobs that train their intermediates.
+
+    Jobs need no driver: they go on when it is gone, and the next one takes on those that are still in the queue.
+    """
+
+    options: Slurm
+
+    def __post_init__(self) -> None:
+        """BadInput where there is no Slurm, before anything is written."""
+        slurm_queue.check_commands()
+
+    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield the outcome of every cell as its job leaves the queue.
+
+        BadInput if Slurm does not answer, or takes no job at all.
+        """
+        if not steps:
+            return
+        if not isinstance(function, Launch):
+            raise TypeError(f"{function!r} cannot be sent to a job")
+        launch = function if function.threads else replace(function, threads=self.options.cpus_per_task)
+        watch = _Watch(self.options, launch, list(steps))
+        try:
+            yield from watch.outcomes()
+        except (KeyboardInterrupt, GeneratorExit):
+            if watch.flights:
+                log.warning(
+                    "%d jobs go on by themselves; see them with: empathy-transfer status %s; stop them with: "
+                    "empathy-transfer cancel %s",
+                    len(watch.flights),
+                    launch.study,
+                    launch.study,
+                )
+            raise
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """A pack in a job, and the note of it in the store."""
+
+    step: Step
+    job: str
+    noted: Noted
+
+
+@dataclass
+class _Watch:
+    """What is still to be submitted, and what is in the queue by pack id."""
+
+    options: Slurm
+    launch: Launch
+    waiting: list[Step]
+    flights: dict[str, _Flight] = field(default_factory=dict)
+    deaths: Counter[str] = field(default_factory=Counter)
+    room: float = math.inf  # below how many jobs in the queue it is worth trying to submit more
+
+    @property
+    def store(self) -> Store:
+        return Store(Path(self.launch.store))
+
+    def outcomes(self) -> Iterator[Outcome]:
+        queue = slurm_queue.jobs()
+        if queue is None:
+            raise Refused("squeue does not answer; see whether the cluster is up, then run again")
+        while self.waiting or self.flights:
+            if queue is not None:
+                yield from self._settle(queue)
+                self._adopt(queue)
+                yield from self._drop_hopeless()
+                self._submit()
+            if self.flights:
+                time.sleep(POLL_SECONDS)
+                queue = slurm_queue.jobs()
+
+    def _settle(self, queue: Mapping[str, Seen]) -> Iterator[Outcome]:
+        """Take leave of jobs that are over, and of those that wait for one that has died."""
+        now = {id: queue.get(flight.job, GONE) for id, flight in self.flights.items()}
+        stuck = [flight.job for id, flight in self.flights.items() if now[id].is_stuck]
+        if stuck:
+            slurm_queue.cancel(stuck)
+        over = {id: self.flights.pop(id) for id, seen in now.items() if seen.is_stuck or not seen.is_alive}
+        notes = progress(self.store) if over else {}
+        for flight in over.values():
+            note = notes.get(flight.noted.pack)
+            if note is None or note.job == flight.job:  # and no other driver has submitted the pack again
+                flight.noted.end()
+        for id, flight in over.items():
+            yield from self._ended(flight, now[id], over.keys())
+
+    def _ended(self, flight: _Flight, seen: Seen, also_over: Set[str]) -> Iterator[Outcome]:
+        """What became of the cells, or nothing yet if the pack is to be submitted again."""
+        step, lost = flight.step, self._lost(flight, seen)
+        found = self.launch.outcomes(step.pack, lost)
+        makers = step.after & (self._open | also_over)
+        is_early = bool(makers) and any(not one.was_run and one.error for one in found)
+        if any(one.error == lost for one in found) and not seen.is_stuck:
+            self.deaths[step.pack.id] += 1
+            is_early |= seen.state != "CANCELLED" and self.deaths[step.pack.id] < self.options.tries
+        if seen.is_stuck or is_early:
+            self.waiting.append(step)
+        else:
+            yield from found
+
+    @property
+    def _open(self) -> set[str]:
+        return {*self.flights, *(step.pack.id for step in self.waiting)}
+
+    def _lost(self, flight: _Flight, seen: Seen) -> str:
+        """What is said of a cell of which the store knows nothing."""
+        job, log_file = flight.job, flight.noted.now.log
+        if seen.state == "CANCELLED":
+            return f"job {job} was cancelled; its log: {log_file}"
+        how = "has vanished from the queue" if seen == GONE else f"ended as {seen.state}"
+        tries = self.deaths[flight.step.pack.id] + 1
+        return f"job {job} {how} and left no word (the last of {tries} tries); its log: {log_file}"
+
+    def _adopt(self, queue: Mapping[str, Seen]) -> None:
+        """Wait for jobs that other drivers have submitted instead of submitting the same cells again."""
+        if not self.waiting:
+            return
+        alive = {
+            pack: note
+            for pack, note in progress(self.store).items()
+            if note.engine == "slurm" and queue.get(note.job, GONE).is_alive
+        }
+        for step in list(self.waiting):
+            missing = {cell.key for cell in step.pack.cells if cell.key not in self.store}
+            for pack, note in alive.items():
+                if missing and missing <= set(note.keys):
+                    self.waiting.remove(step)
+                    self.flights[step.pack.id] = _Flight(step, note.job, Noted(self.store, pack, note))
+                    break
+
+    def _drop_hopeless(self) -> Iterator[Outcome]:
+        """Packs of which nothing is to be trained any more: stored meanwhile, or standing on what has failed."""
+        for step in list(self.waiting):
+            if not step.after & self._open and startable(step.pack, self.store)[0] is None:
+                self.waiting.remove(step)
+                yield from self.launch.outcomes(step.pack, "")
+
+    def _submit(self) -> None:
+        """Hand all that waits to Slurm; what it does not take now is tried again as long as other jobs are there."""
+        if len(self.flights) >= self.room:
+            return
+        jobs = {id: flight.job for id, flight in self.flights.items()}
+        try:
+            submit_all(self.waiting, jobs, self._sbatch, is_throttled=self.options.throttle is not None)
+            self.room = math.inf
+        except (FailedJobError, FailedSubmissionError, OSError) as problem:
+            why = " ".join(str(problem).split())
+            if not self.flights:
+                raise Refused(f"sbatch did not take the jobs ({why}); mend the study's table [slurm]") from problem
+            self.room = len(self.flights)
+            log.warning("sbatch takes no more jobs (%s); %d wait until one is over", why, len(self.waiting))
+
+    def _sbatch(self, steps: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
+        """Submit packs as one array, or one alone as a job, and note it in the store; the jobs' ids."""
+        folder = folder_of(self.launch)
+        make_private(folder.parent)
+        executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+        executor.update_parameters(**parameters(self.options, self.launch, needs))
+        sent = executor.submit_array([PackJob(self.launch.job(step.pack)) for step in steps])
+        for step, job in zip(steps, sent, strict=True):
+            noted = self.launch.queue(step.pack, Job("", "slurm", job.job_id, str(job.paths.stdout)))
+            self.waiting.remove(step)
+            self.flights[step.pack.id] = _Flight(step, job.job_id, noted)
+        return [job.job_id for job in sent]

@@ -1,0 +1,70 @@
+"""What runs inside a job of Slurm: one pack, which the job gives back to the queue when it must make room."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from submitit import JobEnvironment
+from submitit.helpers import DelayedSubmission
+
+from adapters_store import Store
+from harness.engines import slurm_queue
+from harness.engines.local import Job, noted_of
+from harness.engines.remote import RemotePack
+from harness.notes import failure
+
+
+class Cancelled(SystemExit):
+    """The job was taken out of the queue while it ran."""
+
+
+class Untold(Exception):
+    """A cell failed, and the store could not keep why; the job fails, and its log says it."""
+
+
+@dataclass(frozen=True)
+class PackJob:
+    """A pack as submitit runs it; it ends well when the store knows of every cell what became of it."""
+
+    pack: RemotePack
+
+    def __call__(self) -> None:
+        """Train what the store lacks.
+
+        submitit answers USR2, which Slurm sends before the time limit, by ``checkpoint`` and a requeue, and leaves
+        SIGTERM unanswered: a preempted job would be killed. So SIGTERM is passed on, but not one that ends the job.
+        """
+        here = JobEnvironment()
+        job = Job(self.pack.launch.study, "slurm", here.job_id, str(here.paths.stdout))
+        store = Store(Path(self.pack.launch.store))
+
+        def on_term(number: int, frame: FrameType | None) -> None:
+            state = slurm_queue.state_of(job.id)
+            if state == "RUNNING":  # to be preempted: a job that is cancelled or requeued already is COMPLETING
+                os.kill(os.getpid(), signal.SIGUSR2)
+            elif state:
+                raise Cancelled(128 + number)
+
+        signal.signal(signal.SIGTERM, on_term)
+        try:
+            failed = [one for one in self.pack(job) if one.error is not None and one.was_run]
+        except Cancelled:
+            raise
+        except SystemExit:  # of submitit, which has requeued the job
+            noted_of(store, self.pack.id, self.pack.pack, job).queue()
+            raise
+        untold = [one for one in failed if failure(store, one.cell.key) is None]
+        if untold:
+            raise Untold("; ".join(f"{one.cell.label}: {one.error}" for one in untold))
+
+    def checkpoint(self) -> DelayedSubmission:
+        """The same job again; the lanes have written their own checkpoints after every epoch.
+
+        From here on the requeue ends the process, and its SIGTERM has nothing to add.
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return DelayedSubmission(self)

@@ -1,0 +1,123 @@
+"""How packs become jobs of Slurm: in which arrays, after which others, with which options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import submitit
+
+from harness.engines.options import Slurm
+from harness.engines.remote import Launch
+from harness.grid import Step
+from tasks.errors import BadInput
+
+MOST_IN_AN_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
+MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
+
+Submit = Callable[[Sequence[Step], Sequence[str]], Sequence[str]]
+
+
+def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str, Any]:
+    """What submitit is told of jobs that come after those named in ``needs``; every one replaces the call before."""
+    asked = {name: getattr(options, name) or None for name in ("partition", "account", "gres", "mem")}
+    return {
+        **asked,
+        "job_name": f"empathy-{launch.study}",
+        "wckey": None,
+        "time": options.time,
+        "nodes": 1,
+        "ntasks_per_node": 1,
+        "cpus_per_task": options.cpus_per_task,
+        "srun_args": [f"--cpus-per-task={options.cpus_per_task}"],  # from 22.05 on, srun does not ask sbatch
+        "signal_delay_s": options.signal_delay,
+        "array_parallelism": options.throttle or MOST_IN_AN_ARRAY,
+        "additional_parameters": {"requeue": True, **options.extra},
+        "setup": [*options.setup, "export PYTHONSAFEPATH=1"],
+        "stderr_to_stdout": True,
+        "use_srun": True,  # without it USR2 does not reach the job
+        "dependency": f"afterok:{':'.join(needs)}" if needs else None,
+    }
+
+
+def submit_all(steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, is_throttled: bool) -> None:
+    """Submit packs, each after the jobs that train what it stands on; ``jobs`` by pack id grow with them.
+
+    Packs that wait for the same jobs share an array. A throttle counts within an array: with one, packs that wait for
+    anything share one too.
+    """
+    left = list(steps)
+    while left:
+        above = {step.pack.id for step in left}
+        ready = [step for step in left if not step.after & above]
+        left = [step for step in left if step.after & above]
+        needs = {step.pack.id: frozenset(jobs[one] for one in step.after if one in jobs) for step in ready}
+        if is_throttled:
+            union = frozenset[str]().union(*needs.values())
+            needs = {id: union if own else own for id, own in needs.items()}
+        for wanted in dict.fromkeys(needs.values()):
+            alike = [step for step in ready if needs[step.pack.id] == wanted]
+            for start in range(0, len(alike), MOST_IN_AN_ARRAY):
+                some = alike[start : start + MOST_IN_AN_ARRAY]
+                ids = submit(some, sorted(wanted))
+                jobs |= {step.pack.id: id for step, id in zip(some, ids, strict=True)}
+
+
+def folder_of(launch: Launch) -> Path:
+    """Where submitit keeps what jobs are started with, and their logs; one's own, for whoever writes there runs code.
+
+    ``%j`` stands for the job.
+    """
+    return Path(launch.store) / "jobs" / "slurm" / str(os.getuid()) / "%j"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner may enter; BadInput if it is there and another's."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise BadInput(f"{folder}: not your own folder, so nothing in it is run; move it away")
+        folder.chmod(0o700)
+    except OSError as problem:
+        why = problem.strerror
+        raise BadInput(f"{folder}: cannot be made ({why}); mend this, or choose another store") from problem
+
+
+def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[str]:
+    """The scripts that a run would hand to sbatch, JOB1 and so on standing for Slurm's numbers; nothing is written."""
+    told: list[str] = []
+
+    def submit(some: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
+        name = f"JOB{len(told) + 1}"
+        ids = [f"{name}_{number}" for number in range(len(some))] if len(some) > 1 else [name]
+        packs = [f"# {id}: {_described(step)}" for id, step in zip(ids, some, strict=True)]
+        told.append("\n".join([f"# {name}", *packs, _text(options, launch, len(some), needs)]))
+        return ids
+
+    submit_all(steps, {}, submit, is_throttled=options.throttle is not None)
+    yield from told
+
+
+def _described(step: Step) -> str:
+    count = len(step.pack.cells)
+    first = step.pack.cells[0].label
+    return first if count == 1 else f"{first} and {count - 1} more"
+
+
+class _Anywhere(submitit.SlurmExecutor):
+    """submitit's executor, which otherwise cannot be made where there is no Slurm."""
+
+    @classmethod
+    def affinity(cls) -> int:
+        return 2
+
+
+def _text(options: Slurm, launch: Launch, count: int, needs: Sequence[str]) -> str:
+    executor = _Anywhere(folder_of(launch))
+    executor.update_parameters(**parameters(options, launch, needs))
+    if count > 1:
+        executor.parameters["map_count"] = count
+    return executor._make_submission_file_text(executor._submitit_command_str, "")
