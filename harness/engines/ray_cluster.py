@@ -6,18 +6,20 @@ import logging
 import os
 import secrets
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
-
-import ray
+from typing import Any
 
 from harness.engines.cores import cores
 from harness.engines.options import Ray
 from tasks.errors import BadInput
 
 OBJECT_BYTES = 80 * 2**20  # about the least that Ray takes; only keys pass through its store
+PROBE_SECONDS = 10  # Ray itself gives an address up after minutes
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,57 +30,80 @@ def connected(options: Ray) -> Iterator[None]:
     A program that is connected already keeps its connection. BadInput for an address where there is no cluster, and
     for a cluster where no node has what a task takes.
     """
-    if ray.is_initialized():
-        _check_nodes(options)
-        yield
-        return
+    if not options.address:
+        _keep_to_ourselves()
+    import ray
+
+    is_ours = not ray.is_initialized()
     try:
-        with _own_signals():
-            _connect(options)
+        if is_ours:
+            _connect(options.address)
         _check_nodes(options)
         yield
     finally:
-        ray.shutdown()
+        if is_ours:
+            ray.shutdown()
 
 
-def _connect(options: Ray) -> None:
-    shared = {
+def _keep_to_ourselves() -> None:
+    """Let a cluster of our own listen on loopback, to who has its token, and report to nobody.
+
+    Ray reads this once, when it is loaded; the second name makes it take 127.0.0.1 for what it is. Without the token
+    it would write one into the home folder.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
+def _connect(address: str) -> None:
+    """Start a cluster or connect to one; BadInput if that cannot be done."""
+    import ray
+
+    options: dict[str, Any] = {
+        "address": address or "local",
         "runtime_env": {"env_vars": {"PYTHONSAFEPATH": "1"}},
         "log_to_driver": False,
         "logging_level": logging.ERROR,
     }
-    # Ray puts the current folder before all others on every worker's path: one that holds a tasks.py would hide ours
-    with chdir(ROOT):
-        if not options.address:
-            with _environment(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_TOKEN=secrets.token_hex(32)):
-                ray.init(
-                    "local",
-                    num_cpus=cores(),
-                    include_dashboard=False,
-                    object_store_memory=OBJECT_BYTES,
-                    _node_ip_address="127.0.0.1",
-                    **shared,
-                )
-            return
-        try:
-            ray.init(options.address, **shared)
-        except Exception as problem:
-            reason = " ".join(str(problem).split())
-            raise BadInput(
-                f"no Ray cluster can be reached at {options.address!r} ({type(problem).__name__}: {reason[:200]}); "
-                "check the address with: ray status --address ADDRESS"
-            ) from None
+    if not address:
+        options |= {"num_cpus": cores(), "object_store_memory": OBJECT_BYTES}
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    elif address != "auto":
+        _check_address(address)
+    try:
+        with _own_signals(), chdir(ROOT):  # the current folder comes first on the path of Ray's workers
+            ray.init(**options)
+    except Exception as problem:
+        where = f"connect to the cluster at {address!r}" if address else "start on this machine"
+        reason = " ".join(str(problem).split())[:300]
+        raise BadInput(f"Ray cannot {where}: {type(problem).__name__}: {reason}") from None
+
+
+def _check_address(address: str) -> None:
+    """BadInput if nobody listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as problem:
+        raise BadInput(
+            f"no Ray cluster can be reached at ray.address {address!r} ({problem}); write the HOST:PORT that its head "
+            "was started with, 'auto' for the one on this machine, or nothing to start one"
+        ) from None
 
 
 def _check_nodes(options: Ray) -> None:
     """BadInput if a task would wait for ever."""
+    import ray
+
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     wanted = {"CPU": options.cpus, "GPU": options.gpus}
     if not any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in nodes):
         there = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
         raise BadInput(
-            f"no node of the Ray cluster has {options.cpus:g} CPU and {options.gpus:g} GPU for a job (they have: "
-            f"{there or 'nothing'}); set ray.cpus and ray.gpus to what one has"
+            f"no node of the Ray cluster has the {options.cpus:g} CPU and {options.gpus:g} GPU of a job; they have "
+            f"{there or 'nothing'}: set ray.cpus and ray.gpus to what one has"
         )
 
 
@@ -91,17 +116,3 @@ def _own_signals() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
