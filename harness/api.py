@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,6 +98,7 @@ class Study:
         self,
         *,
         only_targets: Sequence[str] = (),
+        only_keys: Collection[str] | None = None,
         workers: int = 1,
         threads: int | None = None,
         device: str = "auto",
@@ -107,12 +108,15 @@ class Study:
     ) -> GridReport:
         """Train what the store does not have; torch is loaded only if something must be trained.
 
+        ``only_targets`` are columns, ``only_keys`` cells; both with what they stand on.
+
         The ``local`` engine runs packs here: with several ``workers`` in as many processes with ``threads`` threads
         each (default: their share of the cores), one worker is this process. ``slurm`` and ``ray`` run them as jobs,
         as the study's tables of these names say. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default a GPU
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
         plan = self.plan.only(only_targets) if only_targets else self.plan
+        plan = plan if only_keys is None else plan.only_keys(only_keys)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)

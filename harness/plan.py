@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +68,15 @@ class Plan:
         needed = {cell.spec["intermediate_key"] for pack in transfers for cell in pack.cells}
         kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.cells[0].key in needed)
         return dataclasses.replace(self, baselines=kept, transfers=transfers)
+
+    def only_keys(self, keys: Collection[str]) -> Plan:
+        """The plan of the cells with these keys, and of what they stand on."""
+        wanted = {*keys, *(cell.spec["intermediate_key"] for cell in self.cells if cell.key in keys)}
+        stages = []
+        for packs in (self.baselines, self.transfers):
+            cells = [tuple(cell for cell in pack.cells if cell.key in wanted) for pack in packs]
+            stages.append(tuple(Pack(kept) for kept in cells if kept))
+        return dataclasses.replace(self, baselines=stages[0], transfers=stages[1])
 
 
 def make_plan(study: StudyConfig, registry: Registry, data: Path, ids: Path | None = None) -> Plan:

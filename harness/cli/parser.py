@@ -16,6 +16,7 @@ from harness.cli.parser_leaf import (
     splits_option,
 )
 from harness.cli.parser_results import add_results
+from harness.cli.parser_store import add_store
 from harness.cli.parser_watch import add_watching
 from harness.engines.cluster import ENGINES
 from harness.engines.cores import cores
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     _add_runs(nouns)
     add_before(nouns)
     add_watching(nouns)
+    add_store(nouns)
     add_results(nouns)
     add_weighing(nouns)
     return top
@@ -176,20 +178,29 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         nouns, "plan", "Show which cells a study has and which of them are stored.", "plan demo", "plan:show_plan"
     )
     run = leaf_of(nouns, "run", "Train what the store does not have.", "run real-small --data data", "run:run_study")
-    for leaf in (plan, run):
+    retry = leaf_of(
+        nouns,
+        "retry",
+        "Train only what has failed, and what was not run on its account.",
+        "retry real-small --failed --data data",
+        "jobs:retry_study",
+    )
+    retry.add_argument("--failed", action="store_true", required=True, help="the cells that failed when last tried")
+    for leaf in (plan, run, retry):
         _study_options(leaf)
         best_option(leaf)
         _run_options(leaf)
         splits_option(leaf)
     why_option(plan)
-    smoke_option(run)
-    device_option(run)
-    run.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="local",
-        help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
-    )
+    for leaf in (run, retry):
+        smoke_option(leaf)
+        device_option(leaf)
+        leaf.add_argument(
+            "--engine",
+            choices=ENGINES,
+            default="local",
+            help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
+        )
     _add_search(nouns)
     demo = leaf_of(nouns, "demo", "Run the demo study on synthetic data and write its report.", "demo", "run:run_demo")
     _run_options(demo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from harness.api import Study
@@ -21,7 +22,7 @@ from tasks.errors import BadInput
 
 def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
-    code = _run(study_of(options), options)
+    code = train(study_of(options), options)
     if options.smoke:
         print(NOTE, file=sys.stderr if options.json else sys.stdout)
     return code
@@ -30,7 +31,7 @@ def run_study(options: argparse.Namespace) -> int:
 def run_demo(options: argparse.Namespace) -> int:
     """Run the demo study and write its report."""
     study = Study("demo", data=options.data, store=options.store)
-    code = _run(study, options)
+    code = train(study, options)
     out = Path(options.out or "results/demo")
     path = study.report(out)
     if not options.json:
@@ -38,7 +39,8 @@ def run_demo(options: argparse.Namespace) -> int:
     return code
 
 
-def _run(study: Study, options: argparse.Namespace) -> int:
+def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] | None = None) -> int:
+    """Train what the store lacks of a study, or of some of its cells, and print the report; the exit code."""
     set_threads(options.threads)
     engine = getattr(options, "engine", "local")
     if engine == "local":
@@ -49,9 +51,11 @@ def _run(study: Study, options: argparse.Namespace) -> int:
     if workers < 1:
         raise BadInput(f"--workers {workers} is not a whole number from 1")
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
+    plan = plan if only_keys is None else plan.only_keys(only_keys)
     with Progress(len(plan.cells), quiet=options.quiet) as progress:
         report = study.run(
             only_targets=options.only_target,
+            only_keys=only_keys,
             workers=workers,
             threads=options.threads,
             device=options.device,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from harness.notes import Failure
 from harness.standing import FAILED, NOT_RUN, QUEUED, RUNNING, STALLED, WAITING, Standing, Work, where
+from harness.stored_records import SMOKE
 from harness.time_left import TimeLeft
 
 MOST = 12  # lines of one sort; the rest is counted
@@ -65,6 +66,11 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def typed(study: str) -> str:
+    """What is typed to run a study that a store has under this name."""
+    return f"{study.removesuffix(SMOKE)} --smoke" if study.endswith(SMOKE) else study
+
+
 def _runs(work: Work) -> bool:
     return work.state == RUNNING
 
@@ -102,13 +108,13 @@ def _advice(now: Standing) -> list[str]:
     """What to type next."""
     text = []
     if now.counts[STALLED]:
-        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {now.study}")
+        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {typed(now.study)}")
     elif now.counts[WAITING] and not now.is_under_way:
-        text.append(f"nothing runs; to train what waits: empathy-transfer run {now.study}")
+        text.append(f"nothing runs; to train what waits: empathy-transfer run {typed(now.study)}")
     if now.failures:
         key = next(iter(now.failures))
         text.append(f"why one failed: empathy-transfer logs {key[:12]}")
-        text.append(f"to train the failed cells again: empathy-transfer retry {now.study} --failed")
+        text.append(f"to train the failed cells again: empathy-transfer retry {typed(now.study)} --failed")
     return text
 
 

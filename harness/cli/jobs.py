@@ -1,0 +1,129 @@
+"""``cancel`` and ``retry``: end what runs of a study, and train again what has failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from adapters_store import Store
+from harness import notes
+from harness.api import stored_manifest
+from harness.cli.drivers import drivers
+from harness.cli.run import train
+from harness.cli.standing_text import typed
+from harness.cli.study import name_of, study_of
+from harness.cli.table import print_json
+from harness.engines import slurm_queue
+from harness.engines.slurm_queue import GONE
+from harness.standing import is_there, where
+
+PATIENCE_SECONDS = 30.0
+JOB = re.compile(r"\d+(_\d+)?")  # nothing else of a note is given to a command
+
+
+def retry_study(options: argparse.Namespace) -> int:
+    """Train the cells that failed and what stands on them; exit code 1 when one fails again."""
+    study = study_of(options)
+    failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
+    above = {cell.key for cell in study.plan.cells if cell.spec["intermediate_key"] in failed}
+    if not failed and not options.json:
+        print(f"no cell of study {study.config.name!r} has failed since it was last tried")
+        return 0
+    return train(study, options, failed | above)
+
+
+def cancel_study(options: argparse.Namespace) -> int:
+    """End what runs or is queued for a study; exit code 1 if something is left that cannot be ended from here."""
+    store, name = Store(Path(options.store)), name_of(options.study)
+    stored_manifest(store, name)  # NotRun if the store does not know it
+    ended = [*_end_drivers(name, store.root), *_end_jobs(store, name)]
+    left = _left(store, name)
+    if options.json:
+        print_json({"ended": ended, "left": left})
+        return 1 if left else 0
+    for line in (*ended, *left):
+        print(line)
+    if ended:
+        print(f"finished cells and checkpoints stay in the store; to go on: empathy-transfer run {typed(name)}")
+    if not ended and not left:
+        print(f"nothing of study {name!r} runs or is queued")
+    return 1 if left else 0
+
+
+def _end_drivers(study: str, root: Path) -> list[str]:
+    """Tell this machine's processes that run the study to stop, as Ctrl-C would, and wait for them."""
+    told = []
+    for pid in drivers(study, root):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            told.append(pid)
+    left = _wait_for(lambda: [pid for pid in told if is_there(pid)])
+    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in told]
+
+
+def _end_jobs(store: Store, study: str) -> list[str]:
+    """Take the study's jobs of Slurm out of the queue, and their notes away once they are over."""
+    jobs = {note.job: pack for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
+    jobs = {job: pack for job, pack in jobs.items() if JOB.fullmatch(job)}
+    if not jobs or shutil.which("scancel") is None:
+        return []
+    slurm_queue.cancel(jobs)
+    left = _wait_for(lambda: _alive(jobs))
+    for job, pack in jobs.items():
+        if job not in left:
+            _take_away(store, pack)
+    return [f"job {job} {'was told to end, and is still at it' if job in left else 'ended'}" for job in jobs]
+
+
+def _alive(jobs: Collection[str]) -> list[str]:
+    queue = slurm_queue.jobs()
+    return list(jobs) if queue is None else [job for job in jobs if queue.get(job, GONE).is_alive]
+
+
+def _left(store: Store, study: str) -> list[str]:
+    """What goes on, with what can be done about it; notes of processes of this machine that are gone are taken away."""
+    here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
+    here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
+    running = _wait_for(lambda: [pack for pack, note in here.items() if note.engine == "ray" and is_there(note.pid)])
+    for pack, note in here.items():
+        if pack not in running and not is_there(note.pid):
+            _take_away(store, pack)
+    return [_cure(note, study) for note in notes.progress(store, study).values() if not _was_told(note)]
+
+
+def _was_told(note: notes.Progress) -> bool:
+    """Whether it is a job that Slurm has been told to end."""
+    return note.engine == "slurm" and bool(JOB.fullmatch(note.job)) and shutil.which("scancel") is not None
+
+
+def _cure(note: notes.Progress, study: str) -> str:
+    what = f"{note.label} goes on, {where(note)}:"
+    if note.engine == "slurm":
+        return f"{what} on a machine of its cluster: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
+    if note.engine == "ray":
+        return f"{what} its jobs end with the run that sent them; there, empathy-transfer cancel {study}"
+    if note.host == socket.gethostname():
+        return f"{what} not started by a command of this program for this store; if it is yours: kill {note.pid}"
+    return f"{what} there, empathy-transfer cancel {study}"
+
+
+def _take_away(store: Store, pack: str) -> None:
+    note = notes.progress(store).get(pack)
+    if note is not None:
+        notes.Noted(store, pack, note).end()
+
+
+def _wait_for(left: Callable[[], Sequence[object]]) -> Sequence[object]:
+    """What is still left after half a minute, or as soon as nothing is."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while (found := left()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found

@@ -1,0 +1,154 @@
+"""``logs``: all that the store knows of one cell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cell import Cell
+from harness.cli.study import name_of
+from harness.cli.table import print_json, print_rows
+from harness.standing import Standing, planned, standing, where
+from tasks.errors import BadInput
+from tasks.toml_file import nearest
+
+KEY_PART = re.compile(r"[0-9a-f]{4,64}")
+TAIL_LINES, TAIL_BYTES, MOST = 40, 1 << 16, 12
+MADE_BY = ("created", "host", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "code")
+
+
+class OtherCells(BadInput):
+    """No cell is meant, or more than one."""
+
+
+def show_logs(options: argparse.Namespace) -> int:
+    """Print a cell's state, and what is known of how it failed, runs, or was made."""
+    store = Store(Path(options.store))
+    study, cell = _meant(store, options.cell, options.study, options.seed)
+    told = _told(store, standing(store, study, stored_manifest(store, study)), cell)
+    if options.json:
+        print_json(told)
+    else:
+        _print(told)
+    return 0
+
+
+def _meant(store: Store, text: str, study: str | None, seed: int | None) -> tuple[str, Cell]:
+    """The only cell that the words fit, with a study that has it; OtherCells lists several."""
+    cells: dict[str, tuple[str, Cell]] = {}
+    for name in [name_of(study)] if study else store.manifests():
+        for cell in planned(stored_manifest(store, name)):
+            cells.setdefault(cell.key, (name, cell))
+    known = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
+    found = _named(text, known) or [one for one in known if _is_start(text, one[1].key)]
+    if len(found) == 1:
+        return found[0]
+    place = f"study {study!r}" if study else f"store {store.root}"
+    if not found:
+        names = {cell.target for _, cell in known}
+        raise OtherCells(
+            f"{place} has no cell {text!r}{nearest(text, sorted(names))}; give TARGET or INTERMEDIATE->TARGET"
+        )
+    listed = "; ".join(f"{cell.key[:12]} {cell.label} ({name})" for name, cell in found[:MOST])
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    raise OtherCells(f"{text!r} is {len(found)} cells of {place}; give the beginning of a key: {listed}{more}")
+
+
+def _named(text: str, cells: Iterable[tuple[str, Cell]]) -> list[tuple[str, Cell]]:
+    below, arrow, target = (part.strip() for part in text.rpartition("->"))
+    return [
+        (n, cell) for n, cell in cells if (cell.intermediate or "", cell.target) == (below if arrow else "", target)
+    ]
+
+
+def _is_start(text: str, key: str) -> bool:
+    return bool(KEY_PART.fullmatch(text)) and key.startswith(text)
+
+
+def _told(store: Store, now: Standing, cell: Cell) -> dict[str, Any]:
+    told: dict[str, Any] = {"cell": cell.label, "key": cell.key, "study": now.study, "state": now.states[cell.key]}
+    log = ""
+    if cell.key in now.stored:
+        told |= _of_record(store, cell.key)
+    for work in now.works:
+        if cell in work.cells:
+            note, log = work.note, work.note.log
+            told |= {
+                "pack": note.label,
+                "epoch": note.epoch,
+                "epochs": note.epochs,
+                "place": where(note),
+                "why": work.why,
+            }
+    if failure := now.failures.get(cell.key):
+        log = failure.log
+        told |= {"reason": failure.reason, "place": where(failure), "trace": failure.trace.splitlines()}
+    below = now.failures.get(cell.spec["intermediate_key"] or "")
+    if below and cell.key not in now.stored:
+        told["why"] = f"its intermediate failed: {below.label}: {below.reason}"
+    return told | ({"log": log, "end of the log": log_end(store.root, log)} if log else {})
+
+
+def _of_record(store: Store, key: str) -> dict[str, Any]:
+    record = store.get(key)
+    history = json.loads(store.open(key, "history.json").read_bytes()) if "history.json" in record.files else []
+    if history and isinstance(history[0], list):
+        history = [{"fold": number, **row} for number, fold in enumerate(history, start=1) for row in fold]
+    results = {name: record.results.get(name) for name in ("metric", "test", "validation", "best_epoch", "flags")}
+    made = {name: record.provenance[name] for name in MADE_BY if name in record.provenance}
+    return {"results": results, "made by": made | {"torch": _torch(record.provenance)}, "history": history}
+
+
+def _torch(provenance: Mapping[str, Any]) -> object:
+    versions = provenance.get("versions")
+    return versions.get("torch") if isinstance(versions, Mapping) else None
+
+
+def log_end(root: Path, log: str) -> list[str]:
+    """The last lines of a log file that lies inside the store; what is wrong, instead, with one that does not."""
+    try:
+        path, inside = (root / log).resolve(), root.resolve()
+        if not path.is_relative_to(inside):
+            return ["(not shown: it lies outside the store)"]
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except (OSError, ValueError, RuntimeError) as problem:
+        return [f"(cannot be read: {getattr(problem, 'strerror', None) or problem})"]
+    return [_shown(line) for line in text.splitlines()[-TAIL_LINES:]]
+
+
+def _shown(line: str) -> str:
+    """The line without what would command a terminal."""
+    return "".join(letter if letter.isprintable() else " " if letter == "\t" else "?" for letter in line)
+
+
+def _print(told: Mapping[str, Any]) -> None:
+    """Plain facts, then blocks of lines and the table of epochs."""
+    for name, value in told.items():
+        if isinstance(value, Mapping):
+            print(f"{name:8} " + ", ".join(f"{one} {_short(what)}" for one, what in value.items()))
+        elif not isinstance(value, list) and value != "":
+            print(f"{name:8} {' '.join(_shown(line) for line in str(value).splitlines())}")
+    for name in ("trace", "end of the log"):
+        _print_lines(name, told.get(name) or [])
+    if told.get("history"):
+        print_rows([{name: _short(value) for name, value in row.items()} for row in told["history"]], as_json=False)
+
+
+def _short(value: object) -> str:
+    return "-" if value in (None, []) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _print_lines(name: str, lines: Sequence[str]) -> None:
+    if lines:
+        print(f"{name}:")
+    for line in lines:
+        print(f"  {_shown(line)}")
