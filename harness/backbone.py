@@ -73,12 +73,21 @@ def resolve(name: str) -> Backbone:
         return Backbone(name, "roberta", digest, 512)
     if name == "minilm":
         return _minilm()
-    folder = Path(name).expanduser()
+    folder = _folder_named(name)
     if folder.is_dir():
         return _of_folder(folder.name, folder)
     if name.startswith((".", "/", "~")):
         raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
     return _of_folder(name, _hub_folder(name))
+
+
+def _folder_named(name: str) -> Path:
+    try:
+        folder = Path(name).expanduser()
+        folder.is_dir()
+    except (OSError, RuntimeError):  # too long, or the home of nobody
+        raise BadBackbone(f"backbone {name!r} cannot be the name of a folder; correct it") from None
+    return folder
 
 
 def _minilm() -> Backbone:

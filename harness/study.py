@@ -14,6 +14,7 @@ from tasks.task import Task
 from tasks.toml_file import nearest
 
 NAMED_SHARES = {"full": 1.0, "half": 0.5, "half-stratified": 0.5}
+LARGEST = 1e300  # of a number; TOML has infinity, and whole numbers that no float can hold
 PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]+)?)%(?:-stratified)?")
 
 
@@ -182,6 +183,6 @@ def checked_training(key: str, value: object, where: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadStudy(f"{where}: {key} {value!r} is not a number")
     strict = key in ("learning_rate", "clip")
-    if not (value > 0 if strict else value >= 0) or value == float("inf") or (key == "warmup" and value > 1):
+    if not (value > 0 if strict else value >= 0) or not value < LARGEST or (key == "warmup" and value > 1):
         raise BadStudy(f"{where}: {key} {value!r} is out of range")
     return float(value)

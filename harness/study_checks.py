@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 
 from harness.cell import trainer_of
 from harness.engines.options import Ray, Slurm, options_of
 from harness.methods import METHODS, check_stack, settings_of
-from harness.study import StudyConfig, checked_training, positive_int, share_of
+from harness.study import LARGEST, StudyConfig, checked_training, positive_int, share_of
+from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy
 from tasks.loading import KINDS
 from tasks.toml_file import nearest
@@ -28,10 +30,13 @@ ANALYSIS = {
     "weights": ("inverse variance", "equal"),
 }
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
+TYPES = {"str": ("a text", str), "str | None": ("a text", str), "bool": ("true or false", bool)}
+TYPES["tuple[str, ...]"] = ("a list of texts", str)
 
 
 def check(study: StudyConfig, where: str) -> None:
     """Raise BadStudy, naming ``where`` it stands, if a field of the study is out of range."""
+    _check_types(study, where)
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", study.name):
         raise BadStudy(f"{where}: name {study.name!r}: use small letters, digits, dots, dashes and underscores")
     _check_closed(study, where)
@@ -43,6 +48,19 @@ def check(study: StudyConfig, where: str) -> None:
     options_of(Ray, study.ray, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
+
+
+def _check_types(study: StudyConfig, where: str) -> None:
+    """Texts and switches must be of their type, and tasks ids: any of them may end in a file's name or a manifest."""
+    for record, prefix in ((study, ""), (study.adapter, "adapter.")):
+        for one in dataclasses.fields(record):
+            value, (what, kind) = getattr(record, one.name), TYPES.get(str(one.type), ("", object))
+            values = value if isinstance(value, tuple) else [] if value is None else [value]
+            if not all(isinstance(part, kind) for part in values):
+                raise BadStudy(f"{where}: {prefix}{one.name} {value!r} is not {what}")
+    for task in study.tasks:
+        if not ID_PATTERN.fullmatch(task):
+            raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")
 
 
 def _check_closed(study: StudyConfig, where: str) -> None:
@@ -85,7 +103,7 @@ def _check_analysis(study: StudyConfig, where: str) -> None:
         raise BadStudy(f"{where}: analysis.without_rater {study.analysis.without_rater!r} is not a rater's name")
     if positive_int("analysis.draws", draws, where) < FEWEST_DRAWS:
         raise BadStudy(f"{where}: analysis.draws {draws} cannot give a p of .05; say at least {FEWEST_DRAWS}")
-    if type(margin) not in (int, float) or not 0 < margin < float("inf"):
+    if type(margin) not in (int, float) or not 0 < margin < LARGEST:
         raise BadStudy(f"{where}: analysis.margin {margin!r} is not a number of points above 0")
 
 
@@ -107,8 +125,6 @@ def _check_numbers(study: StudyConfig, where: str) -> None:
 
 def _check_method(study: StudyConfig, where: str) -> None:
     """The adapter's settings, whether it can do what the transfers need, and whether bf16 is trained as lanes."""
-    if type(study.transfers) is not bool:
-        raise BadStudy(f"{where}: transfers {study.transfers!r} is not true or false")
     if study.controls and not study.transfers:
         raise BadStudy(f"{where}: controls stand beside transfers, and transfers = false; leave one of them out")
     try:

@@ -13,7 +13,7 @@ from harness.engines.options import Ray, Slurm
 from harness.study import Adapter, Analysis, StudyConfig, Training
 from harness.study_checks import check
 from tasks.errors import BadStudy
-from tasks.toml_file import nearest, read_toml
+from tasks.toml_file import is_inside, nearest, read_toml
 
 LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "settings", "registry")
 
@@ -45,6 +45,8 @@ def _study_path(name_or_path: str, below: Path | None = None) -> Path:
         return Path(str(resources.files("harness.studies") / f"{name_or_path}.toml"))
     path = Path(name_or_path) if below is None else below / name_or_path
     if path.suffix == ".toml" and path.is_file():
+        if below is not None and not path.resolve().is_relative_to(below.resolve()):
+            raise BadStudy(f"{path}: a link that leads out of the folder; extend a study file that lies in it")
         return path
     if path.suffix == ".toml":
         raise BadStudy(f"{path}: no such study file; `empathy-transfer study list` shows the built-in ones")
@@ -61,7 +63,9 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
     own = read_toml(path, BadStudy)
     _refuse_unknown(own, str(path))
     parent = own.pop("extends", None)
-    base = _read_layers(str(parent), (*seen, path)) if parent is not None else {}
+    if parent is not None and not (isinstance(parent, str) and is_inside(parent)):
+        raise BadStudy(f"{path}: extends {parent!r} is no built-in study, nor a file in the folder of this one")
+    base = _read_layers(parent, (*seen, path)) if parent is not None else {}
     return _merged(base, {"name": path.stem, **own})
 
 
@@ -84,7 +88,10 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
     ]
     tables += [(values.get("training", {}), training, "training.")]
-    tables += [(table, training, f"task.{name}.") for name, table in values.get("task", {}).items()]
+    tasks = values.get("task", {})
+    if not isinstance(tasks, Mapping):
+        raise BadStudy(f"{where}: task is a table of tables, one per task, got {tasks!r}")
+    tables += [(table, training, f"task.{name}.") for name, table in tasks.items()]
     for table, allowed, prefix in tables:
         if not isinstance(table, Mapping):
             raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
@@ -108,6 +115,8 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
         if not isinstance(table, dict):
             raise BadStudy(f"--set {override!r}: {name!r} is not a table")
     table[last] = value
+    if "extends" in values:
+        raise BadStudy(f"--set {override!r}: a study extends another in its file only")
     _refuse_unknown(values, f"--set {override}")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from tasks.errors import BadEntry
 from tasks.readers import READERS
+from tasks.readers.rows import BESIDE
 from tasks.task import Dataset, Download, Label, Task
-from tasks.toml_file import nearest, read_toml
+from tasks.toml_file import is_inside, nearest, read_toml
 
 FieldType = type | UnionType | GenericAlias
 TEXT_OR_LIST: FieldType = str | list
@@ -103,7 +104,7 @@ DOWNLOAD_FIELDS: Mapping[str, FieldType] = {
     "git_blob": str,
     "archive_member": str,
 }
-ID_PATTERN = re.compile(r"[a-z0-9_]+")
+ID_PATTERN = re.compile(r"[a-z0-9_]{1,100}")
 
 
 def tasks_of(file: Path) -> list[Task]:
@@ -183,10 +184,23 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
     if missing:
         raise BadEntry(f"{file}: {', '.join(missing)} missing; an entry needs at least {', '.join(MANDATORY)}")
     if not ID_PATTERN.fullmatch(entry["id"]):
-        raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _")
+        raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _, at most 100")
+    _check_paths(entry, file)
     reader = entry.get("reader", "table")
     if reader not in READERS:
         raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
+
+
+def _check_paths(entry: Mapping[str, Any], file: str) -> None:
+    """Refuse names of files that lead elsewhere than below the data folder, or beside the entry or its folder."""
+    dataset = entry.get("dataset", "")
+    if dataset and (not is_inside(dataset) or "/" in dataset):
+        raise BadEntry(f"{file}: dataset {dataset!r} must be a plain name: files of split ids are called by it")
+    for name in ("files", "fallback_files"):
+        for path in entry.get(name, []):
+            if not is_inside(path.removeprefix(BESIDE)):
+                place = "below the data folder, or beside the entry or its folder"
+                raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {place}")
 
 
 def _fits(value: object, kind: FieldType) -> bool:

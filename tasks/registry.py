@@ -10,7 +10,7 @@ from tasks.entry import tasks_of
 from tasks.errors import BadEntry, UnknownTask
 from tasks.ratings import themes
 from tasks.task import Task
-from tasks.toml_file import nearest
+from tasks.toml_file import is_folder, nearest
 
 BUILT_IN = Path(__file__).with_name("entries")
 
@@ -47,7 +47,7 @@ class Registry:
 def _entry_files(extra: Sequence[Path]) -> Iterable[Path]:
     """Built-in entries first, then each extra folder's, each by name."""
     for folder in (BUILT_IN, *extra):
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise BadEntry(f"{folder}: not a folder; give the one that holds your .toml entries")
         yield from sorted(folder.glob("*.toml"))
 

@@ -6,10 +6,12 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tasks.errors import BadInput
+
+LONGEST_PART = 255  # bytes of one name in a path, on the usual file systems
 
 
 def read_toml(path: Path, error: type[BadInput]) -> dict[str, Any]:
@@ -25,6 +27,23 @@ def read_toml(path: Path, error: type[BadInput]) -> dict[str, Any]:
         raise error(f"{path}: not UTF-8 at byte {problem.start}; save the file as UTF-8") from None
     except OSError as problem:
         raise error(f"{path}: cannot be read: {problem.strerror}") from None
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits, thousands of brackets
+        raise error(f"{path}: not usable TOML: {type(problem).__name__}") from None
+
+
+def is_inside(name: str) -> bool:
+    """Whether a path that stands in a file leads into the folder that it is meant for, and can be one."""
+    parts = PurePosixPath(name).parts
+    is_short = all(len(part.encode(errors="replace")) <= LONGEST_PART for part in parts)
+    return bool(parts) and is_short and name.isprintable() and not (name[0] == "/" or ".." in parts or "\\" in name)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; what cannot be the name of one is none."""
+    try:
+        return path.is_dir()
+    except OSError:  # too long
+        return False
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from tasks.errors import BadEntry, BadRow, MissingData
 from tasks.task import Answer, Example, Label, Task, Turn
 
 LONGEST_SHOWN = 40
+BESIDE = "../"  # how the name of a file begins that lies beside the folder of its entry
 UNIT = "\x1f"  # between the class names of a row whose classes are columns
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
@@ -51,10 +52,17 @@ def uses_fallback(task: Task, data: Path) -> bool:
 
 
 def data_path(task: Task, name: str, data: Path) -> Path:
-    """Path of a file that an entry names: below ``data`` or, where it is not there, beside the entry."""
-    beside = Path(task.entry_file).parent / name
-    is_beside = bool(task.entry_file) and beside.is_file() and not (data / name).is_file()
-    return beside if is_beside else data / name
+    """Path of a file that an entry names: below ``data`` or, where it is not there, beside the entry or its folder.
+
+    BadEntry for a link beside the entry that leads elsewhere: entries are handed round, data folders are one's own.
+    """
+    home = Path(task.entry_file).parent
+    beside = home / name
+    if not name.startswith(BESIDE) and ((data / name).is_file() or not (task.entry_file and beside.is_file())):
+        return data / name
+    if not beside.resolve().is_relative_to(home.resolve().parent):
+        raise BadEntry(f"{beside}: a link that leads elsewhere; put the file itself there, or below the data folder")
+    return beside
 
 
 def _absent(task: Task, names: Iterable[str], data: Path) -> list[Path]:
