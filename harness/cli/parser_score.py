@@ -1,0 +1,31 @@
+"""What can be typed to use a study's adapters: ``score``."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.cli.parser_leaf import device_option, leaf_of
+from harness.scoring.texts import FORMS
+
+
+def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands that use trained adapters on new texts."""
+    score = leaf_of(
+        nouns,
+        "score",
+        "Predict every task of a study for every text of a file, in one pass.",
+        "score replies.csv --study demo --text reply --out replies.scores.csv",
+        "score:score_texts",
+    )
+    score.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
+    score.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
+    score.add_argument(
+        "--task", metavar="ID", action="append", default=[], help="only this task (repeatable; default: all trained)"
+    )
+    for name, what in (("text", "texts"), ("context", "what was said before"), ("id", "ids (default: numbers from 0)")):
+        score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of the {what}")
+    score.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
+    score.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
+    score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
+    score.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
+    device_option(score)

@@ -1,0 +1,98 @@
+"""``score``: every task's prediction for every text of a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.interrupt import stop_if_asked
+from harness.cli.study import name_of
+from harness.cli.table import print_json, print_rows
+from harness.scoring.texts import Texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.scoring.chosen import Chosen
+    from harness.scoring.texts import Line
+    from harness.scoring.written import Summary
+
+
+def score_texts(options: argparse.Namespace) -> int:
+    """Score a file's texts into another file, and say how good each task is on its own test set."""
+    from harness.scoring.scorer import Scorer
+    from harness.scoring.written import listed_path, score_all
+
+    texts = Texts(options.file, options.format, options.text, options.context, options.id, options.encoding)
+    store = Store(Path(options.store))
+    manifest = stored_manifest(store, name_of(options.study))
+    chosen = {"tasks": options.task, "seed": options.seed, "precision": options.precision, "device": options.device}
+    scorer = Scorer(store, manifest, **chosen)
+    name = "stdin" if options.file == "-" else Path(options.file).name
+    out = Path(options.out or f"{name}.scores.csv")
+    job = {"cells": [one.record.key for one in scorer.tasks], "precision": options.precision}
+
+    def score(lines: Sequence[Line]) -> pd.DataFrame:
+        contexts = [line.context for line in lines]
+        return scorer.score([line.text for line in lines], contexts, [line.id for line in lines])
+
+    with _Bar(texts.about(), quiet=options.quiet) as bar:
+        summary = score_all(texts, score, out, job, bar.show)
+    rows = [_task_row(one) for one in scorer.tasks]
+    if options.json:
+        print_json({"out": str(out), "tasks": rows, **vars(summary)})
+        return 0
+    print_rows([{key: _shown(value) for key, value in row.items()} for row in rows], as_json=False)
+    _print_summary(summary, out, listed_path(out))
+    return 0
+
+
+def _task_row(one: Chosen) -> dict[str, object]:
+    """How good a task is where its answers are known, so that nobody takes a weak one for a strong one."""
+    results = one.record.results
+    return {
+        "task": one.task,
+        "kind": one.kind,
+        "metric": results["metric"],
+        "test score": results["test"],
+        "without learning": results["floor"],
+        "test items": results["n_test"],
+        "flags": ", ".join(results["flags"]) or "-",
+    }
+
+
+def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
+    print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
+    for why, count in summary.listed.most_common():
+        print(f"  {count} texts: {why}")
+    if summary.listed:
+        print(f"  listed in {listed}")
+
+
+def _shown(value: object) -> object:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
+
+
+class _Bar:
+    """A bar on a terminal, with the time that is left where the number of texts is known; nothing elsewhere."""
+
+    def __init__(self, total: int | None, *, quiet: bool) -> None:
+        self.bar = tqdm(total=total, unit=" texts", file=sys.stderr, disable=quiet or not sys.stderr.isatty())
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def show(self, done: int) -> None:
+        """Show that ``done`` texts are finished."""
+        stop_if_asked()
+        self.bar.update(done - self.bar.n)

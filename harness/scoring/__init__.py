@@ -1,0 +1,1 @@
+"""New texts through the adapters of a finished study."""

@@ -1,0 +1,157 @@
+"""A scoring in parts: each part is written whole or not at all, so that an interrupted one goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.scoring.texts import Line, Texts
+from tasks.errors import BadInput
+
+PART = 1000  # texts
+CUT = "is longer than a task reads; scored on a part"
+LISTED = ("where", "id", "why")
+WRITTEN = (".csv", ".jsonl", ".parquet")
+
+ScoreLines = Callable[[Sequence[Line]], pd.DataFrame]
+
+
+@dataclass
+class Summary:
+    """How many texts there were, how many were scored, and how many could not be, or not whole, by reason."""
+
+    texts: int = 0
+    scored: int = 0
+    listed: Counter[str] = field(default_factory=Counter)
+
+
+def score_all(
+    texts: Texts, score: ScoreLines, out: Path, job: Mapping[str, Any], watch: Callable[[int], None]
+) -> Summary:
+    """Score all texts into ``out`` (csv, jsonl or parquet by its ending) and list beside it what could not be scored.
+
+    What an interrupted scoring of the same ``job`` has finished is not done again. ``watch`` hears how many texts are
+    done. BadInput if ``out`` is there already, or begun by another job, and where no text is found.
+    """
+    if out.suffix not in WRITTEN:
+        raise BadInput(f"--out {out}: end it in one of {', '.join(WRITTEN)}")
+    if out.exists():
+        raise BadInput(f"{out} is there already; move it away, or give another --out")
+    parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": _input(texts)})
+    done, lines = parts.begin(), texts.lines()
+    for _ in islice(lines, done * PART):
+        pass
+    watch(done * PART)
+    while some := list(islice(lines, PART)):
+        parts.add(done, *_scored(score, some))
+        done += 1
+        watch((done - 1) * PART + len(some))
+    if done == 0:
+        shutil.rmtree(parts.folder)
+        raise BadInput(f"{texts.file}: has no text")
+    return parts.finish(out)
+
+
+def listed_path(out: Path) -> Path:
+    """Where the texts are listed that were not scored, or not whole."""
+    return out.with_name(f"{out.stem}.listed.csv")
+
+
+def _input(texts: Texts) -> dict[str, Any]:
+    """What tells one input from another: how it is read, and the file's size and time."""
+    if texts.file == "-":
+        return {**vars(texts)}
+    seen = Path(texts.file).stat()
+    return {**vars(texts), "bytes": seen.st_size, "changed": seen.st_mtime_ns}
+
+
+def _scored(score: ScoreLines, lines: Sequence[Line]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The rows of some texts, and the facts of the part."""
+    whole = [line for line in lines if not line.problem]
+    frame = score(whole)
+    listed = [[line.where, line.id, line.problem] for line in lines if line.problem]
+    if whole:
+        cut = frame["is_cut"].to_numpy().reshape(len(whole), -1).any(axis=1)
+        listed += [[line.where, line.id, CUT] for line, is_cut in zip(whole, cut, strict=True) if is_cut]
+    return frame, {"texts": len(lines), "scored": len(whole), "listed": listed}
+
+
+@dataclass
+class _Parts:
+    """The folder of an unfinished scoring: what it is of, and per part its rows and, written last, its facts."""
+
+    folder: Path
+    job: Mapping[str, Any]
+
+    def begin(self) -> int:
+        """How many parts are finished; a pipe always begins anew, because it has passed."""
+        text = json.dumps(self.job, sort_keys=True)
+        if self.folder.exists() and self.job["input"]["file"] == "-":
+            shutil.rmtree(self.folder)
+        if self.folder.exists():
+            if not (self.folder / "job.json").is_file() or (self.folder / "job.json").read_text() != text:
+                raise BadInput(f"{self.folder} is of another scoring; remove it, or give another --out")
+            return len(list(self._facts()))
+        self.folder.mkdir(parents=True)
+        (self.folder / "job.json").write_text(text, encoding="utf-8")
+        return 0
+
+    def add(self, number: int, frame: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+        """Keep a part."""
+        frame.to_parquet(self.folder / f"{number}.parquet", index=False)
+        half = self.folder / "half"
+        half.write_text(json.dumps(facts), encoding="utf-8")
+        half.replace(self.folder / f"{number}.json")
+
+    def finish(self, out: Path) -> Summary:
+        """Put the parts together, one in memory at a time, and remove them."""
+        summary = Summary()
+        whole, listed = self.folder / f"whole{out.suffix}", self.folder / "listed.csv"
+        listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
+        for facts in self._facts():
+            summary.texts += facts["texts"]
+            summary.scored += facts["scored"]
+            summary.listed.update(why for _, _, why in facts["listed"])
+            pd.DataFrame(facts["listed"], columns=LISTED).to_csv(listed, mode="a", header=False, index=False)
+        _join([self.folder / f"{number}.parquet" for number in range(len(list(self._facts())))], whole)
+        listed.replace(listed_path(out))
+        whole.replace(out)
+        shutil.rmtree(self.folder)
+        return summary
+
+    def _facts(self) -> Iterator[dict[str, Any]]:
+        number = 0
+        while (path := self.folder / f"{number}.json").is_file():
+            yield json.loads(path.read_text(encoding="utf-8"))
+            number += 1
+
+
+def _join(parts: Sequence[Path], whole: Path) -> None:
+    """One file out of the parts, in the format of its ending."""
+    if whole.suffix == ".parquet":
+        return _join_parquet(parts, whole)
+    with whole.open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(parts):
+            frame = pd.read_parquet(part)
+            if whole.suffix == ".csv":
+                frame.to_csv(file, index=False, header=number == 0, lineterminator="\n")
+            elif len(frame):
+                frame.to_json(file, orient="records", lines=True, force_ascii=False)
+    return None
+
+
+def _join_parquet(parts: Sequence[Path], whole: Path) -> None:
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(parts[0])
+    with pyarrow.parquet.ParquetWriter(whole, schema) as writer:
+        for part in parts:
+            writer.write_table(pyarrow.parquet.read_table(part).cast(schema))

@@ -1,0 +1,208 @@
+"""Texts out of files: every line is scored or listed with a reason, in bounded memory, and goes on when interrupted."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from harness.scoring import written
+from harness.scoring.scorer import COLUMNS
+from harness.scoring.texts import NO_TEXT, UNDECODED, Texts
+from harness.scoring.written import CUT, listed_path, score_all
+from tasks.errors import BadInput
+
+BAD_BYTES = UNDECODED.format(encoding="utf-8")
+
+
+def fake(lines):
+    """Two tasks that count letters; a text with an x is cut by the second."""
+    rows = [
+        (line.id, task, str(len(line.text)), float(len(line.text)), None, "", task == "b" and "x" in line.text)
+        for line in lines
+        for task in ("a", "b")
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def silent(done):
+    """Watch nothing."""
+
+
+def found(file, **options):
+    return [(line.id, line.text, line.context, line.problem) for line in Texts(str(file), **options).lines()]
+
+
+def test_lines_tables_json_and_parquet_give_the_same_texts(tmp_path):
+    rows = [("1", "so, hard", "before"), ("2", "über\nzwei", "")]
+    frame = pd.DataFrame(rows, columns=["id", "text", "said"])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "a.tsv", index=False, sep="\t")
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    frame.to_parquet(tmp_path / "a.parquet")
+    wanted = [(*row, "") for row in rows]
+    for name in ("a.csv", "a.tsv", "a.jsonl", "a.parquet"):
+        assert found(tmp_path / name, context="said", id="id") == wanted
+    (tmp_path / "plain").write_text("so, hard\r\nüber\n\nend")
+    assert found(tmp_path / "plain") == [
+        ("0", "so, hard", "", ""),
+        ("1", "über", "", ""),
+        ("2", "", "", NO_TEXT),
+        ("3", "end", "", ""),
+    ]
+
+
+def test_a_pipe_is_read_as_lines_or_as_what_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text\nso\n")))
+    assert [text for _, text, _, _ in found("-")] == ["text", "so"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text\nso\n")))
+    assert [text for _, text, _, _ in found("-", form="csv")] == ["so"]
+
+
+def test_rows_that_cannot_be_read_come_with_a_reason_and_the_others_whole(tmp_path):
+    (tmp_path / "a.csv").write_bytes(
+        b"\xef\xbb\xbfid,text\n1,good\n2,caf\xe9\n3,\n4,nul\0here\n5,too,many\n6,caf\xc3\xa9\n"
+    )
+    assert found(tmp_path / "a.csv", id="id") == [
+        ("1", "good", "", ""),
+        ("2", "", "", BAD_BYTES),
+        ("3", "", "", NO_TEXT),
+        ("4", "", "", BAD_BYTES),
+        ("4", "", "", "has 3 cells, the header 2"),
+        ("6", "café", "", ""),
+    ]
+    (tmp_path / "a.jsonl").write_bytes(
+        b'{"text": "good"}\n{"text": 3}\nnot json\n\n{"text": "a\\ud800"}\n{"txt": "x"}\n'
+    )
+    assert [problem for *_, problem in found(tmp_path / "a.jsonl")] == [
+        "",
+        "has no text 'text'",
+        "is not a JSON object",
+        NO_TEXT,
+        BAD_BYTES,
+        "has no text 'text'",
+    ]
+    (tmp_path / "old.csv").write_bytes(b"text\ncaf\xe9\n")
+    assert found(tmp_path / "old.csv", encoding="cp1252") == [("0", "café", "", "")]
+
+
+def test_a_line_of_five_million_letters_is_a_text_like_others(tmp_path):
+    (tmp_path / "a.csv").write_text("text\n" + "x" * 5_000_000 + "\nend\n")
+    assert [len(text) for _, text, _, _ in found(tmp_path / "a.csv")] == [5_000_000, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, r"in\.csv: is empty; the first line names the columns"),
+        ("text,id\na,1\n", {"text": "txt"}, r"no column 'txt'; did you mean 'text'.*it has 'text, id'"),
+        ("text,id\na,1\n", {"context": "said"}, "no column 'said'"),
+        ("one,two\na,1\n", {}, "which column holds the texts. Say --text, one of 'one, two'"),
+        ("text,text\na,b\n", {}, "has 2 columns 'text'"),
+        ("text\na\n", {"encoding": "utf-9"}, "--encoding 'utf-9' is not known"),
+        ("text\na\n", {"form": "xml"}, "--format 'xml' is not one of csv, tsv"),
+        ("text\na\n", {"encoding": "utf-16"}, "is not utf-16; say --encoding"),
+        ("text\na\n", {"form": "parquet"}, "cannot be read as parquet"),
+    ],
+)
+def test_what_no_text_can_be_found_in_is_refused_in_one_line(tmp_path, content, options, message):
+    (tmp_path / "in.csv").write_text(content)
+    with pytest.raises(BadInput, match=message) as problem:
+        found(tmp_path / "in.csv", **options)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_quote_that_is_left_open_is_named_with_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.scoring.texts.LONGEST_FIELD", 100)
+    (tmp_path / "in.csv").write_text('text\nfine\n"open\n' + "so it goes on\n" * 50)
+    with pytest.raises(BadInput, match=r"in\.csv:\d+: .*limit.*is a quote left open"):
+        found(tmp_path / "in.csv")
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """A file of seven texts, two of which cannot be scored whole, in parts of three."""
+    monkeypatch.setattr(written, "PART", 3)
+    (tmp_path / "in.csv").write_text("id,text\n0,aa\n1,\n2,x\n3,bbbb\n4,c\n5,dd\n6,e\n")
+    return Texts(str(tmp_path / "in.csv"), id="id")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_results_are_tidy_in_every_format_and_what_is_missing_is_listed(many, tmp_path, name):
+    out = tmp_path / name
+    summary = score_all(many, fake, out, {}, silent)
+    read = {".csv": pd.read_csv, ".jsonl": lambda path: pd.read_json(path, lines=True), ".parquet": pd.read_parquet}
+    frame = read[out.suffix](out)
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["id"].astype(int).tolist() == [0, 0, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert frame["value"].tolist() == [2, 2, 1, 1, 4, 4, 1, 1, 2, 2, 1, 1]
+    assert (summary.texts, summary.scored, dict(summary.listed)) == (7, 6, {NO_TEXT: 1, CUT: 1})
+    listed = pd.read_csv(listed_path(out))
+    assert listed[["id", "why"]].to_numpy().tolist() == [[1, NO_TEXT], [2, CUT]]
+    assert listed["where"].tolist() == [f"{many.file}:3", f"{many.file}:4"]
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", name, "out.listed.csv"}
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_an_interrupted_scoring_goes_on_and_ends_with_the_same_bytes(many, tmp_path, name):
+    score_all(many, fake, tmp_path / f"whole-{name}", {}, silent)
+    asked = []
+
+    def dying(lines):
+        asked.append([line.id for line in lines])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return fake(lines)
+
+    out = tmp_path / name
+    with pytest.raises(KeyboardInterrupt):
+        score_all(many, dying, out, {}, silent)
+    assert not out.exists()
+    heard = []
+    score_all(many, dying, out, {}, heard.append)
+    assert asked == [["0", "2"], ["3", "4", "5"], ["3", "4", "5"], ["6"]]
+    assert heard == [3, 6, 7]
+    assert out.read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+
+
+def test_only_the_same_scoring_goes_on(many, tmp_path):
+    def broken(lines):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_all(many, broken, tmp_path / "out.csv", {"precision": "fp32"}, silent)
+    with pytest.raises(BadInput, match=r"out\.csv\.part is of another scoring"):
+        score_all(many, fake, tmp_path / "out.csv", {"precision": "bf16"}, silent)
+
+
+def test_nothing_is_overwritten_and_an_empty_file_leaves_nothing(many, tmp_path):
+    (tmp_path / "there.csv").write_text("mine")
+    with pytest.raises(BadInput, match="is there already"):
+        score_all(many, fake, tmp_path / "there.csv", {}, silent)
+    with pytest.raises(BadInput, match=r"end it in one of \.csv, \.jsonl, \.parquet"):
+        score_all(many, fake, tmp_path / "out.txt", {}, silent)
+    (tmp_path / "none.csv").write_text("text\n")
+    with pytest.raises(BadInput, match="has no text"):
+        score_all(Texts(str(tmp_path / "none.csv")), fake, tmp_path / "out.csv", {}, silent)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_file_of_bad_rows_only_is_listed_whole(tmp_path):
+    (tmp_path / "in.jsonl").write_text("no\nno\n")
+    summary = score_all(Texts(str(tmp_path / "in.jsonl")), fake, tmp_path / "out.parquet", {}, silent)
+    assert (summary.texts, summary.scored) == (2, 0)
+    assert pq.read_schema(tmp_path / "out.parquet").names == list(COLUMNS)
+    assert len(pd.read_csv(tmp_path / "out.listed.csv")) == 2
+
+
+def test_parts_do_not_name_texts(many, tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(written.shutil, "rmtree", kept.append)
+    score_all(many, fake, tmp_path / "out.csv", {}, silent)
+    (folder,) = kept
+    assert json.loads((folder / "0.json").read_text())["texts"] == 3
+    assert all(b"bbbb" not in path.read_bytes() for path in folder.iterdir())

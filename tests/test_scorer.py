@@ -1,0 +1,172 @@
+"""New texts through all adapters at once: what the library says one by one, and what each task has stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from adapters_store import Store
+from harness.backbone import resolve
+from harness.manifest import manifest_of
+from harness.pack import run_cells
+from harness.plan import make_plan
+from harness.scoring.chosen import NothingTrained, chosen
+from harness.scoring.scorer import COLUMNS, NotServed, Scorer
+from harness.study_file import load_study
+from harness.training import model
+from harness.training.inputs import InputFormat
+from tasks import synthetic
+from tasks.errors import BadInput
+from tasks.registry import Registry
+from tasks.task import Example, Turn
+
+TASKS = ("epitome_er", "news_emotion", "empdial_role", "news_empathy")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A store with the baselines of four tasks, its manifest, and the plan."""
+    root = tmp_path_factory.mktemp("scored")
+    synthetic.write(root / "data", ["epitome", "news", "empdial"], rows=300, seed=1)
+    study = dataclasses.replace(load_study("tiny"), tasks=TASKS, max_train=32, max_val=16, max_test=40)
+    plan = make_plan(study, Registry.load(), root / "data")
+    store = Store(root / "runs")
+    for pack in plan.baselines:
+        run_cells(pack.cells, plan.backbone, plan.splits[pack.target], store, lambda *_: None)
+    return store, manifest_of(plan), plan
+
+
+def test_each_task_says_of_its_test_rows_what_its_record_holds(trained):
+    store, manifest, plan = trained
+    scorer = Scorer(store, manifest)
+    assert [one.task for one in scorer.tasks] == list(TASKS)
+    for one in scorer.tasks:
+        stored = pd.read_parquet(store.open(one.record.key, "test.parquet"))
+        rows = {row.id: row for row in plan.splits[one.task].test}
+        found = next(logits for task, logits, _ in scorer.logits([rows[id] for id in stored["id"]]) if task is one)
+        columns = [name for name in stored if name.startswith("logit_")]
+        np.testing.assert_allclose(found, stored[columns], atol=1e-5)
+
+
+def test_lanes_say_what_the_library_says_one_adapter_at_a_time(trained):
+    store, manifest, plan = trained
+    texts = [f"that is number {i}, {'so ' * (i % 7)}hard" for i in range(40)]
+    contexts = [["earlier", f"turn {i}"] if i % 3 else [] for i in range(40)]
+    scorer = Scorer(store, manifest)
+    rows = [
+        Example(str(i), str(i), str(i), tuple(Turn("speaker", turn) for turn in said), text, 0)
+        for i, (text, said) in enumerate(zip(texts, contexts, strict=True))
+    ]
+    for one, logits, _ in scorer.logits(rows):
+        np.testing.assert_allclose(logits, by_the_library(store, plan.backbone, one, rows), atol=1e-5)
+
+
+def by_the_library(store, backbone, one, rows):
+    """Logits of one stored adapter, loaded, activated and run by the adapters library: batches of 32 in file order."""
+    network = model.load_backbone(backbone)
+    name = network.load_adapter(str(model.stored_adapter(store, one.record.key)), use_safetensors=True)
+    network.set_active_adapters(name)
+    spec, tokenizer = one.record.spec, model.load_tokenizer(backbone)
+    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    kept = {"all": slice(None), "none": slice(0), "previous": slice(-1, None)}[spec["history"]]
+    ids = [form.encode(row._replace(context=row.context[kept]))[0].ids for row in rows]
+    found = []
+    for start in range(0, len(ids), 32):
+        batch = tokenizer.pad({"input_ids": [list(one) for one in ids[start : start + 32]]}, return_tensors="pt")
+        with torch.inference_mode():
+            found.append(network(**batch, head=name).logits)
+    return torch.cat(found)
+
+
+def test_the_frame_has_a_row_per_text_and_task_with_answers_in_the_task_s_terms(trained):
+    store, manifest, _plan = trained
+    frame = Scorer(store, manifest).score(["so hard", "well then"], ["before", ""], ["a", "b"])
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["id"].tolist() == ["a"] * 4 + ["b"] * 4
+    assert frame["task"].tolist() == [*TASKS, *TASKS]
+    for row in frame.itertuples():
+        kind = next(one.kind for one in chosen(store, manifest) if one.task == row.task)
+        names = manifest["tasks"][row.task]["classes"]
+        if kind == "continuous":
+            assert float(row.prediction) == pytest.approx(row.value, rel=1e-5)
+            assert (row.probabilities, np.isnan(row.probability)) == ("", True)
+        else:
+            shares = json.loads(row.probabilities)
+            assert list(shares) == names
+            assert np.isnan(row.value)
+            assert sum(shares.values()) == pytest.approx(1, abs=1e-4)
+            assert row.prediction == max(shares, key=shares.get)
+            assert row.probability == pytest.approx(shares[row.prediction], abs=1e-5)
+
+
+def test_a_text_does_not_depend_on_those_beside_it(trained):
+    store, manifest, _plan = trained
+    scorer = Scorer(store, manifest, tasks=["news_empathy"])
+    texts = ["so hard", "well " * 30, "then"]
+    together = scorer.score(texts)["value"]
+    alone = [scorer.score([text])["value"].item() for text in texts]
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_a_text_that_is_too_long_is_scored_on_a_part_and_says_so(trained):
+    store, manifest, _plan = trained
+    frame = Scorer(store, manifest).score(["word " * 400, "short"])
+    assert frame.groupby("id")["is_cut"].agg(["all", "any"]).to_numpy().tolist() == [[True, True], [False, False]]
+
+
+def test_no_text_gives_an_empty_frame_of_the_same_columns(trained):
+    store, manifest, _plan = trained
+    empty, some = (Scorer(store, manifest, tasks=["epitome_er"]).score(texts) for texts in ([], ["so"]))
+    assert len(empty) == 0
+    assert empty.dtypes.astype(str).to_dict() == some.dtypes.astype(str).to_dict()
+
+
+def test_what_cannot_be_scored_is_refused_in_one_line(trained, tmp_path):
+    store, manifest, plan = trained
+    scorer = Scorer(store, manifest, tasks=["epitome_er"])
+    with pytest.raises(BadInput, match="text 1 is empty"):
+        scorer.score(["so", " "])
+    with pytest.raises(BadInput, match="1 contexts for 2 texts"):
+        scorer.score(["so", "hard"], ["one"])
+    with pytest.raises(BadInput, match="task 'epitome_e' is not one of study 'tiny'; did you mean 'epitome_er'"):
+        Scorer(store, manifest, tasks=["epitome_e"])
+    with pytest.raises(NothingTrained, match="no trained cell with seed 9 of any task; train it with"):
+        Scorer(store, manifest, seed=9)
+    with pytest.raises(NothingTrained, match="of any task"):
+        Scorer(Store(tmp_path / "empty"), manifest)
+    other = manifest | {"study": manifest["study"] | {"backbone": str(tmp_path)}}
+    with pytest.raises(BadInput, match=r"config\.json"):
+        Scorer(store, other)
+    with pytest.raises(BadInput, match="precision 'fp8'"):
+        Scorer(store, manifest, precision="fp8")
+    assert resolve("random-tiny") == plan.backbone
+
+
+def test_an_adapter_that_lanes_do_not_serve_is_named(trained, monkeypatch):
+    store, manifest, _plan = trained
+    monkeypatch.setattr("harness.scoring.scorer.serves_lanes", lambda settings: False)
+    with pytest.raises(NotServed, match="task epitome_er: trained with seq_bn"):
+        _ = Scorer(store, manifest, tasks=["epitome_er"]).groups
+
+
+def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_path, command):
+    store, manifest, _plan = trained
+    store.write_manifest("tiny", manifest)
+    file, out = tmp_path / "in.csv", tmp_path / "out.jsonl"
+    file.write_text("reply\nso hard\n\nwell then\n")
+    asked = ("score", file, "--study", "tiny", "--store", store.root, "--out", out)
+    code, said, _ = command(*asked, "--task", "epitome_er", "--task", "news_empathy")
+    assert code == 0
+    assert f"2 of 2 texts scored: {out}" in said
+    for one in chosen(store, manifest, ["epitome_er", "news_empathy"]):
+        (row,) = [line.split() for line in said.splitlines() if line.startswith(one.task)]
+        assert f"{one.record.results['test']:.3f}" in row
+    assert [json.loads(line)["task"] for line in out.read_text().splitlines()] == ["epitome_er", "news_empathy"] * 2
+    code, _, refused = command(*asked)
+    assert code == 2
+    assert "is there already" in refused
