@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import metadata
 
-from harness.cli.parser_before import add_before, smoke_option, why_option
+from harness.cli.parser_before import add_before, dry_run_option, smoke_option, why_option
 from harness.cli.parser_compare import add_weighing
 from harness.cli.parser_leaf import (
     best_option,
@@ -16,6 +16,7 @@ from harness.cli.parser_leaf import (
     splits_option,
 )
 from harness.cli.parser_results import add_results
+from harness.cli.parser_score import add_uses
 from harness.cli.parser_store import add_store
 from harness.cli.parser_watch import add_watching
 from harness.engines.cluster import ENGINES
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add_store(nouns)
     add_results(nouns)
     add_weighing(nouns)
+    add_uses(nouns)
     return top
 
 
@@ -192,6 +194,7 @@ def _add_runs(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         _run_options(leaf)
         splits_option(leaf)
     why_option(plan)
+    dry_run_option(run)
     for leaf in (run, retry):
         smoke_option(leaf)
         device_option(leaf)

@@ -43,3 +43,8 @@ def smoke_option(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="every cell with 32 rows and one epoch, as the study STUDY-smoke: to see that all of it trains",
     )
+
+
+def dry_run_option(run: argparse.ArgumentParser) -> None:
+    """What would be submitted."""
+    run.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")

@@ -12,6 +12,7 @@ from harness.api import Study
 from harness.cell import Cell
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.progress import Progress
+from harness.cli.scripts import show_scripts
 from harness.cli.study import study_of
 from harness.cli.table import print_json
 from harness.grid import GridReport
@@ -22,6 +23,8 @@ from tasks.errors import BadInput
 
 def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
+    if options.dry_run:
+        return show_scripts(options)
     code = train(study_of(options), options)
     if options.smoke:
         print(NOTE, file=sys.stderr if options.json else sys.stdout)

@@ -17,10 +17,7 @@ def cluster_engine(name: str, study: StudyConfig) -> Engine:
     """The engine of this name with the study's options; BadInput if there is none, or if its package is missing."""
     if name not in NEEDS:
         raise BadInput(f"engine {name!r} is not one of {', '.join(ENGINES)}")
-    if find_spec(NEEDS[name]) is None:
-        raise BadInput(
-            f"engine {name!r} needs an optional package; install it with: pip install 'empathy-transfer[{name}]'"
-        )
+    check_package(name)
     if name == "slurm":
         from harness.engines.slurm_engine import SlurmEngine
 
@@ -28,3 +25,11 @@ def cluster_engine(name: str, study: StudyConfig) -> Engine:
     from harness.engines.ray_engine import RayEngine
 
     return RayEngine(options_of(Ray, study.ray, study.name))
+
+
+def check_package(name: str) -> None:
+    """BadInput if the package that this engine needs is missing."""
+    if find_spec(NEEDS[name]) is None:
+        raise BadInput(
+            f"engine {name!r} needs an optional package; install it with: pip install 'empathy-transfer[{name}]'"
+        )
