@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from adapters_store import garbage
+from benchmarks import store_listing
 from harness.cli.main import main
 from tests.stored import KEY, ROOT, prepared, put
 
@@ -108,3 +109,11 @@ def test_listing_loads_nothing_heavy(command, store, arguments):
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "tiny" in done.stdout
+
+
+def test_the_benchmark_of_listing_times_each_command_on_a_store_it_makes(capfd, monkeypatch):
+    monkeypatch.setattr(store_listing, "ROUNDS", 1)
+    store_listing.main(["--cells", "5"])
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("5 cells; a plain scan of their folders ")
+    assert [line.split()[:2] for line in lines[1:]] == [["store", "--help"], ["status", "big"], ["store", "ls"]]
