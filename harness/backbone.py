@@ -6,14 +6,17 @@ import hashlib
 import importlib.util
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tasks.errors import BadInput
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 RANDOM_TINY = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 128, "positions": 514, "seed": 0}
+ATTENTIONS = (None, "eager", "sdpa")
 MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
 LANGUAGES = {
     "minilm": ("en",),
@@ -119,10 +122,21 @@ def _of_folder(name: str, folder: Path) -> Backbone:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
+    _refuse_kernels(name, config, values)
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
     offset = 0 if model_type == "bert" else 2  # RoBERTa numbers positions from padding_idx + 1
     return Backbone(name, model_type, digest, positions - offset, folder)
+
+
+def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
+    """BadBackbone for a config that asks for attention by code of the hub: see CVE-2026-4372 in SECURITY.md."""
+    for field, value in values.items():
+        if "attn_implementation" in field and value not in ATTENTIONS:
+            raise BadBackbone(
+                f"backbone {name!r}: {config} asks for {field} {value!r}, which could be code from elsewhere; "
+                f"take that line out of it, or write one of {', '.join(filter(None, ATTENTIONS))}"
+            )
 
 
 def _hub_folder(name: str) -> Path:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from adapters_store import Store, StoreError, key_of
+from harness.backbone import BadBackbone, resolve
 from harness.cli.main import main
+from harness.place import ANYWHERE
+from harness.similarity.encoders import Sentences, refuse_foreign_modules
 from harness.study_file import load_study
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy, MissingData
@@ -196,46 +196,24 @@ def test_an_error_of_the_store_is_one_line_and_exit_code_2(tmp_path, capsys):
     assert said.startswith("empathy-transfer: ") and said.count("\n") == 1
 
 
-ADVISORY = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"], "description": "..."}
-FOUND = {"dependencies": [{"name": "one", "version": "1.0", "vulns": [ADVISORY]}]}
-CLEAN = {"dependencies": [{"name": "one", "version": "1.0", "vulns": []}, {"name": "two", "skip_reason": "unknown"}]}
-UNSEEN = {"dependencies": [{"name": "two", "skip_reason": "unknown"}]}
+@pytest.mark.parametrize("field", ["_attn_implementation_internal", "_attn_implementation", "attn_implementation"])
+def test_a_backbone_that_asks_for_code_of_the_hub_is_refused(tmp_path, field):
+    config = {"model_type": "bert", "max_position_embeddings": 64, field: "someone/kernel"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(BadBackbone, match=f"asks for {field} 'someone/kernel'"):
+        resolve(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({**config, field: "sdpa"}))
+    assert resolve(str(tmp_path)).max_tokens == 64
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (
-            f"echo '{json.dumps(FOUND)}'; exit 1",
-            ["one 1.0: PYSEC-1, CVE-1; fixed in 2.0", "1 known advisories for 1 of 1"],
-        ),
-        (f"echo '{json.dumps(CLEAN)}'", ["two was not looked up (unknown)", "no known advisories for 1 of 2"]),
-        (f"echo '{json.dumps(UNSEEN)}'", ["not run (no package could be looked up)"]),
-        (
-            "echo 'No known vulnerabilities found' >&2; echo 'Connection refused' >&2; exit 1",
-            ["not run (Connection refused)"],
-        ),
-        ("exit 0", ["not run (no answer)"]),
-        ("echo clean", ["not run (no answer)"]),
-    ],
-)
-def test_the_audit_tells_advisories_from_silence_and_never_fails(tmp_path, answer, said):
-    (tmp_path / "pip-audit").write_text(f"#!/bin/sh\n{answer}\n")
-    (tmp_path / "pip-audit").chmod(0o755)
-    lines = audited({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert lines == [
-        f"pip-audit: {one} pinned packages" if "advisories" in one else f"pip-audit: {one}" for one in said
-    ]
-
-
-def test_an_audit_that_cannot_be_installed_is_not_run(tmp_path):
-    lines = audited({"PATH": str(tmp_path), "PYTHON": str(tmp_path / "python")})
-    [line] = lines
-    assert line.startswith("pip-audit: not run (pip-audit==") and line.endswith("could not be installed)")
-
-
-def audited(environment):
-    """The lines that the audit prints in this environment."""
-    done = subprocess.run([sys.executable, ROOT / ".ci" / "audit"], env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+def test_an_encoder_of_other_classes_than_the_librarys_own_is_refused(tmp_path):
+    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling"}]')
+    refuse_foreign_modules(tmp_path)
+    for text in ('[{"type": "mine.Module"}]', "[{}]", "{", '[{"type": "sentence_transformersx.models.Pooling"}]'):
+        (tmp_path / "modules.json").write_text(text)
+        with pytest.raises(BadBackbone, match=r"modules\.json: "):
+            refuse_foreign_modules(tmp_path)
+    (tmp_path / "modules.json").write_text('[{"type": "mine.Module"}]')
+    with pytest.raises(BadBackbone, match="not the library's own"):
+        _ = Sentences(tmp_path, ANYWHERE).model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class Sentences:
         """The loaded encoder, which keeps the right end of long texts: the row's own text stands last."""
         from sentence_transformers import SentenceTransformer
 
+        refuse_foreign_modules(self.folder)
         loaded = SentenceTransformer(
             str(self.folder),
             device=str(self.place.ready()),
@@ -107,6 +109,18 @@ def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
         assert folder is not None
         return Sentences(folder, adapted.place)
     return Sentences(sentence_folder(name), adapted.place)
+
+
+def refuse_foreign_modules(folder: Path) -> None:
+    """BadBackbone if an encoder names a class of others, which the library would import: see SECURITY.md."""
+    file = folder / "modules.json"
+    try:
+        named = [str(one["type"]) for one in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise BadBackbone(f"{file}: cannot be read ({type(problem).__name__}); get the encoder again") from None
+    for name in named:
+        if not name.startswith("sentence_transformers."):
+            raise BadBackbone(f"{file}: the class {name!r} is not the library's own; take another encoder")
 
 
 def sentence_folder(name: str) -> Path:
