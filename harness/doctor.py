@@ -171,14 +171,22 @@ def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = Non
     try:
         names = [line.split()[0] for line in (ask or _sinfo)().splitlines() if line.split()]
     except (OSError, subprocess.SubprocessError) as problem:
-        said = str(getattr(problem, "stderr", None) or problem).strip().splitlines()[0]
         state = PROBLEM if wanted else WARNING
-        return Line("slurm", state, f"sinfo does not answer: {said}", "set SLURM_CONF, or ask the site if Slurm is up")
-    partition = str(wanted.get("partition", ""))
-    if partition and partition not in (name.rstrip("*") for name in names):
-        cure = "correct slurm.partition in the study"
-        return Line("slurm", PROBLEM, f"no partition {partition!r}; there are {', '.join(names)}", cure)
+        return Line(
+            "slurm", state, f"sinfo does not answer: {_said(problem)}", "set SLURM_CONF, or ask the site if Slurm is up"
+        )
+    known = {name.rstrip("*") for name in names}
+    if unknown := [one for one in str(wanted.get("partition", "")).split(",") if one and one not in known]:
+        detail = f"no partition {unknown[0]!r}; there are {', '.join(names)}"
+        return Line("slurm", PROBLEM, detail, "correct slurm.partition in the study")
     return Line("slurm", OK, f"partitions {', '.join(dict.fromkeys(names)) or 'none'} (* is the default)")
+
+
+def _said(problem: Exception) -> str:
+    """Why a command did not do what it was asked, in a line."""
+    if isinstance(problem, subprocess.TimeoutExpired):
+        return f"nothing in {SECONDS} s"
+    return str(getattr(problem, "stderr", None) or problem).strip().splitlines()[0]
 
 
 def _sinfo() -> str:

@@ -115,7 +115,7 @@ def test_without_slurm_only_a_study_that_asks_for_it_is_warned(monkeypatch):
 
 def test_slurm_s_partitions_are_listed_and_an_unknown_one_is_a_problem(slurm):
     assert doctor.slurm_line({}, lambda: "low*\nhigh\nlow*\n").detail == "partitions low*, high (* is the default)"
-    assert doctor.slurm_line({"partition": "low"}, lambda: "low*\n").state == OK
+    assert doctor.slurm_line({"partition": "high,low"}, lambda: "low*\nhigh\n").state == OK
     line = doctor.slurm_line({"partition": "lo"}, lambda: "low*\n")
     assert (line.state, line.detail) == (PROBLEM, "no partition 'lo'; there are low*")
 
@@ -127,6 +127,11 @@ def test_a_slurm_that_does_not_answer_is_told_in_its_own_words(slurm):
     line = doctor.slurm_line({}, fails)
     assert (line.state, line.detail) == (WARNING, "sinfo does not answer: slurm_load: Unable to contact")
     assert doctor.slurm_line({"partition": "low"}, fails).state == PROBLEM
+
+    def waits():
+        raise subprocess.TimeoutExpired("sinfo", 10)
+
+    assert doctor.slurm_line({}, waits).detail == "sinfo does not answer: nothing in 10 s"
 
 
 def test_slurm_without_submitit_says_what_to_install(slurm, monkeypatch):
