@@ -12,8 +12,8 @@ from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
 from adapters_store.record import KEY, MARKER, Record
 from adapters_store.store import MEASURE, Store, checked, stored_measure
+from adapters_store.weights import ENDING, left_out
 
-WEIGHTS = ".safetensors"
 Watch = Callable[[int, int], None]
 
 
@@ -51,8 +51,8 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verified:
 
 
 def is_light(record: Record, folder: Path) -> bool:
-    """Whether the record has weights and none of them is in its folder: a copy that was made without them."""
-    weights = [name for name in record.files if name.endswith(WEIGHTS)]
+    """Whether the record was stored with weights and has none of them; StoreError if it cannot tell what they were."""
+    weights = {*left_out(record), *(name for name in record.files if name.endswith(ENDING))}
     return bool(weights) and not any(os.path.lexists(folder / name) for name in weights)
 
 
@@ -67,6 +67,7 @@ def _verify_record(store: Store, key: str, found: Verified) -> None:
     folder = store.root / "objects" / key
     try:
         record = store.get(key)
+        light = is_light(record, folder)
     except MissingRecord:
         if folder.exists():  # else another process has just removed it
             found.damaged.append(f"{folder / MARKER}: the file is gone; run the study again to train the cell anew")
@@ -75,10 +76,9 @@ def _verify_record(store: Store, key: str, found: Verified) -> None:
         found.damaged.append(str(problem))
         return
     found.records += 1
-    light = is_light(record, folder)
     found.light += [key] if light else []
     for name, stamp in record.files.items():
-        if light and name.endswith(WEIGHTS):
+        if light and name.endswith(ENDING):
             continue
         try:
             checked(folder, name, stamp)

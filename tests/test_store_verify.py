@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from adapters_store import CorruptRecord, StoreError, key_of
 from adapters_store.record import MARKER
 from adapters_store.verify import verify
+from adapters_store.weights import without_weights
 from tests.stored import EVERY_KIND, KEY, prepared, put
 
 EVERY_FILE = sorted([*EVERY_KIND, MARKER])
@@ -92,6 +95,16 @@ def test_a_record_without_any_of_its_weights_is_light_and_not_damaged(full):
     path_of(full, "adapter/adapter_config.json").unlink()
     [line] = verify(full).damaged
     assert line.startswith(f"{path_of(full, 'adapter/adapter_config.json')}: ")
+
+
+def test_a_record_that_was_restored_without_weights_is_light(full, folder):
+    record = without_weights(full.get(KEY))
+    for name in WEIGHTS:
+        (folder / name).unlink()
+    shutil.rmtree(full.root / "objects" / KEY)
+    full.put(KEY, record.spec, record.results, record.provenance, folder)
+    found = verify(full)
+    assert (found.light, found.damaged, found.unknown) == ([KEY], [], [])
 
 
 @pytest.mark.parametrize("lost", WEIGHTS)
