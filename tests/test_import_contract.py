@@ -40,8 +40,11 @@ def test_analysis_loads_no_training_library_and_no_harness():
     assert packages & {*TRAINING, "harness"} == set()
 
 
+BEFORE_A_RUN = ["harness.cli.plan", "harness.cli.doctor", "harness.cli.prefetch"]
+
+
 @pytest.mark.parametrize(
-    "module", ["harness.study_file", "harness.cell", "harness.plan", "harness.grid", "harness.cli.main"]
+    "module", ["harness.study_file", "harness.cell", "harness.plan", "harness.grid", "harness.cli.main", *BEFORE_A_RUN]
 )
 def test_planning_loads_no_training_library(module):
     packages = loaded([module])
