@@ -18,6 +18,7 @@ from typing import NamedTuple
 from adapters_store import disk
 from adapters_store.errors import StoreError
 from adapters_store.listing import named_keys
+from adapters_store.record import KEY
 from adapters_store.store import Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
@@ -45,7 +46,7 @@ class Garbage:
 
 
 def garbage(store: Store, young: float = YOUNG) -> Garbage:
-    """Folders of writers that are gone, checkpoints of stored cells, and records that no study names.
+    """Folders of writers that are gone, checkpoints that nobody goes on from, and records that no study names.
 
     Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
     unknown then.
@@ -84,18 +85,28 @@ def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]
     for name in disk.names(store.root / "staging"):
         yield "staging", store.root / "staging" / name, "left by a writer that is gone"
     stored = store.keys()
-    for name in disk.names(store.root / "packs"):
+    packs = disk.names(store.root / "packs")
+    for name in packs:
         if name in stored:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
+    if (named := _named(store, found)) is None:
+        return
+    for name in packs:
+        if KEY.fullmatch(name) and name not in stored | named:
+            yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
+    for key in sorted(stored - named):
+        yield "records", store.root / "objects" / key, "no study names this cell"
+
+
+def _named(store: Store, found: Garbage) -> set[str] | None:
+    """Keys that studies name; None if a manifest cannot tell which."""
     named: set[str] = set()
     for study in store.manifests():
         try:
             named |= named_keys(store, study)
         except StoreError as problem:
             found.unreadable.append(str(problem))
-    if not found.unreadable:
-        for key in sorted(stored - named):
-            yield "records", store.root / "objects" / key, "no study names this cell"
+    return None if found.unreadable else named
 
 
 def _now(store: Store) -> float:

@@ -23,6 +23,7 @@ def littered(store, folder, monkeypatch):
     prepared(store.root / "staging", {"loose": b"junk"})
     prepared(store.pack_folder(kept), {"fold-1.2.safetensors": b"four"})
     prepared(store.pack_folder(key_of({"seed": 3})), {"fold-1.2.safetensors": b"four"})
+    prepared(store.pack_folder(key_of({"seed": 4})), {"fold-1.2.safetensors": b"four"})
     prepared(store.pack_folder("pack-1"), {"progress.json": b"{}"})
     later(monkeypatch, 2 * YOUNG)
     return store, unnamed
@@ -42,7 +43,7 @@ def test_only_what_nobody_needs_is_listed_and_nothing_is_touched(littered):
     store, unnamed = littered
     before = sorted(store.root.rglob("*"))
     assert found(store) == [
-        ("packs", f"packs/{KEY}"),
+        *sorted(("packs", f"packs/{key}") for key in (KEY, key_of({"seed": 4}))),
         ("records", f"objects/{unnamed}"),
         ("staging", "staging/crashed"),
         ("staging", "staging/loose"),
@@ -110,7 +111,7 @@ def test_what_changes_between_listing_and_removing_stays(littered):
     leftovers = garbage.garbage(store).leftovers
     (store.root / "staging" / "crashed" / "record" / "more.bin").write_bytes(b"alive")
     (store.root / "staging" / "loose").unlink()
-    assert {one.path.name for one in remove(store, leftovers)} == {KEY, unnamed}
+    assert {one.path.name for one in remove(store, leftovers)} == {KEY, unnamed, key_of({"seed": 4})}
     assert (store.root / "staging" / "crashed" / "record" / "more.bin").read_bytes() == b"alive"
 
 
@@ -139,7 +140,7 @@ def test_no_record_is_listed_while_a_study_cannot_be_read(littered):
     path = store.root / "studies" / "other.json"
     path.write_bytes(b"{")
     result = garbage.garbage(store)
-    assert {one.kind for one in result.leftovers} == {"staging", "packs"}
+    assert [one.path.name for one in result.leftovers] == ["crashed", "loose", KEY]
     [line] = result.unreadable
     assert line.startswith(f"{path}: ")
 

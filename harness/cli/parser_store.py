@@ -24,7 +24,7 @@ def add_store(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     gc = leaf_of(
         store,
         "gc",
-        "List what nobody needs: leftovers of writers that are gone, checkpoints of stored cells, records of no study.",
+        "List what nobody needs: leftovers of writers that are gone, stale checkpoints, records of no study.",
         "store gc --remove staging --remove packs",
         "store:collect",
     )
