@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from adapters_store import CorruptRecord, MissingRecord, key_of
+from adapters_store import CorruptRecord, MissingRecord, StoreError, key_of
 from adapters_store.record import MARKER
 from analysis.cells import cells, planned_cells
 from analysis.gains import gains
@@ -84,3 +87,27 @@ def test_a_record_whose_marker_vanished_is_missing_in_tables_and_not_guessed(tmp
     store, manifest = fake_study(tmp_path / "runs", TASKS)
     (store.root / "objects" / manifest["cells"][1]["key"] / MARKER).unlink()
     assert list(planned_cells(store, manifest).status) == ["done", "missing", "done", "done"]
+
+
+@pytest.mark.parametrize("fault", [errno.EIO, errno.EACCES, errno.ESTALE])
+def test_a_file_that_the_disk_does_not_hand_out_is_one_line_and_not_missing(store, folder, monkeypatch, fault):
+    put(store, folder)
+    store.put_measure("words", {}, {"mean": 1}, 0.1)
+
+    def refused(*_args, **_kwargs):
+        raise OSError(fault, os.strerror(fault))
+
+    for name, ask in (
+        ("stat", lambda: KEY in store),
+        ("listdir", store.keys),
+        ("stat", lambda: store.open(KEY, "test.parquet")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refused)
+            with pytest.raises(StoreError, match=f"cannot be read .{os.strerror(fault)}"):
+                ask()
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    for ask in (lambda: store.get(KEY), lambda: store.measure("words", {})):
+        with pytest.raises(StoreError, match=rf"\.json: cannot be read .{os.strerror(fault)}") as caught:
+            ask()
+        assert not isinstance(caught.value, MissingRecord | CorruptRecord)

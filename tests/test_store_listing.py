@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters_store import StoreError, key_of
+from adapters_store import key_of
 from adapters_store.listing import Row, listing
 from tests.stored import EVERY_KIND, KEY, prepared, put
 
@@ -76,15 +76,3 @@ def test_a_damaged_manifest_is_a_row_and_hides_no_other_study(store, folder, raw
     assert found["study", "good"].count == 1
     assert found["study", "spoilt"].planned is None
     assert found["study", "spoilt"].note.startswith(f"{path}: ")
-
-
-def test_a_folder_that_cannot_be_read_is_an_error_and_not_an_empty_store(store, folder, monkeypatch):
-    put(store, folder)
-
-    def refused(path):
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr("os.stat", refused)
-    for ask in (lambda: KEY in store, store.keys):
-        with pytest.raises(StoreError, match=r"record\.json: cannot be read \(Permission denied\)"):
-            ask()
