@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from harness.engines.options import Ray, Slurm, options_of
-from harness.grid import Engine
-from harness.study import StudyConfig
 from tasks.errors import BadInput
+
+if TYPE_CHECKING:  # the parser of the command line knows the engines' names, and starts quickly
+    from harness.grid import Engine
+    from harness.study import StudyConfig
 
 ENGINES = ("local", "slurm", "ray")
 NEEDS = {"slurm": "submitit", "ray": "ray"}
