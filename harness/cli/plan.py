@@ -24,7 +24,7 @@ def show_plan(options: argparse.Namespace) -> int:
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}
-    known = list(records(study.store))
+    known = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     if options.why:
         return _show_why(plan, why(plan, study.store, known), as_json=options.json)
     costs = Costs(study, plan, known)
@@ -35,15 +35,16 @@ def show_plan(options: argparse.Namespace) -> int:
         | costs.column(name, as_json=options.json)
         for name in dict.fromkeys(c.target for c in plan.cells)
     ]
+    roles = Counter(cell.role for cell in plan.cells)
+    counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
     if options.json:
-        counts = {"cells": len(plan.cells), "stored": len(stored), "roles": Counter(cell.role for cell in plan.cells)}
-        counts |= {"packs": len(plan.baselines) + len(plan.transfers), "costs": costs.as_json()}
-        print_json({"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan), **counts})
+        told = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
+        print_json({**told, **counts, "roles": roles, "costs": costs.as_json()})
         return 0
     print_rows(rows, as_json=False)
-    packs = len(plan.baselines) + len(plan.transfers)
-    print(f"\n{len(plan.cells)} cells in {packs} packs; {len(stored)} stored, {len(plan.cells) - len(stored)} to train")
-    print(", ".join(f"{role} {count}" for role, count in Counter(cell.role for cell in plan.cells).items()))
+    left = len(plan.cells) - len(stored)
+    print(f"\n{len(plan.cells)} cells in {counts['packs']} packs; {len(stored)} stored, {left} to train")
+    print(", ".join(f"{role} {count}" for role, count in roles.items()))
     for line in costs.lines():
         print(line)
     print_warnings(plan)
