@@ -33,17 +33,21 @@ def reading(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{path}: cannot be read ({reason}); check its rights and its disk") from error
+        raise _unreadable(path, error) from error
 
 
 def is_file(path: str | Path) -> bool:
     """Whether a plain file is there; StoreError where that cannot be known."""
-    with reading(path):
-        try:
-            return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - 20,000 Paths are a second
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 - 20,000 Paths are a second
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: object, error: OSError) -> StoreError:
+    return StoreError(f"{path}: cannot be read ({error.strerror or error}); check its rights and its disk")
 
 
 def names(folder: str | Path) -> list[str]:
