@@ -25,8 +25,8 @@ SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-u
 ASSUMED = {"a processor core": 0.1e12, "a GPU": 10e12}  # floating-point operations a second, where nothing is measured
 START = 10.0  # seconds until a pack trains, where nothing is measured; measured rates have it in them
 PASSES = {"whole model": 3}  # forward passes that a training token costs; an adapter's cell: 2
-ROW_BYTES = 40  # of a stored prediction, where nothing is measured
-RECORD_BYTES = 12_000  # of what else stands in a record
+ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
+RECORD_BYTES = 6_000  # of what else stands in a record
 KEPT = 8  # a lane's checkpoint: weights, best ones and two moments, in the stage before and the new one
 
 
@@ -204,7 +204,11 @@ def weight_bytes(cell: Cell, backbone: Backbone) -> int:
     layers, width, _ = _shape(backbone)
     inner = max(1, width // int(cell.spec["adapter"]["reduction_factor"]))
     adapter = layers * (2 * width * inner + inner + width)
-    return 4 * (adapter + (width + 1) * (width + (len(cell.spec["label"]["classes"]) or 1)))
+    return 4 * (adapter + (width + 1) * (width + _outputs(cell)))
+
+
+def _outputs(cell: Cell) -> int:
+    return len(cell.spec["label"]["classes"]) or 1
 
 
 @dataclass(frozen=True)
@@ -239,7 +243,7 @@ def _like(spec: Mapping[str, Any]) -> str:
 def _record_bytes(cell: Cell, plan: Plan) -> int:
     rows = planned_rows(cell, plan.splits[cell.target])
     weights = weight_bytes(cell, plan.backbone) if _is_kept(cell, plan) else 0
-    return weights + ROW_BYTES * (rows.validation + rows.test) + RECORD_BYTES
+    return weights + (ROW_BYTES + LOGIT_BYTES * _outputs(cell)) * (rows.validation + rows.test) + RECORD_BYTES
 
 
 def _is_kept(cell: Cell, plan: Plan) -> bool:

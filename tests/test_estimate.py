@@ -138,10 +138,11 @@ def test_disk_is_measured_where_the_task_is_and_else_weights_and_rows(plan, stud
     classes = {cell.target: len(cell.spec["label"]["classes"]) or 1 for cell in plan.cells}
     adapter = 2 * (2 * 64 * 4 + 4 + 64)
     formula = {name: 4 * (adapter + 65 * (64 + classes[name])) for name in TASKS}
-    others = sum(3 * (formula[name] + 40 * 30 + 12_000) for name in TASKS[1:])
+    rest = {name: 30 * (30 + 8 * classes[name]) + 6_000 for name in TASKS}
+    others = sum(3 * (formula[name] + rest[name]) for name in TASKS[1:])
     found = disk_of(plan, store, list(records(store)))
     assert found.measured == 0  # a transfer's record has its composition, a baseline's has none
-    assert found.records == others + 2 * (formula["epitome_er"] + 40 * 30 + 12_000)
+    assert found.records == others + 2 * (formula["epitome_er"] + rest["epitome_er"])
     assert found.checkpoints == 8 * 2 * max(formula.values())
     more = plan_of(dataclasses.replace(study, seeds=(1, 2)), data)
     assert disk_of(more, store, list(records(store))).measured == 1

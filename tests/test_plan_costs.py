@@ -56,7 +56,7 @@ def test_without_records_the_assumption_is_named_and_columns_add_up(plan):
         assert one["expected"] > 4 * 10 / 3600  # four packs of one cell start, 10 s each
     assert found["packs"] == 4
     assert 0 < costs["memory"]["cpu"]["bytes"] < costs["memory"]["cuda"]["bytes"]
-    assert costs["record_bytes"] > 4 * 12_000
+    assert costs["record_bytes"] > 4 * 6_000
     out = plan()
     assert "ASSUMED" in out
     assert "4 cells in 4 packs; 0 stored, 4 to train" in out
