@@ -159,7 +159,10 @@ def test_the_queue_is_read_by_job_and_a_silent_controller_is_no_empty_queue(tmp_
     assert {id for id, seen in found.items() if seen.is_stuck} == {"12_1"}
     program(tmp_path / "empty", "squeue", "raise SystemExit('Unable to contact slurm controller')")
     assert slurm_queue.jobs() is None
-    assert slurm_queue.state_of("12_0") == ""
+    program(tmp_path / "empty", "scontrol", "print('JobId=14 JobState=RUNNING Reason=None Requeue=1 Restarts=2')")
+    assert slurm_queue.standing("12_1") == ("RUNNING", 2)
+    program(tmp_path / "empty", "scontrol", "raise SystemExit('slurm_load_jobs error')")
+    assert slurm_queue.standing("12_1") == ("", 0)
     assert "Unable to contact slurm controller" in caplog.text
 
 
@@ -203,12 +206,14 @@ def in_a_job(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("state", "requeues", "note"), [("RUNNING", 1, "queued"), ("COMPLETING", 0, None), ("", 0, None)]
+    ("state", "restarts", "requeues", "note"),
+    [("RUNNING", 0, 1, "queued"), ("COMPLETING", 1, 0, "queued"), ("COMPLETING", 0, 0, None), ("", 0, 0, None)],
+    ids=["to be preempted", "requeued by Slurm", "cancelled", "Slurm is silent"],
 )
 def test_a_job_told_to_end_goes_back_to_the_queue_only_if_slurm_says_that_it_runs(
-    launch, pack, in_a_job, monkeypatch, store, state, requeues, note
+    launch, pack, in_a_job, monkeypatch, store, state, restarts, requeues, note
 ):
-    monkeypatch.setattr(slurm_queue, "state_of", lambda job: state)
+    monkeypatch.setattr(slurm_queue, "standing", lambda job: (state, restarts))
     job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: os.kill(os.getpid(), signal.SIGTERM) or []))
     if state:
         with pytest.raises(SystemExit):

@@ -36,25 +36,29 @@ class PackJob:
         """Train what the store lacks.
 
         submitit answers USR2, which Slurm sends before the time limit, by ``checkpoint`` and a requeue, and leaves
-        SIGTERM unanswered: a preempted job would be killed. So SIGTERM is passed on, but not one that ends the job.
+        SIGTERM unanswered: a preempted job would be killed. So SIGTERM is passed on, but not where the job is over: a
+        requeue would bring one that was cancelled back to life.
         """
         here = JobEnvironment()
         job = Job(self.pack.launch.study, "slurm", here.job_id, str(here.paths.stdout))
         store = Store(Path(self.pack.launch.store))
 
+        earlier = int(os.environ.get("SLURM_RESTART_COUNT", 0))
+
         def on_term(number: int, frame: FrameType | None) -> None:
-            state = slurm_queue.state_of(job.id)
-            if state == "RUNNING":  # to be preempted: a job that is cancelled or requeued already is COMPLETING
+            state, restarts = slurm_queue.standing(job.id)
+            if state == "RUNNING":  # it is to be preempted, and has some time of grace
                 os.kill(os.getpid(), signal.SIGUSR2)
             elif state:
-                raise Cancelled(128 + number)
+                raise (SystemExit if restarts > earlier else Cancelled)(128 + number)
 
         signal.signal(signal.SIGTERM, on_term)
         try:
             failed = [one for one in self.pack(job) if one.error is not None and one.was_run]
         except Cancelled:
             raise
-        except SystemExit:  # of submitit, which has requeued the job
+        except SystemExit:  # it is in the queue again
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             noted_of(store, self.pack.id, self.pack.pack, job).queue()
             raise
         untold = [one for one in failed if failure(store, one.cell.key) is None]

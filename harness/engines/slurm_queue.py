@@ -68,9 +68,14 @@ def jobs() -> dict[str, Seen] | None:
     return {id.strip(): Seen(state, reason) for id, state, reason in rows}
 
 
-def state_of(job: str) -> str:
-    """The state of one job; empty if Slurm is silent."""
-    return (_answer("squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%T") or "").strip()
+def standing(job: str) -> tuple[str, int]:
+    """The state of one job and how often it was begun anew; an empty state if Slurm is silent.
+
+    A job that was cancelled and one that was requeued are both COMPLETING as long as they run; the number differs.
+    """
+    words = (_answer("scontrol", "show", "job", "-o", job) or "").split()
+    told = dict(word.split("=", 1) for word in words if word.startswith(("JobState=", "Restarts=")))
+    return told.get("JobState", ""), int(told.get("Restarts", 0))
 
 
 def cancel(ids: Iterable[str]) -> None:
