@@ -2,6 +2,8 @@
 VENV ?= .venv
 PYTHON ?= python3
 INSTALLED = $(VENV)/.installed
+# Processes that share the tests, a file each at a time.
+PROCESSES ?= 2
 
 .PHONY: demo test lint wheel bench calibrate
 
@@ -9,7 +11,7 @@ demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -q
+	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
