@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -101,10 +102,19 @@ def _outcomes(future: Future[list[Outcome]], pack: Pack) -> list[Outcome]:
 def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - have no public types
     with counter.get_lock():
         number, counter.value = counter.value, counter.value + 1
+    threading.Thread(target=_end_with_driver, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process alone decides what it means
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     _here.update(function=replace(function, place=replace(function.place, number=number)), told=told)
+
+
+def _end_with_driver() -> None:
+    """Nobody would ever end a process, or free its memory, whose driver was killed."""
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
 
 
 def _run(pack: Pack) -> list[Outcome]:
