@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from adapters_store import Record, Store
+from adapters_store.weights import LEFT_OUT
 from harness.backbone import RANDOM_TINY, Backbone
 from harness.cell import Cell
 from harness.plan import Pack, Plan
@@ -224,7 +225,8 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
     """What the plan will write: as much as records of the same task, adapter and caps, or else by the formula."""
     sizes: dict[str, list[int]] = defaultdict(list)
     for record in stored:
-        sizes[_like(record.spec)].append(sum(stamp.bytes for stamp in record.files.values()))
+        if LEFT_OUT not in record.provenance:  # its weights are elsewhere
+            sizes[_like(record.spec)].append(sum(stamp.bytes for stamp in record.files.values()))
     packs = list(left_packs(plan, store))
     whole = measured = 0
     for cell in (cell for pack in packs for cell in pack.cells):

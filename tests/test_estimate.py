@@ -146,6 +146,8 @@ def test_disk_is_measured_where_the_task_is_and_else_weights_and_rows(plan, stud
     assert found.checkpoints == 8 * 2 * max(formula.values())
     more = plan_of(dataclasses.replace(study, seeds=(1, 2)), data)
     assert disk_of(more, store, list(records(store))).measured == 1
+    light = [dataclasses.replace(one, provenance={**one.provenance, "left_out": {}}) for one in records(store)]
+    assert disk_of(more, store, light).measured == 0
     kept = plan_of(dataclasses.replace(study, keep="baselines"), data)
     saved = disk_of(plan, store, []).records - disk_of(kept, store, []).records
     assert saved == 2 * sum(formula.values())

@@ -99,15 +99,16 @@ class Costs:
 
     def _memory(self) -> dict[str, Any]:
         """Peak bytes of the largest pack left, by family of device; nothing for cells that lanes do not serve."""
+        packs = [pack for pack in left_packs(self.plan, self.store) if pack.cells[0].spec["trainer"] == "lanes"]
+        if not packs:
+            return {}
         import torch
 
         from harness.training.memory import shape_of
 
         found: dict[str, Any] = {}
-        for pack in left_packs(self.plan, self.store):
+        for pack in packs:
             cell = pack.cells[0]
-            if cell.spec["trainer"] != "lanes":
-                continue
             for family in ("cpu", "cuda"):
                 shape = shape_of(cell, self.plan.backbone, _longest(self.tokens[pack.target]), torch.device(family))
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
