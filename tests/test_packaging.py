@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, SETUPTOOLS = PYPROJECT["project"], PYPROJECT["tool"]["setuptools"]
 TOP = ("adapters_store", "analysis", "harness", "tasks")
-FOLDERS = {*TOP, "tests", "benchmarks", "docs", ".ci"}
+FOLDERS = {*TOP, "tests", "benchmarks", "docs", ".ci", "containers"}
 FILES = {
+    ".dockerignore",
     ".gitignore",
     ".pre-commit-config.yaml",
     "CHANGELOG.md",
@@ -24,6 +25,7 @@ FILES = {
     "Makefile",
     "NOTICE",
     "README.md",
+    "SECURITY.md",
     "constraints.txt",
     "pyproject.toml",
 }
