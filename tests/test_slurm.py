@@ -1,0 +1,229 @@
+"""The study ``tiny`` on a real Slurm of three nodes: the local engine's tables, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adapters_store import Store
+from harness import notes
+from harness.api import Study
+from harness.engines import slurm_engine
+from harness.engines.options import Slurm
+from harness.grid import GridReport, steps_of
+from tests.slurm_cluster import PATIENCE_SECONDS, Cluster, is_possible, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+LONG = 15  # epochs of one task's trainings, so that a test can step in while they go on
+SETTINGS = ['trainer="lanes"', f"task.epitome_er.epochs={LONG}"]
+VOLATILE = ["wall_seconds", "cpu_seconds", "host", "device", "created"]
+DRIVER = """
+import sys
+from harness.engines import slurm_engine, slurm_queue
+slurm_engine.POLL_SECONDS, look = 0.5, slurm_queue.jobs
+def jobs():
+    print("looked", file=sys.stderr, flush=True)
+    return look()
+slurm_queue.jobs = jobs
+from harness.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if not is_possible():
+        assert os.environ.get("CI") != "true", "CI must have slurmctld, slurmd, slurm-client and munge"
+        pytest.skip("needs root and Debian's slurmctld, slurmd, slurm-client and munge")
+    one = Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        one.up()
+        yield one
+    finally:
+        one.down()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The store of a run without Slurm."""
+    store = tmp_path_factory.mktemp("local") / "runs"
+    report = study(store).run(workers=2, threads=1)
+    assert len(report.done) == 16
+    return store
+
+
+def study(store):
+    return Study("tiny", store=store, overrides=SETTINGS)
+
+
+def tables(store):
+    """What a study comes to, as text: cells and gains, without times and places."""
+    one = study(store)
+    frames = [frame.drop(columns=[c for c in VOLATILE if c in frame]) for frame in (one.cells(), one.gains())]
+    return [frame.to_csv(index=False) for frame in frames]
+
+
+class Driver:
+    """``run --engine slurm`` in a process of its own."""
+
+    def __init__(self, cluster, store, *options):
+        self.said, self.heard = (store.with_name(f"{store.name}.{kind}") for kind in ("out", "err"))
+        settings = [word for one in SETTINGS for word in ("--set", one)]
+        words = ["run", "tiny", "--store", str(store), "--engine", "slurm", "--json", "--quiet", *settings, *options]
+        with self.said.open("w") as out, self.heard.open("w") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, *words], env=cluster.env, stdout=out, stderr=err
+            )
+
+    def looks(self):
+        return self.heard.read_text().count("looked")
+
+    def end(self):
+        """Wait for it; its exit code and report."""
+        code = self.process.wait(PATIENCE_SECONDS)
+        return code, json.loads(self.said.read_text() or "{}")
+
+
+def held(store):
+    """The note of a job that is stopped in the middle of its training, so that what a test does to it comes in time."""
+    found = {}
+
+    def is_held():
+        for note in notes.progress(Store(store)).values():
+            if note.state == "running" and 1 <= note.epoch < note.epochs == LONG and note.engine == "slurm":
+                os.kill(note.pid, signal.SIGSTOP)
+                (found["note"],) = [one for one in notes.progress(Store(store)).values() if one.job == note.job]
+        return found
+
+    until("a job trains", is_held, every=0.01)
+    assert found["note"].epoch < LONG
+    return found["note"]
+
+
+def without_a_column(local, store):
+    """A store in which two packs are left to train: one baseline, and the transfers onto it."""
+    shutil.copytree(local, store)
+    for cell in study(store).manifest()["cells"]:
+        if cell["target"] == "epitome_er":
+            shutil.rmtree(store / "objects" / cell["key"])
+    return store
+
+
+def submitted(store):
+    return sorted(path.parent.name for path in store.glob("jobs/slurm/*/*/*_submitted.pkl"))
+
+
+def test_slurm_comes_to_the_tables_of_the_local_engine_and_a_rerun_trains_nothing(cluster, local, tmp_path):
+    store = tmp_path / "runs"
+    code, report = Driver(cluster, store).end()
+    assert (code, len(report["done"]), report["failed"], report["not_run"]) == (0, 16, [], [])
+    assert tables(store) == tables(local)
+    jobs = submitted(store)
+    assert len(jobs) == 8
+    code, report = Driver(cluster, store).end()
+    assert (code, len(report["stored"])) == (0, 16)
+    assert submitted(store) == jobs
+    assert not list(store.glob("packs/*"))
+
+
+def test_a_node_that_dies_costs_nothing_but_time(cluster, local, tmp_path):
+    store = tmp_path / "runs"
+    driver, note = Driver(cluster, store), held(store)
+    node = cluster.command("squeue", "-h", "-j", note.job, "-o", "%N").strip()
+    cluster.kill_node(node)
+    try:
+        until("Slurm misses the node", lambda: cluster.show(note.job, "Restarts") != "0")
+        code, report = driver.end()
+    finally:
+        cluster.start_node(node)
+    assert (code, len(report["done"])) == (0, 16)
+    assert tables(store) == tables(local)
+    assert len(submitted(store)) == 8, "Slurm itself starts the jobs again, elsewhere"
+
+
+def test_a_preempted_job_gives_its_node_away_and_goes_on_later(cluster, local, tmp_path):
+    store = tmp_path / "runs"
+    driver, note = Driver(cluster, store), held(store)
+    node = cluster.command("squeue", "-h", "-j", note.job, "-o", "%N").strip()
+    cluster.command("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
+    code, report = driver.end()
+    assert (code, len(report["done"])) == (0, 16)
+    assert tables(store) == tables(local)
+    assert len(submitted(store)) == 8
+    assert cluster.show(note.job, "Restarts") != "0"
+    assert "Requeued job" in Path(note.log).read_text(), "it has given itself back"
+
+
+def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_goes_on_later(cluster, local, tmp_path):
+    store = tmp_path / "runs"
+    driver, note = Driver(cluster, store, "--set", "slurm.signal_delay=60"), held(store)
+    minutes = int(cluster.command("squeue", "-h", "-j", note.job, "-o", "%M").strip().split(":")[0])
+    limit = math.ceil(minutes) + 2
+    cluster.command("scontrol", "update", f"JobId={note.job}", f"TimeLimit={limit}")
+    until("Slurm has sent USR2", lambda: is_pending(note.pid, signal.SIGUSR2))
+    os.kill(note.pid, signal.SIGCONT)
+    until("it is in the queue again", lambda: cluster.show(note.job, "Restarts") != "0")
+    cluster.command("scontrol", "update", f"JobId={note.job}", "TimeLimit=240")
+    code, report = driver.end()
+    assert (code, len(report["done"])) == (0, 16)
+    assert tables(store) == tables(local)
+    assert len(submitted(store)) == 8
+    assert "Requeued job" in Path(note.log).read_text()
+
+
+def is_pending(pid, number):
+    """Whether a stopped process has been sent a signal."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def test_a_driver_that_is_killed_leaves_its_jobs_to_the_next_one(cluster, local, tmp_path):
+    store = without_a_column(local, tmp_path / "runs")
+    first, note = Driver(cluster, store), held(store)
+    first.process.kill()
+    first.process.wait()
+    second = Driver(cluster, store)
+    until("the second driver waits", lambda: second.looks() > 2)
+    os.kill(note.pid, signal.SIGCONT)
+    code, report = second.end()
+    assert (code, len(report["done"]) + len(report["stored"])) == (0, 16)
+    assert len(submitted(store)) == 2
+    assert tables(store) == tables(local)
+
+
+def test_a_job_that_is_cancelled_stays_so(cluster, local, tmp_path):
+    store = without_a_column(local, tmp_path / "runs")
+    driver, note = Driver(cluster, store), held(store)
+    cluster.command("scancel", note.job)
+    code, report = driver.end()
+    assert code == 1
+    assert {f"job {note.job} was cancelled; its log: {note.log}"} == {one["reason"] for one in report["failed"]}
+    assert cluster.show(note.job, "JobState") == "CANCELLED"
+    assert cluster.show(note.job, "Restarts") == "0"
+    assert len(submitted(store)) == 2
+
+
+def test_a_cell_that_fails_in_a_job_is_data(cluster, local, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
+    monkeypatch.setattr(slurm_engine, "POLL_SECONDS", 0.5)
+    one = study(without_a_column(local, tmp_path / "runs"))
+    steps = steps_of(one.plan, one.store, GridReport())
+    elsewhere = replace(one.launch("cpu", 1), data=str(tmp_path))
+    outcomes = list(slurm_engine.SlurmEngine(Slurm()).run(elsewhere, steps))
+    assert len(outcomes) == 4
+    for outcome in outcomes:
+        assert outcome.was_run
+        assert "epitome" in outcome.error
+        assert notes.failure(one.store, outcome.cell.key).reason == outcome.error
+    assert {cluster.show(job, "JobState") for job in submitted(one.store.root)} == {"COMPLETED"}
