@@ -1,4 +1,4 @@
-"""What can be typed to use a study's adapters: ``score``."""
+"""What can be typed to use a study's adapters: ``score`` and ``adapter export``."""
 
 from __future__ import annotations
 
@@ -29,3 +29,19 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
     score.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
     device_option(score)
+    adapter = nouns.add_parser("adapter", help="trained adapters for others").add_subparsers(
+        required=True, metavar="COMMAND"
+    )
+    export = leaf_of(
+        adapter,
+        "export",
+        "Write a task's adapter, head and card into a folder that the adapters library loads.",
+        "adapter export epitome_er --study demo --out epitome_er",
+        "adapter:export_adapter",
+    )
+    export.add_argument("task", metavar="ID", help="a task that the store has trained")
+    export.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
+    export.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
+    export.add_argument(
+        "--bin", action="store_true", help="also as the pickles that older versions of the library read"
+    )

@@ -1,0 +1,1 @@
+"""Trained adapters for others, in the adapters library's own format."""
