@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 
 from adapters_store import Store, StoreError
@@ -66,19 +67,16 @@ class _Costs:
             if cell.key in now.stored:
                 self.finished[cell.target].append(cell.key)
         self.found: dict[str, float | None] = {}
-        self.overall: float | None = None
 
     def of(self, target: str) -> float | None:
         if target not in self.found:
-            self.found[target] = self._mean(self.finished[target][-SAMPLE:])
-        if self.found[target] is None:
-            self.found[target] = self._any()
+            own = self._mean(self.finished[target][-SAMPLE:])
+            self.found[target] = self.overall if own is None else own
         return self.found[target]
 
-    def _any(self) -> float | None:
-        if self.overall is None:
-            self.overall = self._mean([keys[-1] for keys in self.finished.values() if keys][:SAMPLE])
-        return self.overall
+    @cached_property
+    def overall(self) -> float | None:
+        return self._mean([keys[-1] for keys in self.finished.values() if keys][:SAMPLE])
 
     def _mean(self, keys: Iterable[str]) -> float | None:
         found = [seconds for key in keys if (seconds := self._seconds(key)) is not None]
