@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.engines.options import Ray
 from harness.engines.ray_cluster import connected
@@ -29,7 +29,8 @@ class RayEngine:
             return
         if not isinstance(function, Launch):
             raise TypeError(f"{function!r} cannot be sent to another machine")
+        launch = function if function.threads else replace(function, threads=max(1, int(self.options.cpus)))
         with connected(self.options):
             from harness.engines.ray_tasks import Tasks
 
-            yield from Tasks(function, self.options).outcomes(steps)
+            yield from Tasks(launch, self.options).outcomes(steps)

@@ -80,24 +80,27 @@ class Tasks:
                 return
         yield from self._told(step, problem)
 
-    def _told(self, step: Step, problem: str | None) -> Iterator[Outcome]:
+    def _told(self, step: Step, problem: str | None) -> Sequence[Outcome]:
+        """What the store knows of the pack; a cell that it knows nothing of has failed, and a note keeps that."""
         lost = f"its Ray task died: {problem}" if problem else "its Ray task ended without a word of it"
-        noted = self.noted.pop(step.pack.id)
-        for one in self.launch.outcomes(step.pack, lost):
+        noted, told = self.noted.pop(step.pack.id), self.launch.outcomes(step.pack, lost)
+        for one in told:
             if one.error == lost:
                 noted.fail(one.cell.key, one.cell.label, lost, "")
-            yield one
         noted.end()
+        return told
 
     def _stop(self) -> None:
         """Stop what is not over, and take its notes away."""
         left = list(self.running)
-        for one in left:
-            ray.cancel(one)
-        if left:
-            ray.wait(left, num_returns=len(left), timeout=GRACE_SECONDS)
-        for noted in self.noted.values():
-            noted.end()
+        try:
+            for one in left:
+                ray.cancel(one)
+            if left:
+                ray.wait(left, num_returns=len(left), timeout=GRACE_SECONDS)
+        finally:
+            for noted in self.noted.values():
+                noted.end()
 
 
 def run_pack(pack: RemotePack, job: Job, *after: Sequence[str]) -> list[str]:
