@@ -24,12 +24,16 @@ DATES = ("created", "declared")  # fields of a manifest that say when, not what
 
 @dataclass
 class Restored:
-    """What a restore did: records and measures that came in, those that were there before, and how these differ."""
+    """What a restore did: records and measures that came in, those that were there before, and how these differ.
+
+    ``lacking`` counts records that stay without the weights that the archive has for them.
+    """
 
     study: str
     is_light: bool
     new: int = 0
     kept: int = 0
+    lacking: int = 0
     differing: dict[str, list[str]] = field(default_factory=dict)
 
     def keep(self, what: str, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -145,6 +149,7 @@ def _restore_record(store: Store, key: str, pieces: Iterable[Piece], done: Resto
     if key in store:
         record = next(_record(piece, key) for piece in pieces if piece.name.endswith(f"/{key}/{MARKER}"))
         kept = store.get(key)
+        done.lacking += bool(left_out(kept)) and not left_out(record)
         done.keep(f"record {key}", {**kept.results, **_stamps(kept)}, {**record.results, **_stamps(record)})
         return
     with store.staging() as folder:

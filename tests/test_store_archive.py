@@ -190,6 +190,15 @@ def test_a_light_archive_over_full_records_changes_nothing_and_differs_in_nothin
     assert content(archived[0].root) == before
 
 
+def test_a_full_archive_over_light_records_says_that_they_stay_light(archived, tmp_path):
+    light = Store(tmp_path / "light")
+    restore(packed(archived, tmp_path / "light.tar.gz", is_light=True), light)
+    before = content(light.root)
+    done = restore(packed(archived, tmp_path / "full.tar.gz"), light)
+    assert (done.new, done.kept, done.lacking, done.differing) == (0, 11, 8, {})
+    assert content(light.root) == before
+
+
 def test_a_store_that_has_another_study_of_the_name_is_left_alone(archived, tmp_path):
     other = Store(tmp_path / "other")
     other.write_manifest("fake", {**archived[1], "title": "another"})

@@ -42,12 +42,14 @@ def restore_archive(options: argparse.Namespace) -> int:
     store = Store(Path(options.store))
     done = restore(Path(options.file), store)
     if options.json:
-        told = {"new": done.new, "kept": done.kept, "differing": done.differing}
+        told = {"new": done.new, "kept": done.kept, "lacking": done.lacking, "differing": done.differing}
         print_json({"study": done.study, "store": str(store.root), "is_light": done.is_light, **told})
         return 1 if done.differing else 0
     print(f"study {done.study}: {done.new} records and measures restored, {done.kept} were in {store.root} before")
     if done.is_light:
         print("its records have no weights: it can be read and drawn, but nothing can be trained on it")
+    if done.lacking:
+        print(f"{done.lacking} records there have no weights and stay so; for those, restore into a store of its own")
     for what, fields in done.differing.items():
         print(f"differs  {what}: {', '.join(fields)}; what was there stays")
     return 1 if done.differing else 0
