@@ -199,7 +199,7 @@ def _check_paths(entry: Mapping[str, Any], file: str) -> None:
     for name in ("files", "fallback_files"):
         for path in entry.get(name, []):
             if not is_inside(path.removeprefix(BESIDE)):
-                place = "below the data folder, or beside the entry or its folder"
+                place = "below the data folder (--data), or beside the entry or its folder"
                 raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {place}")
 
 

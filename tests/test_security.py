@@ -144,6 +144,16 @@ def test_a_link_beside_an_entry_leads_nowhere_else_but_one_in_the_data_folder_ma
     assert len(load(tasks_of(path)[0], data).train) > 1
 
 
+def test_a_new_task_of_a_file_that_lies_elsewhere_is_refused_with_the_cure(tmp_path, capsys):
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / "mine.csv").write_text(ROWS)
+    folders = ["--registry", tmp_path / "a" / "project" / "entries", "--data", tmp_path / "none", "--skip-training"]
+    assert main([str(one) for one in ["tasks", "new", tmp_path / "downloads" / "mine.csv", *folders]]) == 2
+    said = capsys.readouterr().err
+    assert "leads elsewhere; put the file below the data folder" in said and said.count("\n") == 1
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".toml", ".draft")]
+
+
 @pytest.mark.parametrize("name", ["../x", "/x", "a/b", "..", "a\\b"])
 def test_a_dataset_by_which_split_ids_are_called_is_a_plain_name(tmp_path, name):
     path, _ = entry(tmp_path, "mine.csv")
