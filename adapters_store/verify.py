@@ -11,9 +11,11 @@ from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
 from adapters_store.record import KEY, MARKER, Record
+from adapters_store.sealed import unsigned
 from adapters_store.store import MEASURE, Store, checked, stored_measure
 from adapters_store.weights import ENDING, left_out
 
+SEARCH = "result.json"
 Watch = Callable[[int, int], None]
 
 
@@ -46,6 +48,7 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verified:
         if _is_ours(store.root / "measures" / name, found):
             _verify_measure(store.root / "measures" / name, found)
     _verify_manifests(store, found)
+    _verify_searches(store, found)
     watch(len(objects), len(objects))
     return found
 
@@ -108,6 +111,16 @@ def _verify_manifests(store: Store, found: Verified) -> None:
         found.manifests += 1
         found.missing[name] = sorted(key for key in keys if key not in store)
     found.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
+
+
+def _verify_searches(store: Store, found: Verified) -> None:
+    for entry in disk.below(str(store.root / "searches")):
+        if entry.name != SEARCH:
+            continue
+        with disk.reading(entry.path):
+            is_whole = unsigned(Path(entry.path).read_bytes()) is not None
+        if not is_whole:
+            found.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, disk
+from adapters_store.sealed import signed, unsigned
 from harness.study import StudyConfig
 from harness.study_checks import check
 from harness.study_file import overridden
@@ -77,7 +77,7 @@ def search_folder(store: Store, study: str, task: str, intermediate: str | None 
 def keep(store: Store, found: Found) -> None:
     """Write a finished search, in place of an earlier one, in one step."""
     folder = search_folder(store, found.study, found.task, found.intermediate)
-    content = json.dumps(found.as_json(), indent=1, allow_nan=False).encode() + b"\n"
+    content = signed(found.as_json())
     with disk.writing(store.root), store.staging() as temporary:
         disk.write(temporary / RESULT, content)
         (temporary / RESULT).replace(folder / RESULT)
@@ -116,7 +116,9 @@ def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
 
 def _read(path: Path) -> Found:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = unsigned(path.read_bytes())
+        if raw is None:
+            raise ValueError("not as it was written")
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         raw.pop("best")

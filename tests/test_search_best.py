@@ -41,6 +41,14 @@ def test_without_a_search_best_says_how_to_start_one(store):
         with_best(load_study("tiny"), store)
 
 
+def test_a_changed_digit_in_what_a_search_found_is_not_trained_with(store):
+    settled(store, "tiny", "epitome_er")
+    path = search_folder(store, "tiny", "epitome_er") / "result.json"
+    path.write_bytes(path.read_bytes().replace(b"0.003", b"0.001"))
+    with pytest.raises(NoSearch, match=f"^{path}: not the result of a search .*; run the same search again"):
+        with_best(load_study("tiny"), store)
+
+
 def test_a_method_that_makes_no_stack_is_refused_where_there_are_transfers(store):
     settled(store, "tiny", "epitome_er", method="prompt_tuning")
     with pytest.raises(BadStudy, match=r"best trial of epitome_er: adapter\.method 'prompt_tuning' makes no stack"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from adapters_store import CorruptRecord, StoreError, key_of
 from adapters_store.record import MARKER
+from adapters_store.sealed import signed
 from adapters_store.verify import verify
 from adapters_store.weights import without_weights
 from tests.stored import EVERY_KIND, KEY, prepared, put
@@ -138,6 +139,16 @@ def test_a_damaged_manifest_and_one_that_names_no_cells_are_named(full):
     path.write_bytes(path.read_bytes()[:-3])
     names = [line.partition(": ")[0] for line in verify(full).damaged]
     assert names == [str(full.root / "studies" / "empty.json"), str(path)]
+
+
+def test_a_damaged_result_of_a_search_is_named(full):
+    folder = full.root / "searches" / "tiny" / "a"
+    prepared(folder, {"journal.jsonl": b"", "result.json": signed({"trials": [{"learning_rate": 1e-4}]})})
+    assert verify(full).damaged == []
+    path = folder / "result.json"
+    path.write_bytes(path.read_bytes().replace(b"0.0001", b"0.0003"))
+    [line] = verify(full).damaged
+    assert line.startswith(f"{path}: not as it was written")
 
 
 def test_unknown_files_are_told_apart_from_damage(full):
