@@ -7,6 +7,13 @@ import argparse
 from harness.cli.parser_leaf import device_option, leaf_of
 from harness.scoring.texts import FORMS
 
+COLUMNS = {
+    "text": "the texts (default: text, or the only one)",
+    "context": "what was said before",
+    "id": "ids (default: numbers from 0)",
+    "group": "groups or dates, for --plots",
+}
+
 
 def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands that use trained adapters on new texts."""
@@ -22,8 +29,9 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     score.add_argument(
         "--task", metavar="ID", action="append", default=[], help="only this task (repeatable; default: all trained)"
     )
-    for name, what in (("text", "texts"), ("context", "what was said before"), ("id", "ids (default: numbers from 0)")):
-        score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of the {what}")
+    for name, what in COLUMNS.items():
+        score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
+    score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
     score.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
     score.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
     score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 def score_texts(options: argparse.Namespace) -> int:
     """Score a file's texts into another file, and say how good each task is on its own test set."""
+    import pandas as pd
+
+    from analysis.corpus_figures import corpus_figures
     from harness.scoring.scorer import Scorer
     from harness.scoring.written import listed_path, score_all
 
-    texts = Texts(options.file, options.format, options.text, options.context, options.id, options.encoding)
+    columns = {name: getattr(options, name) for name in ("text", "context", "id", "group")}
+    texts = Texts(options.file, options.format, encoding=options.encoding, **columns)
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
     chosen = {"tasks": options.task, "seed": options.seed, "precision": options.precision, "device": options.device}
@@ -41,16 +45,21 @@ def score_texts(options: argparse.Namespace) -> int:
 
     def score(lines: Sequence[Line]) -> pd.DataFrame:
         contexts = [line.context for line in lines]
-        return scorer.score([line.text for line in lines], contexts, [line.id for line in lines])
+        frame = scorer.score([line.text for line in lines], contexts, [line.id for line in lines])
+        groups = [line.group for line in lines for _ in scorer.tasks]
+        return frame.assign(group=pd.Series(groups, dtype="str")) if options.group else frame
 
     with _Bar(texts.about(), quiet=options.quiet) as bar:
         summary = score_all(texts, score, out, job, bar.show)
     rows = [_task_row(one) for one in scorer.tasks]
+    drawn = [str(one.png) for one in corpus_figures(out, Path(options.plots))] if options.plots else []
     if options.json:
-        print_json({"out": str(out), "tasks": rows, **vars(summary)})
+        print_json({"out": str(out), "figures": drawn, "tasks": rows, **vars(summary)})
         return 0
     print_rows([{key: _shown(value) for key, value in row.items()} for row in rows], as_json=False)
     _print_summary(summary, out, listed_path(out))
+    if drawn:
+        print(f"figures, each with its CSV: {', '.join(drawn)}")
     return 0
 
 

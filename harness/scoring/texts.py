@@ -23,7 +23,7 @@ UNDECODED = "holds bytes that are not {encoding}, or NUL"
 
 
 class Line(NamedTuple):
-    """One text: its number from 0, where it stands, its id, and why it cannot be scored (empty: it can)."""
+    """One text: its number from 0, where it stands, its id, its group, and why it cannot be scored (empty: it can)."""
 
     number: int
     where: str
@@ -31,6 +31,7 @@ class Line(NamedTuple):
     text: str
     context: str
     problem: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Texts:
     text: str = ""
     context: str = ""
     id: str = ""
+    group: str = ""
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -148,7 +150,7 @@ class Texts:
         try:
             file = pyarrow.parquet.ParquetFile(self.file)
             text = self._text_column(file.schema_arrow.names)
-            wanted = list(dict.fromkeys(name for name in (text, self.context, self.id) if name))
+            wanted = list(dict.fromkeys(name for name in (text, self.context, self.id, self.group) if name))
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=wanted):
                 for values in batch.to_pylist():
@@ -159,10 +161,10 @@ class Texts:
 
     def _text_column(self, header: list[str]) -> str:
         """The column that holds texts, after a look whether all that were named are there."""
-        for name in (self.text or "text", self.context, self.id):
+        for name in (self.text or "text", self.context, self.id, self.group):
             if header.count(name) > 1:
                 raise BadInput(f"{self.file}: has {header.count(name)} columns {_shown(name)}; rename all but one")
-        for name in (self.text, self.context, self.id):
+        for name in (self.text, self.context, self.id, self.group):
             if name and name not in header:
                 raise BadInput(
                     f"{self.file}: no column {_shown(name)}{nearest(name, header)}; it has {_shown(', '.join(header))}"
@@ -175,11 +177,12 @@ class Texts:
 
     def _line(self, number: int, place: int, values: Mapping[str, str], text: str) -> Line:
         """A text with its context and id, and whether it can be scored."""
-        found = [values[text], values.get(self.context, ""), values.get(self.id, str(number)) or str(number)]
+        id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
+        found = [values[text], values.get(self.context, ""), id, group]
         problem = "" if found[0].strip() else NO_TEXT
         if any("\ud800" <= character <= "\udfff" for one in found for character in one):
             problem, found[0], found[1] = UNDECODED.format(encoding=self.encoding), "", ""
-        return Line(number, f"{self.file}:{place}", _decodable(found[2]), found[0], found[1], problem)
+        return Line(number, f"{self.file}:{place}", _decodable(id), found[0], found[1], problem, _decodable(group))
 
 
 def _said(value: object) -> str:

@@ -1,0 +1,119 @@
+"""A look at a scored corpus: its numbers against ones made by hand, and its figures with their CSV."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis import corpus
+from analysis.corpus import correlations, group_means, is_time, read_scored, scales
+from analysis.corpus_figures import corpus_figures
+from tasks.errors import BadInput
+
+TEXTS = 60
+
+
+@pytest.fixture
+def scored():
+    """A task of numbers, one of two classes and one of three for every text, with groups."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for i in range(TEXTS):
+        number, first = rng.normal(), rng.uniform()
+        shares = rng.dirichlet([1, 1, 1])
+        told = [
+            ("distress", number, ""),
+            ("kind", math.nan, json.dumps({"no": first, "yes": 1 - first})),
+            ("level", math.nan, json.dumps(dict(zip(["low", "mid", "high"], shares, strict=True)))),
+        ]
+        rows += [("same id", task, value, every, f"g{i % 3}") for task, value, every in told]
+    return pd.DataFrame(rows, columns=["id", "task", "value", "probabilities", "group"])
+
+
+def test_a_scale_is_a_value_or_the_probability_of_a_class(scored):
+    wide = scales(scored)
+    assert list(wide.columns) == ["group", "distress", "kind: yes", "level: low", "level: mid", "level: high"]
+    assert len(wide) == TEXTS
+    assert wide["distress"].tolist() == scored.loc[scored["task"] == "distress", "value"].tolist()
+    shares = [json.loads(text) for text in scored.loc[scored["task"] == "kind", "probabilities"]]
+    assert wide["kind: yes"].tolist() == [one["yes"] for one in shares]
+    assert wide["group"].tolist() == [f"g{i % 3}" for i in range(TEXTS)]
+
+
+def test_of_very_many_texts_every_nth_is_taken(scored, monkeypatch):
+    monkeypatch.setattr(corpus, "MOST_TEXTS", 25)
+    assert scales(scored)["distress"].tolist() == scales(scored.assign())["distress"].tolist()
+    monkeypatch.setattr(corpus, "MOST_TEXTS", TEXTS)
+    whole = scales(scored)["distress"].tolist()
+    monkeypatch.setattr(corpus, "MOST_TEXTS", 25)
+    assert scales(scored)["distress"].tolist() == whole[::3]
+
+
+def test_correlations_are_spearman_s(scored):
+    wide = scales(scored)
+    frame = correlations(wide).set_index(["scale", "other"])["rho"]
+    expected = stats.spearmanr(wide["distress"], wide["level: mid"]).statistic
+    assert frame["distress", "level: mid"] == pytest.approx(expected)
+    assert frame["distress", "distress"] == pytest.approx(1)
+    constant = correlations(wide.assign(distress=1.0)).set_index(["scale", "other"])["rho"]
+    assert math.isnan(constant["distress", "level: mid"])
+
+
+def test_means_of_groups_have_student_s_interval(scored):
+    frame = group_means(scales(scored)).set_index(["scale", "group"])
+    values = scales(scored).query("group == 'g1'")["distress"]
+    low, high = stats.ttest_1samp(values, 0).confidence_interval()
+    row = frame.loc[("distress", "g1")]
+    assert (row["n"], row["mean"]) == (TEXTS // 3, pytest.approx(values.mean()))
+    assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_small_groups_are_others_and_a_lone_text_has_no_interval(scored, monkeypatch):
+    monkeypatch.setattr(corpus, "MOST_GROUPS", 2)
+    wide = scales(scored)
+    wide["group"] = ["a"] * 30 + ["b"] * 20 + [f"rare{i}" for i in range(9)] + ["last"]
+    assert list(dict.fromkeys(group_means(wide)["group"])) == ["a", "b", "others"]
+    lone = group_means(wide.assign(group=["a"] * (TEXTS - 1) + ["b"]))
+    assert lone.loc[lone["group"] == "b", ["low", "high"]].isna().all(axis=None)
+
+
+def test_dates_are_told_by_month_or_day_in_their_order(scored):
+    wide = scales(scored)
+    wide["group"] = pd.date_range("2025-11-20", periods=TEXTS, freq="7D").strftime("%Y-%m-%d")[::-1]
+    months = list(dict.fromkeys(group_means(wide)["group"]))
+    assert (months[0], months[1], months[-1]) == ("2025-11", "2025-12", "2027-01")
+    wide["group"] = pd.date_range("2025-11-20", periods=TEXTS, freq="h").strftime("%Y-%m-%dT%H:%M:%S")
+    assert list(dict.fromkeys(group_means(wide)["group"])) == ["2025-11-20", "2025-11-21", "2025-11-22"]
+    assert not is_time(pd.Series(["1", "g2", "2025-11-20"]))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_figures_come_with_their_numbers_from_every_format(scored, tmp_path, ending):
+    path = tmp_path / f"scores{ending}"
+    if ending == ".csv":
+        scored.to_csv(path, index=False)
+    elif ending == ".jsonl":
+        scored.to_json(path, orient="records", lines=True)
+    else:
+        scored.to_parquet(path)
+    pd.testing.assert_frame_equal(scales(read_scored(path)), scales(scored), check_dtype=False)
+    drawn = corpus_figures(path, tmp_path / "figures")
+    assert [one.png.stem for one in drawn] == ["distributions", "correlations", "groups"]
+    for one in drawn:
+        assert one.png.stat().st_size > 5000
+        assert len(pd.read_csv(one.png.with_suffix(".csv"))) > 0
+    spread = pd.read_csv(tmp_path / "figures" / "distributions.csv")
+    assert spread.groupby("scale")["texts"].sum().eq(TEXTS).all()
+
+
+def test_without_groups_there_is_no_figure_of_them_and_without_texts_none_at_all(scored, tmp_path):
+    scored.drop(columns="group").to_csv(tmp_path / "scores.csv", index=False)
+    assert len(corpus_figures(tmp_path / "scores.csv", tmp_path / "out")) == 2
+    scored.head(0).to_csv(tmp_path / "none.csv", index=False)
+    with pytest.raises(BadInput, match="no text was scored"):
+        corpus_figures(tmp_path / "none.csv", tmp_path / "out")
