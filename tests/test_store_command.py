@@ -47,7 +47,7 @@ def test_verify_of_a_whole_store_says_what_was_read_and_what_is_missing(command)
     code, out, _ = command("store", "verify", "--quiet")
     assert code == 0
     assert out.splitlines() == [
-        "missing  1 cells of study tiny are not stored; run it to train them",
+        "missing  1 cells of study tiny (--json names them); run it to train them",
         "1 records, 0 measures and 1 studies read",
         "0 damaged, 0 unknown files",
     ]
@@ -62,7 +62,9 @@ def test_verify_names_a_damaged_file_in_one_line_and_ends_with_1(command, store)
     assert "or move the folder away and run again\n" in out
     code, out, _ = command("store", "verify", "--quiet", "--json")
     assert code == 1
-    assert [line.partition(": ")[0] for line in json.loads(out)["damaged"]] == [str(path)]
+    told = json.loads(out)
+    assert [line.partition(": ")[0] for line in told["damaged"]] == [str(path)]
+    assert told["missing"] == {"tiny": ["0" * 64]}
 
 
 def test_verify_counts_records_without_weights_apart(command, store):

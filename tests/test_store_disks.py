@@ -121,15 +121,17 @@ def test_made_up_data_that_do_not_fit_are_one_line(disk):
 
 @pytest.mark.slow
 def test_a_study_on_a_disk_that_fills_goes_on_when_there_is_room(disk):
-    store = Store(disk / "runs")
-    assert mounted("mount", "-o", "remount,size=960k", str(disk)) is None
+    store, filling = Store(disk / "runs"), disk / "somebody-elses"
+    assert mounted("mount", "-o", "remount,size=8m", str(disk)) is None
+    assert main(["plan", "tiny", "--store", str(store.root)]) == 0  # the study's data are there
+    filling.write_bytes(os.urandom(shutil.disk_usage(disk).free - 150 * KIB))
     code, report, error = run_tiny(store)
     stored = store.keys()
     assert code == 1, error
     assert report["failed"]
     assert all("No space left on device" in one["reason"] for one in report["failed"])
     assert verify(store).damaged == []
-    assert mounted("mount", "-o", "remount,size=8m", str(disk)) is None
+    filling.unlink()
     code, report, error = run_tiny(store)
     assert (code, report["failed"], report["not_run"]) == (0, [], []), error
     assert set(report["stored"]) == stored
