@@ -68,9 +68,7 @@ def _print_verified(found: Verified) -> None:
         print(f"unknown  {line}")
     for study, keys in found.missing.items():
         if keys:
-            print(
-                f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them"
-            )
+            print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
     light = f" ({len(found.light)} of them light: without their weights)" if found.light else ""
     print(f"{found.records} records{light}, {found.measures} measures and {found.manifests} studies read")
     print(f"{len(found.damaged)} damaged, {len(found.unknown)} unknown files")
