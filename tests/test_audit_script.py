@@ -49,6 +49,19 @@ def test_an_audit_that_cannot_be_installed_is_not_run(tmp_path):
     assert line.startswith("pip-audit: not run (pip-audit==") and line.endswith("could not be installed)")
 
 
+def test_an_audit_that_is_not_here_is_installed_apart(tmp_path):
+    """A stand-in for Python makes an environment whose pip, another one, brings the command."""
+    answer, pip, python = tmp_path / "answer", tmp_path / "pip", tmp_path / "python"
+    answer.write_text(f"#!/bin/sh\necho '{json.dumps(CLEAN)}'\n")
+    pip.write_text(f'#!/bin/sh\n/bin/cp {answer} "$(/usr/bin/dirname "$0")/pip-audit"\n')
+    python.write_text(f'#!/bin/sh\n/bin/mkdir -p "$3/bin" && /bin/cp {pip} "$3/bin/python"\n')
+    for script in (answer, pip, python):
+        script.chmod(0o755)
+    lines = audited({"PATH": str(tmp_path / "nothing"), "PYTHON": str(python)})
+    assert lines[-1] == "pip-audit: no known advisories for 1 of 2 pinned packages"
+    assert {path.name for path in tmp_path.iterdir()} == {"answer", "pip", "python"}
+
+
 def audited(environment):
     """The lines that the audit prints in this environment."""
     done = subprocess.run([sys.executable, ROOT / ".ci" / "audit"], env=environment, capture_output=True, text=True)
