@@ -67,6 +67,7 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
         "setting": dataset.setting,
         "data_source": dataset.data_source,
         "licence": dataset.licence,
+        "private": dataset.private,
         "version": dataset.version,
         "n_train": len(splits.train),
         "n_validation": len(splits.validation),

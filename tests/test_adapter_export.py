@@ -155,3 +155,21 @@ def test_the_command_exports_with_the_interval_of_the_study(trained, tmp_path, c
     assert "95 % interval" in told["score"]
     assert told["score"].replace("_", "\\_") in (tmp_path / "out" / "README.md").read_text()
     assert command(*asked)[0] == 2
+
+
+def test_publishing_shows_everything_first_and_uploads_nothing_without_a_word(trained, tmp_path, command, monkeypatch):
+    store, plan, _ = trained
+    store.write_manifest("tiny", manifest_of(plan))
+    monkeypatch.setattr("harness.sharing.publish.upload", lambda *_, **__: pytest.fail("something left"))
+    asked = ("adapter", "publish", "epitome_er", "--study", "tiny", "--store", store.root, "--repository", "me/mine")
+    code, said, _ = command(*asked)
+    assert code == 0
+    for wanted in (*FILES, "README.md", "Not for diagnosis", "unstated", "nothing has left this machine"):
+        assert wanted in said
+    sent = []
+    monkeypatch.setattr(
+        "harness.sharing.publish.upload",
+        lambda folder, name, *, private: sent.append((name, private, len(list(folder.iterdir())))) or "address",
+    )
+    assert "uploaded to address" in command(*asked, "--yes")[1]
+    assert sent == [("me/mine", True, len(FILES) + 1)]

@@ -1,23 +1,70 @@
-"""``adapter export``: a trained adapter for others."""
+"""``adapter export`` and ``adapter publish``: a trained adapter for others."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.study import name_of
-from harness.cli.table import print_json
+from harness.cli.table import print_json, print_rows
 from harness.scoring.chosen import chosen
+
+if TYPE_CHECKING:
+    from harness.sharing.card import Facts
 
 
 def export_adapter(options: argparse.Namespace) -> int:
     """Write a task's adapter, head and card into a folder."""
+    from harness.sharing.export import export
+
+    store, facts = _facts(options)
+    out = export(store, facts, Path(options.out or facts.target), with_bin=options.bin)
+    if options.json:
+        print_json({"out": str(out), "key": facts.record.key, "score": facts.score})
+        return 0
+    print(f"{out}: {facts.score}")
+    print(f"load it with: model.load_adapter({str(out)!r}, use_safetensors=True)")
+    return 0
+
+
+def publish_adapter(options: argparse.Namespace) -> int:
+    """Show what would leave this machine for a hub, and with ``--yes`` upload it."""
+    from harness.sharing.export import export
+    from harness.sharing.publish import caution, check_licence, leaving, upload
+
+    store, facts = _facts(options)
+    check_licence(facts.target, facts.task)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = export(store, facts, Path(temporary) / facts.target)
+        files = leaving(folder)
+        told = {"repository": options.repository, "private": not options.public, "caution": caution(facts.task)}
+        address = upload(folder, options.repository, private=not options.public) if options.yes else None
+        card = (folder / "README.md").read_text(encoding="utf-8")
+    if options.json:
+        print_json({**told, "files": [one._asdict() for one in files], "card": card, "address": address})
+        return 0
+    print_rows([one._asdict() for one in files], as_json=False)
+    print(f"\nREADME.md:\n\n{card}")
+    if told["caution"]:
+        print(f"think of this first: {told['caution']}")
+    kind = "public" if options.public else "private"
+    print(
+        f"uploaded to {address}"
+        if address
+        else f"nothing has left this machine; --yes uploads it to the {kind} repository {options.repository}"
+    )
+    return 0
+
+
+def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
+    """The store, and what a card needs of the task that is meant."""
     from analysis.baselines import baselines
     from harness.sharing.card import Facts
-    from harness.sharing.export import export
 
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
@@ -25,19 +72,6 @@ def export_adapter(options: argparse.Namespace) -> int:
     frame = baselines(store, manifest)
     rows = frame[(frame["target"] == one.task) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))
-    known = math.isfinite(low) and math.isfinite(high)
-    facts = Facts(
-        one.record,
-        manifest["tasks"][one.task],
-        manifest["name"],
-        bool(manifest["synthetic"]),
-        low if known else None,
-        high if known else None,
-    )
-    out = export(store, facts, Path(options.out or one.task), with_bin=options.bin)
-    if options.json:
-        print_json({"out": str(out), "key": one.record.key, "score": facts.score})
-        return 0
-    print(f"{out}: {facts.score}")
-    print(f"load it with: model.load_adapter({str(out)!r}, use_safetensors=True)")
-    return 0
+    interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
+    task = manifest["tasks"][one.task]
+    return store, Facts(one.record, task, manifest["name"], bool(manifest["synthetic"]), *interval)

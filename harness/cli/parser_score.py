@@ -47,9 +47,18 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "adapter export epitome_er --study demo --out epitome_er",
         "adapter:export_adapter",
     )
-    export.add_argument("task", metavar="ID", help="a task that the store has trained")
-    export.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
-    export.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
-    export.add_argument(
-        "--bin", action="store_true", help="also as the pickles that older versions of the library read"
+    export.add_argument("--bin", action="store_true", help="also as the pickles that older libraries read")
+    publish = leaf_of(
+        adapter,
+        "publish",
+        "Show what of a task's adapter would leave this machine for a hub, and with --yes upload it.",
+        "adapter publish epitome_er --study demo --repository ME/NAME",
+        "adapter:publish_adapter",
     )
+    publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
+    publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
+    publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
+    for leaf in (export, publish):
+        leaf.add_argument("task", metavar="ID", help="a task that the store has trained")
+        leaf.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
+        leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
