@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import session_of
+
 RAY = Path(sys.executable).parent / "ray"
 UP = "Ray runtime started"
 START_SECONDS, TRIES = 240, 3
@@ -35,7 +37,7 @@ def require_ray() -> None:
 
 @dataclass
 class RayCluster:
-    """Processes of the head and the nodes, each with a process group and a loopback address of its own."""
+    """Processes of the head and the nodes, each with a session and a loopback address of its own."""
 
     folder: Path
     port: int = field(default_factory=lambda: _free_port())
@@ -83,9 +85,9 @@ class RayCluster:
         pytest.fail(f"Ray did not start on {ip}: {log.read_text()[-2000:]}")
 
     def kill_node_of(self, pid: int) -> None:
-        """Kill all processes of the node that a process belongs to, at once."""
-        group = os.getpgid(pid)
-        (member,) = [one for one in self.members[1:] if one.pid == group]
+        """Kill all processes of the node that a process belongs to, as a power cut would."""
+        session = os.getsid(pid)
+        (member,) = [one for one in self.members[1:] if one.pid == session]
         _kill(member)
         self.members.remove(member)
 
@@ -102,8 +104,11 @@ def _free_port() -> int:
 
 
 def _kill(member: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(member.pid, signal.SIGKILL)
+    while left := session_of(member.pid):
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
     member.wait()
 
 

@@ -75,6 +75,7 @@ def _connect(address: str) -> None:
     try:
         with _own_signals(), chdir(ROOT):  # the current folder comes first on the path of Ray's workers
             ray.init(**options)
+            ray._private.worker._worker_logs_enabled = False  # it would tell of deaths on stdout, amid a table or JSON
     except Exception as problem:
         where = f"connect to the cluster at {address!r}" if address else "start on this machine"
         reason = " ".join(str(problem).split())[:300]
