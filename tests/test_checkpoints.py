@@ -54,6 +54,17 @@ def test_a_process_that_dies_while_it_writes_ends_with_the_same_bytes(column, dy
     assert_same_bytes(column, column.run(store, column.lanes))
 
 
+def test_lanes_whose_checkpoints_another_run_takes_away_just_then_begin_anew(column, monkeypatch):
+    store, read = column.interrupted(column.store_with_baselines(), column.lanes, 2), Checkpoints.read
+
+    def late(self, key, stage):
+        self.store.drop_pack(key)
+        return read(self, key, stage)
+
+    monkeypatch.setattr(Checkpoints, "read", late)
+    assert_same_bytes(column, column.run(store, column.lanes))
+
+
 def test_a_half_stored_pack_is_finished_without_training_or_evaluation(column, monkeypatch):
     store, put = column.store_with_baselines(), Store.put
 

@@ -70,11 +70,11 @@ class Checkpoints:
         return wall, cpu
 
     def read(self, key: str, stage: int) -> Checkpoint:
-        """The checkpoint of a stage that ``stages`` has named."""
+        """The checkpoint of a stage that ``stages`` has named; OSError if another run has taken it away meanwhile."""
         path = self._path(key, stage)
         found = self._loaded(path, key, stage)
         if found is None:
-            raise OSError(f"{path}: changed while it was read; run again")
+            raise OSError(f"{path}: changed while it was read")
         return found
 
     def write(self, stage: int, lanes: Mapping[str, Checkpoint]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ from harness.training.memory import free_bytes, shape_of
 from harness.training.snapshot import Finished, resume, snapshots
 from harness.training.trained import Trained, Watch, encoded
 from tasks.loading import Splits
+
+log = logging.getLogger(__name__)
 
 
 def train_lanes(
@@ -73,7 +76,8 @@ def _finish(
 ) -> list[Finished]:
     """Train lanes that stand at one stage to their end, a checkpoint after every epoch, and evaluate them."""
     epochs = cells[0].spec["training"]["epochs"]
-    kept = [points.read(cell.key, stage) for cell in cells] if stage else []
+    kept = _kept(cells, stage, points)
+    stage = stage if kept else 0
     if stage > epochs:
         return [Finished.of(one) for one in kept]
     _, trainer = lane_trainer(cells, backbone, points.store, pad_id, device)
@@ -94,6 +98,15 @@ def _finish(
     done = _evaluated(cells, trainer, parts, fitted)
     points.write(epochs + 1, {cell.key: one.as_checkpoint() for cell, one in zip(cells, done, strict=True)})
     return done
+
+
+def _kept(cells: Sequence[Cell], stage: int, points: Checkpoints) -> list[Checkpoint]:
+    """The lanes' checkpoints; none of stage 0, or if another run of the study has just written the next ones."""
+    try:
+        return [points.read(cell.key, stage) for cell in cells] if stage else []
+    except OSError as problem:
+        log.warning("%s; the lanes begin anew", problem)
+        return []
 
 
 def _evaluated(
