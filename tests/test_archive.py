@@ -9,9 +9,9 @@ import zipfile
 
 import pytest
 
-from harness import archive as archives
-from harness.archive import BadArchive, unpack_member
-from harness.fetch import fetch
+from harness.raw import archive as archives
+from harness.raw.archive import BadArchive, unpack_member
+from harness.raw.fetch import fetch
 from tasks.task import Download
 
 TEXT = b"id,text\n1,words\n"
@@ -129,7 +129,7 @@ def test_a_fetch_keeps_the_wanted_members_alone(tmp_path, monkeypatch):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(packed.read_bytes())
 
-    monkeypatch.setattr("harness.fetch._fetch_file", copy)
+    monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
     url, data = "https://example.org/packed.zip", tmp_path / "data"
     wanted = [Download(url, f"set/{name}", archive_member=f"a/{name}") for name in ("one.csv", "two.csv")]
     assert [is_new for _, is_new in fetch(wanted, data, lambda *_: None)] == [True, True]
@@ -148,7 +148,7 @@ def test_a_fetch_of_an_unsafe_archive_leaves_nothing(tmp_path, monkeypatch):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(packed.read_bytes())
 
-    monkeypatch.setattr("harness.fetch._fetch_file", copy)
+    monkeypatch.setattr("harness.raw.fetch._fetch_file", copy)
     wanted = [Download("https://example.org/packed.zip", "rows.csv", archive_member="rows.csv")]
     with pytest.raises(BadArchive, match="outside"):
         list(fetch(wanted, tmp_path / "data", lambda *_: None))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from harness import fetch as fetching
+from harness.raw import fetch as fetching
 from tasks import synthetic
 from tasks.registry import Registry
 

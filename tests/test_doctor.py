@@ -11,9 +11,9 @@ from collections import namedtuple
 
 import pytest
 
-from harness import doctor, doctor_study
+from harness.before import doctor, doctor_study
+from harness.before.doctor import OK, PROBLEM, WARNING
 from harness.cli.main import main
-from harness.doctor import OK, PROBLEM, WARNING
 from harness.study_file import load_study
 from tasks.registry import Registry
 

@@ -8,8 +8,8 @@ import pytest
 
 from adapters_store import Store
 from harness.backbone import resolve
-from harness.estimate import Rows, assumed_rates, disk_of, encoder_weights, measured_rates, planned_rows, to_do
-from harness.stored_records import records
+from harness.before.estimate import Rows, assumed_rates, disk_of, encoder_weights, measured_rates, planned_rows, to_do
+from harness.before.stored_records import records
 from harness.study_file import load_study
 from tasks import synthetic
 from tests.made_up_records import keep, keep_all, plan_of

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from harness import fetch as fetching
-from harness.fetch import FetchFailed, check_address, fetch
+from harness.raw import fetch as fetching
+from harness.raw.fetch import FetchFailed, check_address, fetch
 from tasks.task import Download
 
 CONTENT = b"id,text,label\n" + b"".join(b"%d,some words,%d\n" % (i, i % 2) for i in range(3000))

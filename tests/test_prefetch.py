@@ -12,9 +12,9 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from harness import fetch as fetching
+from harness.before.prefetch import environment, prefetch
 from harness.cli.main import main
-from harness.prefetch import environment, prefetch
+from harness.raw import fetch as fetching
 from harness.study_file import load_study
 from tasks.errors import BadInput
 from tasks.registry import Registry

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from adapters_store import Store
+from harness.before.smoke import smoke_of
 from harness.cli.main import main
-from harness.smoke import smoke_of
 from harness.study_checks import check
 from harness.study_file import load_study, study_names
 from tasks import synthetic

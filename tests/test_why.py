@@ -9,10 +9,10 @@ import pytest
 from adapters_store import Store
 from harness import cell as cells
 from harness.backbone import Backbone
+from harness.before.stored_records import records
+from harness.before.why import changes, why
 from harness.notes import Failure, write
-from harness.stored_records import records
 from harness.study_file import load_study
-from harness.why import changes, why
 from tasks import synthetic
 from tests.made_up_records import changed, keep, keep_all, plan_of
 

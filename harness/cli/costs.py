@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Record
 from harness.api import Study
-from harness.estimate import Disk, Rates, Todo, assumed_rates, disk_of, left_packs, measured_rates, to_do
+from harness.before.estimate import Disk, Rates, Todo, assumed_rates, disk_of, left_packs, measured_rates, to_do
 from harness.plan import Plan
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from harness.cli.table import print_json, print_rows
-from harness.fetch import Watch, fetch
-from harness.holdings import Holding, holdings
+from harness.raw.fetch import Watch, fetch
+from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.registry import Registry
 from tasks.toml_file import nearest

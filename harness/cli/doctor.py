@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.api import Study
+from harness.before.doctor import PROBLEM, Line, machine_lines
+from harness.before.doctor_study import store_lines, study_lines
 from harness.cli.study import study_of
 from harness.cli.table import print_json
-from harness.doctor import PROBLEM, Line, machine_lines
-from harness.doctor_study import store_lines, study_lines
 
 
 def show_doctor(options: argparse.Namespace) -> int:

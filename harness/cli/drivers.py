@@ -13,8 +13,8 @@ from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.before.stored_records import SMOKE
 from harness.cli.study import name_of
-from harness.stored_records import SMOKE
 from tasks.errors import BadInput
 
 COMMANDS = ("run", "retry", "demo")

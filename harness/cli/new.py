@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.cli.data import progress
 from harness.cli.table import print_json
-from harness.fetch import fetch
-from harness.hub_dataset import PREFIX, hub_dataset
+from harness.raw.fetch import fetch
+from harness.raw.hub_dataset import PREFIX, hub_dataset
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.loading import Splits, load

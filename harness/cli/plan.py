@@ -7,15 +7,15 @@ import dataclasses
 from collections import Counter
 
 from harness.api import Study
+from harness.before.stored_records import records
+from harness.before.why import Why, why
 from harness.cell import Cell
 from harness.cli.costs import Costs
 from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
 from harness.plan import Plan
-from harness.stored_records import records
 from harness.study_checks import REFERENCES
-from harness.why import Why, why
 from tasks.loading import Splits
 
 

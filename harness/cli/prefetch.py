@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from harness.before.prefetch import FAILED, environment, prefetch
 from harness.cli.data import progress
 from harness.cli.study import study_of
 from harness.cli.table import print_json
-from harness.prefetch import FAILED, environment, prefetch
 
 
 def fetch_study(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from harness.api import Study
+from harness.before.smoke import NOTE
 from harness.cell import Cell
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.progress import Progress
@@ -17,7 +18,6 @@ from harness.cli.study import study_of
 from harness.cli.table import print_json
 from harness.grid import GridReport
 from harness.place import Place
-from harness.smoke import NOTE
 from tasks.errors import BadInput
 
 

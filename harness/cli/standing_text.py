@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from harness.before.stored_records import SMOKE
 from harness.notes import Failure
 from harness.standing import FAILED, NOT_RUN, QUEUED, RUNNING, STALLED, WAITING, Standing, Work, where
-from harness.stored_records import SMOKE
 from harness.time_left import TimeLeft
 
 MOST = 12  # lines of one sort; the rest is counted

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from adapters_store import Store
 from harness.api import Study
+from harness.before.smoke import smoke_of
 from harness.cli.table import print_json, print_rows
 from harness.search_found import with_best
-from harness.smoke import smoke_of
 from harness.study import StudyConfig
 from harness.study_file import load_study, study_names
 from tasks.errors import BadStudy

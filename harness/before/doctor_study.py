@@ -1,0 +1,157 @@
+"""What a study and its store need: backbone, sentence encoder, raw files, file system, clock; a line each."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adapters_store.probe import probe
+from harness.backbone import MINILM_SHA256, resolve
+from harness.before.doctor import OK, PROBLEM, WARNING, Line
+from harness.raw.holdings import Holding, holdings
+from harness.study import StudyConfig
+from tasks.errors import BadInput
+from tasks.registry import Registry
+from tasks.similarity import MINILM, POOLED, encoders
+
+OFFLINE = "HF_HUB_OFFLINE"
+MOST_SKEW = 2.0  # seconds that the clocks of this machine and of the store's may be apart; times are told in seconds
+NETWORKS = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse", "9p", "afs")
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Take from the hub's cache only what is there already."""
+    before = os.environ.get(OFFLINE)
+    os.environ[OFFLINE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[OFFLINE]
+        else:
+            os.environ[OFFLINE] = before
+
+
+def study_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[Line]:
+    """Backbone, sentence encoder and one line for each dataset that is not as it should be."""
+    yield backbone_line(study)
+    yield encoder_line(study)
+    yield from data_lines(study, registry, data)
+
+
+def backbone_line(study: StudyConfig) -> Line:
+    """Whether the backbone is here without the internet, and the hash of its weights."""
+    try:
+        with offline():
+            backbone = resolve(study.backbone)
+    except BadInput as problem:
+        return Line("backbone", PROBLEM, str(problem), f"with internet: empathy-transfer prefetch {study.name}")
+    known = ", as known" if backbone.weights_sha256 == MINILM_SHA256 else ""
+    if study.max_tokens > backbone.max_tokens:
+        detail = f"{study.backbone} takes {backbone.max_tokens} tokens, max_tokens is {study.max_tokens}"
+        return Line("backbone", PROBLEM, detail, f"--set max_tokens={backbone.max_tokens}")
+    hub = f"{OFFLINE} is {'set' if os.environ.get(OFFLINE) == '1' else 'not set'}"
+    return Line("backbone", OK, f"{study.backbone}, weights sha256 {backbone.weights_sha256[:12]}{known}; {hub}")
+
+
+def encoder_line(study: StudyConfig) -> Line:
+    """Whether the sentence encoder is here that `similarities` would take; nothing else needs it."""
+    name = encoders(study.backbone)[0]
+    if name == POOLED:
+        return Line("encoder", OK, "the backbone itself stands in for a sentence encoder")
+    try:
+        with offline():
+            if name == MINILM:
+                resolve(MINILM)
+            else:
+                from harness.similarity.encoders import sentence_folder
+
+                sentence_folder(name)
+    except BadInput as problem:
+        cure = f"with internet: empathy-transfer prefetch {study.name}"
+        return Line("encoder", WARNING, f"{problem} (for `similarities` only)", cure)
+    return Line("encoder", OK, f"{name} is here, for `similarities`")
+
+
+def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[Line]:
+    """One line for the datasets of the study that are here, and one for each that is not, or not as it should be."""
+    if study.data == "synthetic":
+        yield Line("data", OK, "synthetic: written when it is needed")
+        return
+    asked = study_holdings(study, registry, data)
+    whole = [one for one in asked if not one.missing and "differs" not in one.files.values()]
+    verified = sum(set(one.files.values()) == {"verified"} for one in whole)
+    here = f"{len(whole)} of {len(asked)} datasets are here, {verified} of them verified by checksum"
+    is_any = bool(whole) or any(not one.missing or one.fallback for one in asked)
+    yield Line("data", OK if is_any else PROBLEM, here, "" if is_any else "the lines below, or another --data")
+    for one in asked:
+        yield from _wrong(one, study)
+
+
+def _wrong(one: Holding, study: StudyConfig) -> Iterator[Line]:
+    if one.missing:
+        more = f" and {len(one.missing) - 1} more" if len(one.missing) > 1 else ""
+        until = ", smaller files stand in" if one.fallback else ""
+        detail = (
+            f"{one.missing[0]}{more} missing{until}: {', '.join(task for task in one.tasks if task in study.tasks)}"
+        )
+        yield Line(f"data {one.dataset.id}", WARNING, detail, one.how)
+    for path, state in one.files.items():
+        if state == "differs":
+            detail = f"{path} is not the file that its entry knows"
+            yield Line(f"data {one.dataset.id}", WARNING, detail, "another version, or damaged: fetch it again")
+
+
+def study_holdings(study: StudyConfig, registry: Registry, data: Path) -> list[Holding]:
+    """The datasets of a study's tasks."""
+    return [one for one in holdings(registry, data) if set(one.tasks) & set(study.tasks)]
+
+
+def store_lines(root: Path) -> Iterator[Line]:
+    """What the store's file system does, tried there, and its clock."""
+    place = next(one for one in (root.absolute(), *root.absolute().parents) if one.is_dir())
+    kind = file_system(place)
+    there = "is there" if root.is_dir() else "will be made by the first run"
+    far = " (over the network: what is assumed of it is tried below)" if kind.startswith(NETWORKS) else ""
+    yield Line("store", OK, f"{root} {there}, on {kind}{far}")
+    for what, is_ok, detail in probe(root):
+        cure = "" if is_ok else "mend this, or choose another place with --store"
+        yield Line(f"store: {what}", OK if is_ok else PROBLEM, detail, cure)
+    yield clock_line(place)
+
+
+def clock_line(place: Path) -> Line:
+    """How far the file system's clock is from ours."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=place) as file:
+            before = time.time()
+            file.write(b"x")
+            file.flush()
+            skew = os.fstat(file.fileno()).st_mtime - before
+    except OSError as problem:
+        return Line("clock", WARNING, f"cannot be compared: {problem.strerror or problem}", "mend the lines above")
+    return skew_line(skew)
+
+
+def skew_line(skew: float) -> Line:
+    """What it means that the store's clock is ``skew`` seconds ahead."""
+    if abs(skew) > MOST_SKEW:
+        detail = f"the store's clock is {skew:+.0f} s from this machine's"
+        return Line("clock", WARNING, detail, "set both by NTP; ages and rates of `status` are off until then")
+    return Line("clock", OK, f"the store's and this machine's agree within {MOST_SKEW:g} s")
+
+
+def file_system(place: Path, mounts: Path = Path("/proc/mounts")) -> str:
+    """The kind of file system that a folder is on."""
+    try:
+        entries = [line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return "a file system of unknown kind"
+    found = [(mount.replace("\\040", " "), kind) for mount, kind in entries]
+    around = [(len(mount), kind) for mount, kind in found if place.resolve().is_relative_to(mount)]
+    return max(around)[1] if around else "a file system of unknown kind"

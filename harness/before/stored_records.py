@@ -1,0 +1,33 @@
+"""All records of a store, for what has to look at many of them and changes none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapters_store import Record, Store, StoreError
+
+SMOKE = "-smoke"  # how the name of a smoke run's study ends
+
+
+def records(store: Store) -> Iterator[Record]:
+    """Every record that can be read, by key; a damaged one is passed over here and named by whoever uses it.
+
+    The cells of smoke runs are left out: what they took and how they were trained says nothing of any other.
+    """
+    for key in sorted(store.keys() - smoke_keys(store)):
+        try:
+            yield store.get(key)
+        except StoreError:
+            continue
+
+
+def smoke_keys(store: Store) -> set[str]:
+    """Keys of the cells that the manifests of smoke runs name."""
+    found: set[str] = set()
+    for name in store.manifests():
+        if name.endswith(SMOKE):
+            try:
+                found |= {str(cell["key"]) for cell in store.manifest(name)["cells"]}
+            except (StoreError, KeyError, TypeError):
+                continue
+    return found

@@ -1,0 +1,146 @@
+"""One file out of a zip or tar archive that nobody vouches for: every entry is checked before any is read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple, Protocol
+
+from tasks.errors import BadInput
+
+MOST_ENTRIES = 10_000
+MOST_BYTES = 2_000_000_000  # all entries of an archive together, unpacked
+MOST_RATIO = 100  # unpacked to packed; text packs to a tenth at best
+RATIO_COUNTS_FROM = 1_000_000  # unpacked bytes; less does no harm at any ratio
+CHUNK = 1 << 20
+COMPRESSIONS: Mapping[bytes, type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma.LZMAFile]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+
+
+class Readable(Protocol):
+    """Whatever gives bytes: a file, plain or packed."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+
+
+class BadArchive(BadInput):
+    """An archive is broken, holds what no data archive needs, or lacks the wanted file."""
+
+
+class Entry(NamedTuple):
+    """What an archive says of one of its members; ``size`` in bytes, unpacked."""
+
+    name: str
+    size: int
+    is_plain: bool
+
+
+def unpack_member(archive: Path, member: str, target: Path) -> None:
+    """Write the file ``member`` of a zip or tar archive to ``target``; BadArchive if anything in it is unsafe."""
+    try:
+        if zipfile.is_zipfile(archive):
+            _unpack_zip(archive, member, target)
+        else:
+            _unpack_tar(archive, member, target)
+    except (*BROKEN, OSError) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:  # the disk's fault, not the archive's
+            raise
+        raise BadArchive(f"{archive.name}: not a readable zip or tar archive ({type(problem).__name__})") from None
+
+
+def _unpack_zip(archive: Path, member: str, target: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        infos = opened.infolist()
+        _check([_zip_entry(info) for info in infos], member, archive)
+        info = next(one for one in infos if one.filename == member)
+        if info.flag_bits & 1:
+            raise BadArchive(f"{archive.name}: member {member!r} is encrypted; unpack it by hand")
+        with opened.open(info) as source, target.open("wb") as sink:
+            _copy(source, sink, info.file_size, archive)
+
+
+def _zip_entry(info: zipfile.ZipInfo) -> Entry:
+    kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where the archive was not made on Unix
+    return Entry(info.filename, info.file_size, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+
+
+def _unpack_tar(archive: Path, member: str, target: Path) -> None:
+    """The compression is taken off first, up to the limits: a tar's own headers may be bombs too."""
+    with tempfile.TemporaryFile(dir=archive.parent) as plain:
+        with archive.open("rb") as packed:
+            start = packed.read(6)
+        unpacked = next((opener for magic, opener in COMPRESSIONS.items() if start.startswith(magic)), None)
+        with unpacked(archive, "rb") if unpacked else archive.open("rb") as source:
+            _copy(source, plain, _largest(archive), archive)
+        plain.seek(0)
+        with tarfile.open(fileobj=plain, mode="r:") as opened:
+            infos = []
+            for info in opened:
+                infos.append(info)
+                _check_count(len(infos), archive)
+            _check([_tar_entry(info) for info in infos], member, archive)
+            found = opened.extractfile(next(one for one in infos if one.name == member))
+            if found is None:
+                raise BadArchive(f"{archive.name}: {member!r} is a folder, not a file; correct `archive_member`")
+            with found as source, target.open("wb") as sink:
+                _copy(source, sink, _largest(archive), archive)
+
+
+def _tar_entry(info: tarfile.TarInfo) -> Entry:
+    return Entry(info.name, info.size, (info.isreg() or info.isdir()) and not info.issparse())
+
+
+def _check(entries: Iterable[Entry], member: str, archive: Path) -> None:
+    """BadArchive unless every entry is a plain file or folder inside, all are small enough, and one is ``member``."""
+    entries = list(entries)
+    _check_count(len(entries), archive)
+    for entry in entries:
+        if not _stays_inside(entry.name):
+            raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} lies outside its folder; archive refused")
+        if not entry.is_plain:
+            raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} is a link or device; archive refused")
+    if sum(entry.size for entry in entries) > _largest(archive):
+        raise BadArchive(f"{archive.name}: unpacks to more than {_largest(archive):,} bytes; archive refused")
+    if (found := sum(entry.name == member for entry in entries)) != 1:
+        raise BadArchive(f"{archive.name}: {found or 'no'} members are named {member!r}; correct `archive_member`")
+
+
+def _check_count(count: int, archive: Path) -> None:
+    if count > MOST_ENTRIES:
+        raise BadArchive(f"{archive.name}: more than {MOST_ENTRIES:,} members; archive refused")
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name.replace("\\", "/"))
+    return not (path.is_absolute() or ".." in path.parts or (path.parts and ":" in path.parts[0]) or "\0" in name)
+
+
+def _largest(archive: Path) -> int:
+    """Most bytes that an archive of its size may unpack to."""
+    return min(MOST_BYTES, max(RATIO_COUNTS_FROM, MOST_RATIO * archive.stat().st_size))
+
+
+def _copy(source: Readable, sink: IO[bytes], most: int, archive: Path) -> None:
+    """Copy all of ``source``; BadArchive as soon as it gives more than ``most`` bytes."""
+    written = 0
+    while chunk := source.read(CHUNK):
+        written += len(chunk)
+        if written > most:
+            raise BadArchive(f"{archive.name}: unpacks to more than {most:,} bytes; archive refused")
+        sink.write(chunk)
+    sink.flush()
+    os.fsync(sink.fileno())

@@ -1,0 +1,76 @@
+"""Which raw files of each dataset are here, whether they are the right ones, and which may simply be fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.raw.checksums import Known, State, known_of
+from tasks.readers.rows import column_names, data_path, uses_fallback
+from tasks.registry import Registry
+from tasks.task import Dataset, Download, Task
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One dataset: its tasks, the state of each raw file that belongs to them, and the downloads that bring files.
+
+    ``fallback`` are other, smaller files that some of the tasks read while their own are not all here.
+    """
+
+    dataset: Dataset
+    tasks: tuple[str, ...]
+    files: Mapping[str, State]
+    fallback: tuple[str, ...]
+    downloads: tuple[Download, ...]
+
+    @property
+    def missing(self) -> list[str]:
+        """Files that are not here."""
+        return [path for path, state in self.files.items() if state == "missing"]
+
+    @property
+    def left_to_ask(self) -> list[str]:
+        """Missing files that no download brings."""
+        return sorted(set(self.missing) - {one.path for one in self.downloads})
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether every file may be downloaded without asking anybody."""
+        return {one.path for one in self.downloads} >= set(self.files)
+
+    @property
+    def how(self) -> str:
+        """How to get the files."""
+        if self.is_fetchable:
+            return f"empathy-transfer data fetch {self.dataset.id}"
+        return self.dataset.access or "put the files there or correct `files` in the entry"
+
+
+def holdings(registry: Registry, data: Path) -> list[Holding]:
+    """One holding per dataset, by id; datasets that read each other's files share what is known of them."""
+    datasets = {task.dataset.id: task.dataset for task in registry.tasks.values()}
+    return [_holding(dataset, registry, data, datasets) for _, dataset in sorted(datasets.items())]
+
+
+def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping[str, Dataset]) -> Holding:
+    tasks = [task for task in registry.tasks.values() if task.dataset.id == dataset.id]
+    files = {name: task for task in tasks for name in task.files}
+    fallback = {name for task in tasks if uses_fallback(task, data) for name in column_names(task, "fallback_files")}
+    downloads = {one.path: one for other in datasets.values() for one in other.downloads}
+    wanted = {name: downloads[name] for name in files if name in downloads} | {
+        one.path: one for one in dataset.downloads
+    }
+    return Holding(
+        dataset=dataset,
+        tasks=tuple(task.id for task in tasks),
+        files={name: _state(task, data, name, datasets) for name, task in files.items()},
+        fallback=tuple(sorted(fallback)),
+        downloads=tuple(wanted.values()),
+    )
+
+
+def _state(task: Task, data: Path, name: str, datasets: Mapping[str, Dataset]) -> State:
+    known = (known_of(name, dataset) for dataset in datasets.values())
+    return next((one for one in known if one != Known()), Known()).state(data_path(task, name, data))
