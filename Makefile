@@ -5,7 +5,7 @@ INSTALLED = $(VENV)/.installed
 # Processes that share the tests, a file each at a time.
 PROCESSES ?= 2
 
-.PHONY: demo test lint wheel bench calibrate
+.PHONY: demo test lint wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
@@ -22,6 +22,9 @@ bench: $(INSTALLED)
 	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(VENV)/bin/python -m benchmarks.engines --memory
 	$(VENV)/bin/python -m benchmarks.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
+
+soak: $(INSTALLED)
+	$(VENV)/bin/python -m tests.soak --kills 100
 
 calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.calibration docs/calibration.csv --grids 1000

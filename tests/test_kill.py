@@ -1,74 +1,16 @@
-"""Fault drill: a run that is killed again and again ends with the tables of one that was not."""
+"""Fault drill: runs that are killed, or run twice at once, end with the tables of one that was left alone."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
-import pandas as pd
 import pytest
 
-COMMAND = str(Path(sys.executable).parent / "empathy-transfer")
-LANES = ("--set", 'trainer="lanes"')
-VOLATILE = ["wall_seconds", "cpu_seconds", "host", "device", "created"]
-
-
-def run(store, *options):
-    return [COMMAND, "run", "tiny", "--store", str(store), "--threads", "1", "--quiet", *options]
-
-
-def records(store):
-    """The stored cells with the moment and content of their records."""
-    return {
-        path.parent.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in store.glob("objects/*/record.json")
-    }
-
-
-def tables(store, out):
-    subprocess.run(
-        [COMMAND, "report", "tiny", "--store", str(store), "--out", str(out)], check=True, capture_output=True
-    )
-    frames = [pd.read_csv(out / name, dtype=str, keep_default_na=False) for name in ("cells.csv", "gains.csv")]
-    return [frame.drop(columns=[c for c in VOLATILE if c in frame]).to_csv(index=False).encode() for frame in frames]
-
-
-def kill_once(store, rng):
-    """Start a run, let it finish at least one more cell or a random moment of start-up, and kill it."""
-    before = len(records(store))
-    process = subprocess.Popen(run(store), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wanted = before + rng.choice([0, 1, 1, 2])
-    deadline = time.monotonic() + 120
-    while len(records(store)) < wanted and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(rng.uniform(0, 0.5) if wanted > before else rng.uniform(0, 8))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-@pytest.mark.slow
-def test_ten_kills_change_nothing_and_nothing_finished_is_trained_twice(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(run(whole), check=True, capture_output=True)
-    rng = random.Random(int(os.environ.get("KILL_SEED", "1")))
-    for _ in range(10):
-        before = records(killed)
-        kill_once(killed, rng)
-        after = records(killed)
-        assert {key: after[key] for key in before} == before, "a finished cell was trained again"
-    survived = records(killed)
-    done = subprocess.run(run(killed, "--json"), check=True, capture_output=True, text=True)
-    report = json.loads(done.stdout)
-    assert sorted(report["stored"]) == sorted(survived)
-    assert len(report["done"]) + len(survived) == 16
-    assert {key: value for key, value in records(killed).items() if key in survived} == survived
-    assert tables(killed, tmp_path / "a") == tables(whole, tmp_path / "b")
-
+from adapters_store import Store
+from tests.kill_drill import CELLS, LANES, environment_seed, kill_and_continue, records, run, tables, two_drivers
 
 DYING = """
 import os, sys
@@ -84,6 +26,25 @@ def dying(*args, **rest):
 from harness.cli.main import main
 sys.exit(main())
 """
+PUT = {"module": "adapters_store", "owner": "Store", "name": "put"}
+CHECKPOINT = {"module": "harness.training", "owner": "checkpoint", "name": "write"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The store of a run that was left alone."""
+    return whole_run(tmp_path_factory.mktemp("whole") / "runs")
+
+
+@pytest.fixture(scope="module")
+def whole_lanes(tmp_path_factory):
+    """The same in lanes."""
+    return whole_run(tmp_path_factory.mktemp("whole") / "runs", *LANES)
+
+
+def whole_run(store, *options):
+    subprocess.run(run(store, *options), check=True, capture_output=True)
+    return store
 
 
 def run_that_gets(number, *, after, module, owner, name, command):
@@ -92,37 +53,65 @@ def run_that_gets(number, *, after, module, owner, name, command):
     return subprocess.run([sys.executable, "-c", script, *command[1:]], capture_output=True, text=True)
 
 
-def kill_in_a_pack(store, after):
-    """A run of lanes that is killed when it has begun this many checkpoints; its exit code."""
-    written = {"module": "harness.training", "owner": "checkpoint", "name": "write"}
-    return run_that_gets(signal.SIGKILL, after=after, **written, command=run(store, *LANES)).returncode
+def assert_same_bytes(store, whole):
+    """The same tables and the same predictions, and nothing left of packs."""
+    assert not list(store.glob("packs/*"))
+    assert tables(store) == tables(whole)
+    for path in whole.glob("objects/*/*.parquet"):
+        assert (store / path.relative_to(whole)).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.slow
-def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_bytes(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(run(whole, *LANES), check=True, capture_output=True)
-    rng = random.Random(int(os.environ.get("KILL_SEED", "1")))
+def test_ten_kills_change_nothing_and_nothing_finished_is_trained_twice(whole, tmp_path):
+    tally, number = None, 0
+    while tally is None or sum(tally.kills) < 10:
+        left = 10 - (sum(tally.kills) if tally else 0)
+        seed = environment_seed() + number
+        tally = kill_and_continue(tmp_path / str(number), left, seed, tables(whole), tally=tally)
+        number += 1
+    assert all(tally.survived), str(tally)
+    assert (tally.again, tally.changed) == (0, 0), str(tally)
+    assert tally.trained >= CELLS * number, "the log of trainings lacks some: the drill has counted nothing"
+
+
+@pytest.mark.slow
+def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_bytes(whole_lanes, tmp_path):
+    killed = tmp_path / "killed"
+    rng = random.Random(environment_seed())
     for wanted in (2, 12, 1, rng.randint(1, 14), rng.randint(1, 14)):
         before = records(killed)
-        assert kill_in_a_pack(killed, wanted) == -signal.SIGKILL
+        died = run_that_gets(signal.SIGKILL, after=wanted, **CHECKPOINT, command=run(killed, *LANES))
+        assert died.returncode == -signal.SIGKILL
         assert {key: value for key, value in records(killed).items() if key in before} == before
     assert list(killed.glob("packs/*")), "no kill has left a checkpoint: the drill has missed its moment"
-    subprocess.run(run(killed, *LANES), check=True, capture_output=True)
-    assert not list(killed.glob("packs/*"))
-    assert tables(killed, tmp_path / "a") == tables(whole, tmp_path / "b")
-    for path in whole.glob("objects/*/*.parquet"):
-        assert (killed / path.relative_to(whole)).read_bytes() == path.read_bytes()
+    whole_run(killed, *LANES)
+    assert_same_bytes(killed, whole_lanes)
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_with_130_keeps_its_cells_and_goes_on(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path, number):
     store = tmp_path / "runs"
-    put = {"module": "adapters_store", "owner": "Store", "name": "put"}
-    process = run_that_gets(signal.SIGINT, after=1, **put, command=run(store))
-    assert process.returncode == 130
-    assert process.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
+    ended = run_that_gets(number, after=11, **CHECKPOINT, command=run(store, *LANES))
+    assert ended.returncode == 130
+    assert ended.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
+    assert list(store.glob("packs/*/*.safetensors"))
+    assert not list(store.glob("packs/*/progress.json")), "the note of a run that was stopped stays"
     kept = records(store)
-    assert 0 < len(kept) < 16
-    done = subprocess.run(run(store, "--json"), check=True, capture_output=True, text=True)
-    assert sorted(json.loads(done.stdout)["stored"]) == sorted(kept)
+    whole_run(store, *LANES)
+    assert {key: value for key, value in records(store).items() if key in kept} == kept
+    assert_same_bytes(store, whole_lanes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), LANES], ids=["one by one", "lanes"])
+def test_two_drivers_at_once_store_every_cell_once_and_the_same(request, tmp_path, options):
+    codes, errors, counted = two_drivers(tmp_path / "two", options)
+    store = tmp_path / "two" / "runs"
+    assert codes == [0, 0]
+    assert not any("its repetition differs" in text for text in errors)
+    assert len(records(store)) == len(list(store.glob("objects/*"))) == CELLS
+    assert not list(store.glob("staging/*"))
+    assert CELLS <= counted.total() <= 2 * CELLS
+    assert_same_bytes(store, request.getfixturevalue("whole_lanes" if options else "whole"))
+    assert len(Store(store).keys()) == CELLS
