@@ -49,12 +49,12 @@ MessageTimeout=60
 BatchStartTimeout=60
 InactiveLimit=0
 MinJobAge=600
-KillWait=10
+KillWait=30
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
-PartitionName=low Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=20 MaxTime=INFINITE State=UP
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=60 MaxTime=INFINITE State=UP
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE State=UP
 """
 NODE = (
@@ -77,11 +77,12 @@ def until(what: str, is_true: Callable[[], object], every: float = 0.2) -> None:
 
 
 class Cluster:
-    """Controller and nodes; ``env`` is what a command needs to speak with them."""
+    """Controller and nodes; ``env`` is what a command needs to speak with them, ``guests`` end when it goes down."""
 
     def __init__(self, root: Path) -> None:
         self.root, host = root, socket.gethostname().split(".")[0]
         self.env = os.environ | {"SLURM_CONF": str(root / "slurm.conf")}
+        self.guests: list[subprocess.Popen[bytes]] = []
         for name in ("state", "log", "run", *(f"spool/{node}" for node in NODES)):
             (root / name).mkdir(parents=True)
         ports = _free_ports(1 + len(NODES))
@@ -141,6 +142,8 @@ class Cluster:
             os.kill(pid, signal.SIGKILL)
 
     def down(self) -> None:
+        for guest in self.guests:
+            guest.kill()
         subprocess.run(["scancel", "-u", "root"], env=self.env, timeout=60)
         for node in NODES:
             with suppress(OSError, ValueError):

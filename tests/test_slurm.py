@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -84,6 +83,7 @@ class Driver:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *words], env=cluster.env, stdout=out, stderr=err
             )
+        cluster.guests.append(self.process)
 
     def looks(self):
         return self.heard.read_text().count("looked")
@@ -168,11 +168,14 @@ def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_goes_on_later(cluste
     store = tmp_path / "runs"
     driver, note = Driver(cluster, store, "--set", "slurm.signal_delay=60"), held(store)
     minutes = int(cluster.command("squeue", "-h", "-j", note.job, "-o", "%M").strip().split(":")[0])
-    limit = math.ceil(minutes) + 2
-    cluster.command("scontrol", "update", f"JobId={note.job}", f"TimeLimit={limit}")
-    until("Slurm has sent USR2", lambda: is_pending(note.pid, signal.SIGUSR2))
-    os.kill(note.pid, signal.SIGCONT)
-    until("it is in the queue again", lambda: cluster.show(note.job, "Restarts") != "0")
+    cluster.command("scontrol", "update", f"JobId={note.job}", f"TimeLimit={minutes + 2}")
+
+    def is_requeued():
+        if is_pending(note.pid, signal.SIGUSR2):
+            os.kill(note.pid, signal.SIGCONT)
+        return cluster.show(note.job, "Restarts") != "0"
+
+    until("the job has been warned and requeued", is_requeued)
     cluster.command("scontrol", "update", f"JobId={note.job}", "TimeLimit=240")
     code, report = driver.end()
     assert (code, len(report["done"])) == (0, 16)
@@ -183,7 +186,10 @@ def test_a_job_at_its_time_limit_goes_back_to_the_queue_and_goes_on_later(cluste
 
 def is_pending(pid, number):
     """Whether a stopped process has been sent a signal."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # Slurm has woken it, and it has gone
+        return False
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> (number - 1) & 1 for mask in masks)
 
@@ -227,3 +233,11 @@ def test_a_cell_that_fails_in_a_job_is_data(cluster, local, tmp_path, monkeypatc
         assert "epitome" in outcome.error
         assert notes.failure(one.store, outcome.cell.key).reason == outcome.error
     assert {cluster.show(job, "JobState") for job in submitted(one.store.root)} == {"COMPLETED"}
+
+
+def test_what_slurm_refuses_is_bad_input(cluster, local, tmp_path):
+    store = without_a_column(local, tmp_path / "runs")
+    driver = Driver(cluster, store, "--set", "slurm.partition=nosuch")
+    assert driver.end() == (2, {})
+    assert "did not take the jobs (sbatch: error: invalid partition specified: nosuch" in driver.heard.read_text()
+    assert not list(store.glob("packs/*"))
