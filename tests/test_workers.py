@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import notes
 from harness.cell import make_cell
-from harness.engines.local import LocalEngine, Runner
+from harness.engines.local import LocalEngine, Runner, noted_of
 from harness.engines.workers import WorkersEngine
 from harness.grid import Outcome, Step
 from harness.plan import Pack
@@ -35,6 +36,7 @@ class Pretending(Runner):
     def __call__(self, pack):
         self.watch(f"{pack.target}, one of {self.place.processes}", 1, 1)
         if pack.target == self.victim and len(self.deaths.read_bytes()) < self.most:
+            noted_of(self.store, pack.id, pack, self.job).watch(pack.target, 0, 1)
             with self.deaths.open("ab") as file:
                 file.write(b"x")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -73,6 +75,8 @@ def test_a_pack_whose_worker_dies_is_begun_anew_and_only_one_that_dies_again_has
     assert bool(errors["two"]) == (most > 1)
     if most > 1:
         assert "ended early" in errors["two"]
+        assert notes.failure(store, packs[1].cells[0].key).reason == errors["two"]
+        assert notes.progress(store) == {}
     assert (errors["one"], errors["three"]) == (None, None)
 
 

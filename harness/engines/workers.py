@@ -12,8 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.engines.local import Runner
-from harness.grid import Outcome, RunPack, Step
+from harness.engines.local import Runner, noted_of
+from harness.grid import Outcome, RunPack, Step, startable
 from harness.plan import Pack
 
 POLL_SECONDS = 0.2
@@ -60,7 +60,7 @@ class WorkersEngine:
                     else:
                         shaken.discard(step.pack.id)
                         ended.add(step.pack.id)
-                        yield from _outcomes(future, step.pack)
+                        yield from _outcomes(future, step.pack, function)
         finally:
             crew.dismiss()
 
@@ -92,11 +92,18 @@ class _Crew:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _outcomes(future: Future[list[Outcome]], pack: Pack) -> list[Outcome]:
+def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> list[Outcome]:
+    """What a process has told, or why it cannot; that is kept in the store, for it could not do so itself."""
     try:
         return future.result()
     except Exception as problem:  # failure is data: the grid goes on
-        return [Outcome(cell, f"its process ended early: {type(problem).__name__}: {problem}") for cell in pack.cells]
+        reason = f"its process ended early: {type(problem).__name__}: {problem}"
+    noted = noted_of(function.store, pack.id, pack, function.job)
+    lost = [cell for cell in pack.cells if cell.key not in function.store]
+    for cell in lost:
+        noted.fail(cell.key, cell.label, reason, "")
+    noted.end()
+    return [Outcome(cell, reason if cell in lost else None) for cell in pack.cells]
 
 
 def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - have no public types
