@@ -62,7 +62,7 @@ class WorkersEngine:
                         ended.add(step.pack.id)
                         yield from _outcomes(future, step.pack, function)
         finally:
-            crew.dismiss()
+            crew.dismiss([step.pack for step in running.values()])
 
 
 class _Crew:
@@ -85,11 +85,13 @@ class _Crew:
         while not self.told.empty():
             self.function.watch(*self.told.get())
 
-    def dismiss(self) -> None:
-        """End the processes, also those that are at work."""
+    def dismiss(self, packs: Sequence[Pack]) -> None:
+        """End the processes, also those that are at work on ``packs``, and take away the notes that they leave."""
         for process in multiprocessing.active_children():
             process.terminate()
         self.pool.shutdown(wait=True, cancel_futures=True)
+        for pack in packs:
+            noted_of(self.function.store, pack.id, pack, self.function.job).end()
 
 
 def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> list[Outcome]:
@@ -99,11 +101,13 @@ def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> li
     except Exception as problem:  # failure is data: the grid goes on
         reason = f"its process ended early: {type(problem).__name__}: {problem}"
     noted = noted_of(function.store, pack.id, pack, function.job)
-    lost = [cell for cell in pack.cells if cell.key not in function.store]
-    for cell in lost:
+    left, told = startable(pack, function.store)
+    told = [Outcome(one.cell) if one.error is None else one for one in told]
+    for cell in left.cells if left else ():
         noted.fail(cell.key, cell.label, reason, "")
+        told.append(Outcome(cell, reason))
     noted.end()
-    return [Outcome(cell, reason if cell in lost else None) for cell in pack.cells]
+    return told
 
 
 def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - have no public types
