@@ -6,12 +6,16 @@ import random
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from adapters_store import Store
+from harness.standing import is_there
 from tests.kill_drill import CELLS, LANES, environment_seed, kill_and_continue, records, run, tables, two_drivers
 
+TWO = (*LANES, "--workers", "2")
+PATIENCE_SECONDS = 240
 DYING = """
 import os, sys
 from {module} import {owner}
@@ -89,10 +93,9 @@ def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_byte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path, number):
+def test_a_run_that_gets_sigterm_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path):
     store = tmp_path / "runs"
-    ended = run_that_gets(number, after=11, **CHECKPOINT, command=run(store, *LANES))
+    ended = run_that_gets(signal.SIGTERM, after=11, **CHECKPOINT, command=run(store, *LANES))
     assert ended.returncode == 130
     assert ended.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
     assert list(store.glob("packs/*/*.safetensors"))
@@ -104,14 +107,48 @@ def test_an_interrupted_run_ends_with_130_keeps_its_checkpoints_and_goes_on(whol
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), LANES], ids=["one by one", "lanes"])
-def test_two_drivers_at_once_store_every_cell_once_and_the_same(request, tmp_path, options):
-    codes, errors, counted = two_drivers(tmp_path / "two", options)
+def test_two_drivers_at_once_store_every_cell_once_and_the_same(whole_lanes, tmp_path):
+    codes, errors, counted = two_drivers(tmp_path / "two", LANES)
     store = tmp_path / "two" / "runs"
     assert codes == [0, 0]
     assert not any("its repetition differs" in text for text in errors)
     assert len(records(store)) == len(list(store.glob("objects/*"))) == CELLS
     assert not list(store.glob("staging/*"))
     assert CELLS <= counted.total() <= 2 * CELLS
-    assert_same_bytes(store, request.getfixturevalue("whole_lanes" if options else "whole"))
-    assert len(Store(store).keys()) == CELLS
+    assert_same_bytes(store, whole_lanes)
+
+
+def wait_until(is_so, process):
+    """Wait for something that the run does while it runs; then whether it still ran."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return process.poll() is None
+
+
+def children(pid):
+    """Ids of a process's children, and theirs."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    found = [int(child) for child in path.read_text().split()] if path.is_file() else []
+    return found + [below for child in found for below in children(child)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are told by /proc")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code):
+    store = tmp_path / "runs"
+    process = subprocess.Popen(run(store, *TWO), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert wait_until(lambda: list(store.glob("packs/*/*.1.safetensors")), process), "the run ended before its moment"
+    workers = children(process.pid)
+    assert len(workers) >= 2
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == code
+    assert number == signal.SIGKILL or err.endswith("the same command continues\n")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (left := [pid for pid in workers if is_there(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    whole_run(store, *TWO)
+    assert_same_bytes(store, whole_lanes)
