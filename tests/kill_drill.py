@@ -64,7 +64,7 @@ def kill_once(store, log, rng, options):
     before = len(records(store))
     process = subprocess.Popen(run(store, *options, log=log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wanted = before + rng.choice([0, 1, 1, 2])
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(records(store)) < wanted and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(rng.uniform(0, 0.5) if wanted > before else rng.uniform(0, 8))
