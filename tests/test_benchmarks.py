@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import cells, engines, gpu, machine, precision
+from benchmarks import cells, engines, gpu, machine, precision, workers
 from benchmarks.columns import columns
 from benchmarks.peers import WAYS
 from benchmarks.shapes import Shape, network, rows
@@ -117,3 +117,12 @@ def test_spreads_of_precision_are_those_of_hand():
     assert row["bf16 - fp32, one seed's"] == pytest.approx(1.5**0.5)  # 1, -1, 0, -2
     assert row["of means"] == pytest.approx(0.5**0.5)  # 0, -1
     assert row["mean"] == -0.5
+
+
+def test_two_workers_are_as_much_faster_as_two_threads_took_longer(monkeypatch, capsys):
+    took = {(2, 1): iter([(10.0, 8.0), (20.0, 8.0)]), (1, 2): iter([(15.0, 12.0), (24.0, 12.0)])}
+    monkeypatch.setattr(workers, "_run", lambda study, *way: next(took[way]))
+    workers.main(["--rounds", "2"])
+    said = capsys.readouterr().out
+    assert "demo: two workers are 1.35 times as fast as two threads" in said  # between 15 / 10 and 24 / 20
+    assert "two threads for one of two workers: 1.50" in said
