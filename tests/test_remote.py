@@ -15,9 +15,11 @@ from adapters_store import key_of
 from harness import notes
 from harness.engines.local import Job, noted_of
 from harness.engines.options import Ray, Slurm, options_of
+from harness.engines.ray_engine import RayEngine
 from harness.engines.remote import Launch, RemotePack
+from harness.grid import Step
 from harness.plan import Pack
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tests.small_study import ONE, small_study, steps_of
 
 JOB = Job("", "slurm", "7_1", "/logs/7_1")
@@ -174,3 +176,16 @@ def test_options_take_what_a_site_needs():
     values = {"partition": "gpu", "extra": {"qos": "long", "nice": 10}, "setup": ["module load cuda"], "throttle": 4}
     found = options_of(Slurm, values, "toy")
     assert (found.setup, found.extra["nice"], found.throttle) == (("module load cuda",), 10, 4)
+
+
+@pytest.mark.parametrize("values", [{"gpus": 1.5}, {"cpus": 2.25}])
+def test_a_share_of_more_than_one_is_no_share_for_ray(values):
+    with pytest.raises(BadInput, match=rf"ray\.{next(iter(values))} .* whole number"):
+        RayEngine(Ray(**values))
+    assert RayEngine(Ray(cpus=2.0, gpus=0.25)).options.gpus == 0.25
+
+
+def test_only_a_launch_can_be_sent_to_a_cluster(packs):
+    with pytest.raises(TypeError, match="cannot be sent"):
+        list(RayEngine(Ray()).run(lambda pack: iter(()), [Step(packs[0])]))
+    assert list(RayEngine(Ray()).run(lambda pack: iter(()), [])) == []

@@ -9,6 +9,7 @@ from harness.engines.options import Ray
 from harness.engines.ray_cluster import connected
 from harness.engines.remote import Launch
 from harness.grid import Outcome, RunPack, Step
+from tasks.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,13 @@ class RayEngine:
     """
 
     options: Ray
+
+    def __post_init__(self) -> None:
+        """BadInput for what Ray cannot deal out, before anything is written."""
+        for name in ("cpus", "gpus"):
+            count = getattr(self.options, name)
+            if count > 1 and count != int(count):
+                raise BadInput(f"ray.{name} {count:g}: Ray deals out a share of one, or a whole number")
 
     def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
         """Yield every cell's outcome; those of a task that dies for good have failed, and say of what.
