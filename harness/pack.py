@@ -64,7 +64,9 @@ class PackRunner:
                 error = f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"
                 trace = "".join(traceback.format_tb(problem.__traceback__))
             gc.collect()  # a model refers to itself in circles: left alone, one backbone a cell piles up
-            yield from (Outcome(cell, error, trace=trace) for cell in group)
+            for cell in group:  # what was stored before another's record could not be is done
+                is_done = error is None or cell.key in self.store
+                yield Outcome(cell) if is_done else Outcome(cell, error, trace=trace)
 
 
 def _groups(pack: Pack) -> list[tuple[Cell, ...]]:

@@ -8,9 +8,10 @@ import logging
 import pytest
 import torch
 
-from adapters_store import Store
+from adapters_store import Store, StoreError
 from harness.cell import make_cell
-from harness.pack import run_cells
+from harness.pack import PackRunner, run_cells
+from harness.plan import Pack
 from harness.training import checkpoint, lane_fit
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.chunks import together
@@ -154,7 +155,6 @@ def test_a_stored_cell_s_leftovers_are_removed_by_the_next_run(column):
     from types import SimpleNamespace
 
     from harness.grid import GridReport, steps_of
-    from harness.plan import Pack
 
     store = column.store_with_baselines()
     cell = column.full["two"]
@@ -194,3 +194,23 @@ def test_every_fold_has_checkpoints_of_its_own(column, folded):
     run_cells([lane], column.tiny, splits, store, watch)
     assert told == [0, 1, 2, 3, 0, 1, 2, 2, 3]
     assert content(store, lane) == content(whole, lane)
+
+
+def test_a_record_that_cannot_be_stored_costs_only_the_lanes_after_it(column, monkeypatch):
+    store, put, asked = column.store_with_baselines(), Store.put, []
+
+    def failing(self, key, **rest):
+        asked.append(key)
+        if len(asked) == 2:
+            raise StoreError("no room")
+        return put(self, key, **rest)
+
+    monkeypatch.setattr(Store, "put", failing)
+    runner = PackRunner(column.tiny, column.splits, store, lambda *_: None)
+    found = list(runner.run_pack(Pack(tuple(column.lanes))))
+    assert [one.error is None for one in found] == [True, False, False]
+    assert "no room" in found[1].error
+    monkeypatch.setattr(Store, "put", put)
+    again = runner.run_pack(Pack(tuple(one.cell for one in found[1:])))
+    assert all(one.error is None for one in again)
+    assert_same_bytes(column, store)
