@@ -23,6 +23,7 @@ from tests.processes import session_of
 
 RAY = Path(sys.executable).parent / "ray"
 UP = "Ray runtime started"
+TOKEN = secrets.token_hex(32)  # of all clusters: a driver in this process reads its token once
 START_SECONDS, TRIES = 240, 3
 SMALL = ("--disable-usage-stats", "--object-store-memory=83886080", "--num-gpus=0")
 
@@ -41,7 +42,6 @@ class RayCluster:
 
     folder: Path
     port: int = field(default_factory=lambda: _free_port())
-    token: str = field(default_factory=lambda: secrets.token_hex(32))
     members: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -51,7 +51,7 @@ class RayCluster:
     @property
     def environment(self) -> dict[str, str]:
         """What a driver needs to be let in, and to find the processes it starts on one thread."""
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "OMP_NUM_THREADS": "1"}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
 
     def start(self) -> None:
         head = ("--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false")
