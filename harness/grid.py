@@ -128,3 +128,9 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
         else:
             wanted.append(cell)
     return Pack(tuple(wanted)) if wanted else None, others
+
+
+def settled(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
+    """Of a pack that is over, the cells of which the store knows no end, and the outcomes of the others."""
+    left, told = startable(pack, store)
+    return left.cells if left else (), [Outcome(one.cell) if one.error is None else one for one in told]

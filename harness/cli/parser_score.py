@@ -1,4 +1,4 @@
-"""What can be typed to use a study's adapters: ``score`` and ``adapter export``."""
+"""What can be typed to use a study's adapters: ``score``, ``adapter export`` and ``adapter publish``."""
 
 from __future__ import annotations
 

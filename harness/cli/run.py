@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +15,7 @@ from harness.cli.progress import Progress
 from harness.cli.scripts import show_scripts
 from harness.cli.study import study_of
 from harness.cli.table import print_json
+from harness.engines.cores import let_torch_use
 from harness.grid import GridReport
 from harness.place import Place
 from tasks.errors import BadInput
@@ -80,8 +80,7 @@ def set_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise BadInput(f"--threads {threads} is not a whole number from 1")
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(threads)  # read when torch is loaded, which happens only if a cell must be trained
+    let_torch_use(threads)  # it is loaded only if a cell must be trained
 
 
 def _print_report(report: GridReport, missing: dict[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 from adapters_store import Store, key_of
 from harness.backbone import resolve
 from harness.cell import Cell
+from harness.engines.cores import let_torch_use
 from harness.engines.local import Job, Runner, noted_of
-from harness.grid import Outcome, startable
+from harness.grid import Outcome, settled
 from harness.notes import Noted, failure, forget
 from harness.place import Place
 from harness.plan import Pack
@@ -68,9 +68,8 @@ class Launch:
     def outcomes(self, pack: Pack, lost: str) -> list[Outcome]:
         """What became of a pack whose job is over, as the store knows; ``lost`` is said of cells it says nothing of."""
         store = Store(Path(self.store))
-        left, told = startable(pack, store)
-        told = [Outcome(one.cell) if one.error is None else one for one in told]
-        for cell in left.cells if left else ():
+        unknown, told = settled(pack, store)
+        for cell in unknown:
             note = failure(store, cell.key)
             told.append(Outcome(cell, note.reason if note else lost))
         return told
@@ -92,8 +91,7 @@ class RemotePack:
     def __call__(self, job: Job) -> Iterator[Outcome]:
         """Run the pack here for a scheduler's job; records and notes in the store tell what became of its cells."""
         if self.launch.threads is not None:
-            for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-                os.environ[name] = str(self.launch.threads)
+            let_torch_use(self.launch.threads)
         store, pack = Store(Path(self.launch.store)), self.pack
         job = replace(job, study=self.launch.study)
         try:

@@ -12,8 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.engines.cores import let_torch_use
 from harness.engines.local import Runner, noted_of
-from harness.grid import Outcome, RunPack, Step, startable
+from harness.grid import Outcome, RunPack, Step, settled
 from harness.plan import Pack
 
 POLL_SECONDS = 0.2
@@ -101,9 +102,8 @@ def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> li
     except Exception as problem:  # failure is data: the grid goes on
         reason = f"its process ended early: {type(problem).__name__}: {problem}"
     noted = noted_of(function.store, pack.id, pack, function.job)
-    left, told = startable(pack, function.store)
-    told = [Outcome(one.cell) if one.error is None else one for one in told]
-    for cell in left.cells if left else ():
+    unknown, told = settled(pack, function.store)
+    for cell in unknown:
         noted.fail(cell.key, cell.label, reason, "")
         told.append(Outcome(cell, reason))
     noted.end()
@@ -115,8 +115,7 @@ def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # 
         number, counter.value = counter.value, counter.value + 1
     threading.Thread(target=_end_with_driver, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process alone decides what it means
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(threads)
+    let_torch_use(threads)
     _here.update(function=replace(function, place=replace(function.place, number=number)), told=told)
 
 

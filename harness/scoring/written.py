@@ -116,12 +116,14 @@ class _Parts:
         summary = Summary()
         whole, listed = self.folder / f"whole{out.suffix}", self.folder / "listed.csv"
         listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
-        for facts in self._facts():
+        parts = []
+        for number, facts in enumerate(self._facts()):
+            parts.append(self.folder / f"{number}.parquet")
             summary.texts += facts["texts"]
             summary.scored += facts["scored"]
             summary.listed.update(why for _, _, why in facts["listed"])
             pd.DataFrame(facts["listed"], columns=LISTED).to_csv(listed, mode="a", header=False, index=False)
-        _join([self.folder / f"{number}.parquet" for number in range(len(list(self._facts())))], whole)
+        _join(parts, whole)
         listed.replace(listed_path(out))
         whole.replace(out)
         shutil.rmtree(self.folder)
