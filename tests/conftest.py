@@ -18,6 +18,7 @@ from adapters_store import Store
 from harness.backbone import Backbone, resolve
 from harness.cli.main import main
 from harness.study import StudyConfig
+from tasks import synthetic
 from tasks.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
 from tests.stored import prepared
@@ -86,6 +87,14 @@ def folder(tmp_path: Path) -> Path:
 def toy_splits() -> Callable[..., Splits]:
     """A function that makes the splits of a toy task: name, kind, seed, number of training rows."""
     return make_toy_splits
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small raw files of Epitome and News, to be read only."""
+    folder = tmp_path_factory.mktemp("data")
+    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
+    return folder
 
 
 @pytest.fixture

@@ -11,18 +11,10 @@ from harness.backbone import resolve
 from harness.before.estimate import Rows, assumed_rates, disk_of, encoder_weights, measured_rates, planned_rows, to_do
 from harness.before.stored_records import records
 from harness.study_file import load_study
-from tasks import synthetic
 from tests.made_up_records import keep, keep_all, plan_of
 
 TASKS = ("epitome_er", "news_emotion", "news_empathy")
 TOKENS = {"epitome_er": 20.0, "news_emotion": 30.0, "news_empathy": 50.0}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
-    return folder
 
 
 @pytest.fixture(scope="module")

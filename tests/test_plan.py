@@ -14,22 +14,12 @@ from harness.study_file import load_study
 from tasks import synthetic
 from tasks.errors import BadStudy, MissingData, UnknownTask
 from tasks.registry import Registry
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
-    return folder
+from tests.made_up_records import plan_of
 
 
 @pytest.fixture
 def study():
     return dataclasses.replace(load_study("tiny"), tasks=("epitome_er", "news_emotion", "news_empathy"))
-
-
-def plan_of(study, data):
-    return make_plan(study, Registry.load(), data)
 
 
 def test_every_ordered_pair_and_every_baseline_is_planned_once(study, data):

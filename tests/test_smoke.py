@@ -11,17 +11,9 @@ from harness.before.smoke import smoke_of
 from harness.cli.main import main
 from harness.study_checks import check
 from harness.study_file import load_study, study_names
-from tasks import synthetic
 from tests.made_up_records import plan_of
 
 TASKS = ("epitome_er", "news_emotion", "news_empathy")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
-    return folder
 
 
 @pytest.fixture

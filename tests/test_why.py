@@ -13,17 +13,9 @@ from harness.before.stored_records import records
 from harness.before.why import changes, why
 from harness.notes import Failure, write
 from harness.study_file import load_study
-from tasks import synthetic
 from tests.made_up_records import changed, keep, keep_all, plan_of
 
 TASKS = ("epitome_er", "news_emotion", "news_empathy")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    synthetic.write(folder, ["epitome", "news"], rows=300, seed=1)
-    return folder
 
 
 @pytest.fixture(scope="module")
