@@ -83,7 +83,7 @@ class FakeExecutor:
 
     slurm: FakeSlurm
 
-    def __init__(self, folder, max_num_timeout):
+    def __init__(self, folder, max_num_timeout, python):
         self.parameters = {}
 
     def update_parameters(self, **parameters):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from harness.engines.local import Job
 from harness.engines.options import Slurm
 from harness.engines.remote import Launch
 from harness.engines.slurm_queue import Seen
-from harness.engines.slurm_scripts import make_private, parameters, scripts
+from harness.engines.slurm_scripts import PYTHON, make_private, parameters, scripts
 from harness.grid import Outcome, Step
 from harness.plan import Pack
 from tasks.errors import BadInput
@@ -47,7 +48,7 @@ export PYTHONSAFEPATH=1
 # command
 export SUBMITIT_EXECUTOR=slurm
 srun --unbuffered --output STORE/jobs/slurm/UID/%A_%a/%A_%a_%t_log.out --cpus-per-task=1 \
-PYTHON -u -m submitit.core._submit STORE/jobs/slurm/UID/%j
+sh -c 'trap "" TERM; exec "$0" "$@"' PYTHON -u -m submitit.core._submit STORE/jobs/slurm/UID/%j
 
 # JOB2
 # JOB2: empdial_role -> news_emotion, seed 1, full
@@ -71,7 +72,7 @@ export PYTHONSAFEPATH=1
 # command
 export SUBMITIT_EXECUTOR=slurm
 srun --unbuffered --output STORE/jobs/slurm/UID/%j/%j_%t_log.out --cpus-per-task=1 \
-PYTHON -u -m submitit.core._submit STORE/jobs/slurm/UID/%j
+sh -c 'trap "" TERM; exec "$0" "$@"' PYTHON -u -m submitit.core._submit STORE/jobs/slurm/UID/%j
 
 """
 
@@ -96,6 +97,12 @@ def test_a_dry_run_prints_the_scripts_and_writes_nothing(tmp_path, no_slurm, cap
     assert said.replace(str(store), "STORE").startswith(GOLDEN)
     assert said.count("--dependency=afterok:JOB1_") == 2
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_job_is_deaf_to_sigterm_until_it_can_answer_it():
+    script = f"{PYTHON} -c 'import os, sys; os.kill(os.getpid(), 15); print(*sys.argv[1:])' \"a b\" c"
+    done = subprocess.run(script, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "a b c\n")
 
 
 def test_only_slurm_has_scripts_to_print(tmp_path, capsys):

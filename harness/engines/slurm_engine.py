@@ -20,7 +20,7 @@ from harness.engines.options import Slurm
 from harness.engines.remote import Launch
 from harness.engines.slurm_job import PackJob
 from harness.engines.slurm_queue import GONE, Seen
-from harness.engines.slurm_scripts import MOST_TIMEOUTS, folder_of, make_private, parameters, submit_all
+from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
 from harness.grid import Outcome, RunPack, Step, startable
 from harness.notes import Noted, progress
 from tasks.errors import BadInput
@@ -195,7 +195,7 @@ class _Watch:
         """Submit packs as one array, or one alone as a job, and note it in the store; the jobs' ids."""
         folder = folder_of(self.launch)
         make_private(folder.parent)
-        executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+        executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS, python=PYTHON)
         executor.update_parameters(**parameters(self.options, self.launch, needs))
         sent = executor.submit_array([PackJob(self.launch.job(step.pack)) for step in steps])
         for step, job in zip(steps, sent, strict=True):

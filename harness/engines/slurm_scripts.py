@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ from tasks.errors import BadInput
 
 MOST_IN_AN_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
+# Deaf to SIGTERM until submitit and the job listen. A job that is preempted while it imports torch would die of it for
+# good, and what waits for it too; deaf, it outlives its time of grace, and Slurm puts it into the queue again.
+PYTHON = f"""sh -c 'trap "" TERM; exec "$0" "$@"' {shlex.quote(sys.executable)}"""
 
 Submit = Callable[[Sequence[Step], Sequence[str]], Sequence[str]]
 
@@ -116,7 +121,7 @@ class _Anywhere(submitit.SlurmExecutor):
 
 
 def _text(options: Slurm, launch: Launch, count: int, needs: Sequence[str]) -> str:
-    executor = _Anywhere(folder_of(launch))
+    executor = _Anywhere(folder_of(launch), python=PYTHON)
     executor.update_parameters(**parameters(options, launch, needs))
     if count > 1:
         executor.parameters["map_count"] = count
