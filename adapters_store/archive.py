@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
-from adapters_store.record import MARKER, Record, check_key
+from adapters_store.record import MARKER, Record, check_file_name, check_key
 from adapters_store.sealed import seal
 from adapters_store.store import MEASURE, Store
 from adapters_store.weights import without_weights
@@ -24,6 +25,9 @@ from adapters_store.weights import without_weights
 LIST = "archive.json"
 FORMAT = "empathy-transfer study"
 SCHEMA = 1  # of the list
+KINDS = ("measures", "objects", "studies")  # folders of a store
+BESIDE = ("registry", "report")  # folders about a study that no store takes; files without a folder are such too
+HIDDEN = ".zenodo.json"  # the one name with a dot in front: where those who deposit an archive look for its metadata
 
 
 class Member(NamedTuple):
@@ -51,11 +55,13 @@ def archive(
     file: Path,
     *,
     is_light: bool = False,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Archived:
     """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
 
-    ``is_light`` leaves the weights out. Every file is compared with its checksum first: CorruptRecord names one that
-    differs. StoreError if ``file`` exists or cannot be written; nothing is left there then.
+    ``is_light`` leaves the weights out; ``beside`` are files about the study, by name, which no store takes. Every file
+    is compared with its checksum first: CorruptRecord names one that differs. StoreError if ``file`` exists or cannot
+    be written; nothing is left there then.
     """
     if file.exists():
         raise StoreError(f"{file} exists and is not overwritten; move it away, or give another name")
@@ -66,6 +72,7 @@ def archive(
     measured = list(_measures(store, measures))
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
     members += [one for record in records for one in _of_record(store, record)] + measured
+    members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda one: one.name)
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
     listed = {one.name: {"sha256": one.sha256, "bytes": one.size} for one in members}
@@ -85,6 +92,14 @@ def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
 
 def _member(name: str, content: bytes) -> Member:
     return Member(name, hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def check_beside(name: str) -> str:
+    """The name itself; StoreError unless a file about a study may have it in an archive."""
+    folder, slash, _ = name.partition("/")
+    if name == LIST or (slash and folder not in BESIDE):
+        raise StoreError("it is neither a store's nor about a study")
+    return name if name == HIDDEN else check_file_name(name)
 
 
 def _of_record(store: Store, record: Record) -> Iterator[Member]:

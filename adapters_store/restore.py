@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -43,13 +43,20 @@ class Restored:
             self.differing[what] = fields
 
 
-def restore(file: Path, store: Store) -> Restored:
+def drained(piece: Piece) -> None:
+    """Read a member to its end, for its checksum alone."""
+    for _ in piece.chunks():
+        pass
+
+
+def restore(file: Path, store: Store, beside: Callable[[Piece], None] = drained) -> Restored:
     """Put what ``archive`` wrote into a store; BadArchive before anything is written if any of it is in doubt.
 
-    What the store has stays as it is and is compared. A restore that is interrupted leaves whole records only, without
-    the study's manifest, and can be repeated. StoreError if the store has another study of this name.
+    ``beside`` is to read what is about the study and goes into no store. What the store has stays as it is and is
+    compared. A restore that is interrupted leaves whole records only, without the study's manifest, and can be
+    repeated. StoreError if the store has another study of this name.
     """
-    listing, manifest = _checked(file)
+    listing, manifest = _checked(file, beside)
     _refuse_another_study(store, listing.study, manifest)
     done = Restored(listing.study, listing.is_light)
     with opened(file) as (_, pieces):
@@ -65,11 +72,11 @@ def restore(file: Path, store: Store) -> Restored:
 
 def _owner(piece: Piece) -> tuple[str, str]:
     """The kind and name of what a member belongs to."""
-    kind, name, *_ = piece.name.split("/")
-    return kind, name
+    kind, _, rest = piece.name.partition("/")
+    return kind, rest.partition("/")[0]
 
 
-def _checked(file: Path) -> tuple[Listing, dict[str, Any]]:
+def _checked(file: Path, beside: Callable[[Piece], None]) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say."""
     keys: set[str] = set()
     manifest: dict[str, Any] = {}
@@ -86,8 +93,7 @@ def _checked(file: Path) -> tuple[Listing, dict[str, Any]]:
                 if _record(piece, name).files != files[name]:
                     raise BadArchive(f"record {name} and the list name different files")
             else:
-                for _ in piece.chunks():
-                    pass
+                (drained if kind == "objects" else beside)(piece)
         if manifest.get("name") != listing.study or not keys <= set(keys_of(manifest, "the archive")):
             raise BadArchive("its manifest is not that of its study and cells")
     return listing, manifest

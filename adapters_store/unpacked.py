@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from adapters_store.archive import FORMAT, LIST, SCHEMA
+from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside
 from adapters_store.errors import StoreError
 from adapters_store.record import MARKER, StoredFile, check_file_name, check_key, check_name
 from adapters_store.store import MEASURE, STUDY_NAME
@@ -29,6 +29,10 @@ BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, Rec
 
 class BadArchive(StoreError):
     """An archive is broken, or holds what no archive of a study needs; nothing of it is in the store."""
+
+
+class NotAsListed(BadArchive):
+    """A member of a readable archive is not what the archive's own list says of it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Piece(NamedTuple):
             digest.update(chunk)
             yield chunk
         if digest.hexdigest() != self.stamp.sha256:
-            raise BadArchive(f"member {self.name!r} differs from its checksum")
+            raise NotAsListed(f"member {self.name!r} differs from its checksum")
 
     def json_bytes(self) -> bytes:
         """The whole content of a member that is small; BadArchive if it is large."""
@@ -103,7 +107,7 @@ def opened(file: Path) -> Iterator[tuple[Listing, Iterator[Piece]]]:
             listing = _listing(tar)
             yield listing, _pieces(tar, listing)
     except BadArchive as problem:
-        raise BadArchive(f"{file}: {problem}; archive refused") from None
+        raise type(problem)(f"{file}: {problem}; archive refused") from None
     except BROKEN as problem:
         raise BadArchive(f"{file}: not a readable archive of a study ({type(problem).__name__})") from None
     except OSError as problem:
@@ -117,19 +121,20 @@ def _pieces(tar: tarfile.TarFile, listing: Listing) -> Iterator[Piece]:
     for name, stamp in listing.members.items():
         yield Piece(name, stamp, _next(tar, name, stamp.bytes))
     if tar.next() is not None:
-        raise BadArchive("it holds more than its list says")
+        raise NotAsListed("it holds more than its list says")
 
 
 def _next(tar: tarfile.TarFile, name: str, size: int | None) -> IO[bytes]:
     """The content of the next member; BadArchive unless it is a plain file of this name and size."""
     info = tar.next()
     if info is None or info.name != name:
-        raise BadArchive(f"where {name!r} is due stands {info.name[:80]!r}" if info else f"{name!r} is missing")
+        kind = BadArchive if name == LIST else NotAsListed
+        raise kind(f"where {name!r} is due stands {info.name[:80]!r}" if info else f"{name!r} is missing")
     content = tar.extractfile(info) if info.type == tarfile.REGTYPE and not info.issparse() else None
     if content is None:
         raise BadArchive(f"member {name!r} is a link, a folder or a device")
     if size is not None and info.size != size:
-        raise BadArchive(f"member {name!r} has {info.size:,} bytes, its list says {size:,}")
+        raise NotAsListed(f"member {name!r} has {info.size:,} bytes, its list says {size:,}")
     if size is None and info.size > MOST_JSON_BYTES:
         raise BadArchive(f"its list has more than {MOST_JSON_BYTES:,} bytes")
     return content
@@ -170,13 +175,15 @@ def _check_names(listing: Listing) -> None:
 
 
 def _check_place(name: str, listing: Listing) -> None:
-    """BadArchive unless the name is that of the manifest, of a measure, or of a file of a listed record."""
+    """BadArchive unless the name is that of the manifest, a measure, a file of a listed record, or one beside these."""
     kind, _, rest = name.partition("/")
     key, _, inner = rest.partition("/")
     try:
         if len(name) > MOST_NAME:
             raise BadArchive("its name is too long")
         if name == f"studies/{listing.study}.json" or (kind == "measures" and check_key(key) and inner == MEASURE):
+            return
+        if kind not in KINDS and check_beside(name):
             return
         if kind != "objects" or f"objects/{check_key(key)}/{MARKER}" not in listing.members:
             raise BadArchive("it belongs to no record")

@@ -116,6 +116,8 @@ HOSTILE = {
     "parent-in-record": lambda m: listed({**m, f"objects/{KEY}/../../../evil": b"x"}),
     "absolute": lambda m: listed({**m, "/etc/evil": b"x"}),
     "elsewhere": lambda m: listed({**m, "packs/x/progress.json": b"{}"}),
+    "below-beside": lambda m: listed({**m, "report/../../evil": b"x"}),
+    "hidden-beside": lambda m: listed({**m, ".bashrc": b"x"}),
     "no-record": lambda m: listed({**m, f"objects/{'0' * 64}/test.parquet": b"x"}),
     "odd-name": lambda m: listed({**m, f"objects/{KEY}/a b": b"x"}),
     "hidden": lambda m: listed({**m, f"objects/{KEY}/.x": b"x"}),
