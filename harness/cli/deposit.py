@@ -1,0 +1,165 @@
+"""``archive`` and ``verify``: a study's results in one file for others, and every table in it computed anew."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adapters_store import Store, StoreError
+from adapters_store.altered import Looked, looked_through
+from adapters_store.archive import archive, keys_of
+from adapters_store.restore import restore
+from adapters_store.unpacked import BITE_BYTES, NotAsListed, Piece
+from analysis.rebuilt import Compared, Difference, compared, lines_apart, rebuilt
+from harness.api import stored_manifest
+from harness.cli.archive import measures_of
+from harness.cli.progress import Steps
+from harness.cli.study import name_of
+from harness.cli.table import print_json
+from harness.sharing.deposit import LOCK, REGISTRY, beside, concerns_of, described, otherwise
+from harness.sharing.zenodo import Deposit
+from tasks.errors import BadInput
+
+REPORT = "report"
+MOST_SHOWN = 20
+SUFFIXES = (".tar.gz", ".tgz")
+
+
+class NoResults(BadInput):
+    """An archive of a study has no report, so that there is nothing to compare."""
+
+
+def archive_results(options: argparse.Namespace) -> int:
+    """Write a study's records, report and description into one file, and print what is in it."""
+    store, name = Store(Path(options.store)), name_of(options.study)
+    manifest = stored_manifest(store, name)
+    file = Path(options.out or f"{name}-results.tar.gz")
+    if not file.name.endswith(SUFFIXES):
+        raise BadInput(f"{file}: an archive is a {SUFFIXES[0]}; give it a name that ends so")
+    deposit = Deposit(options.creator, options.licence or "", options.title or "", options.description or "")
+    records = sum(key in store for key in keys_of(manifest, f"study {name}"))
+    files = beside(manifest, deposit, records)
+    with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
+        out = Path(temporary)
+        for path in rebuilt(store, manifest, out, steps.show):
+            files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
+    done = archive(store, name, measures_of(manifest), file, is_light=True, beside=files)
+    concerns = {} if manifest["synthetic"] else concerns_of(manifest)
+    if options.json:
+        told = {"file": str(file), "bytes": file.stat().st_size, "records": done.records, "measures": done.measures}
+        print_json(told | {"files": len(files), "missing": list(done.missing), "concerns": concerns})
+        return 0
+    print(f"{file}: {done.records} records without weights, {done.measures} measures, {len(files)} files beside them")
+    print(f"{file.stat().st_size / 1e6:.1f} MB; look at it before you pass it on (docs/archive.md)")
+    if done.missing:
+        print(f"{len(done.missing)} cells of the study have no record and are not in it")
+    for task, why in concerns.items():
+        print(f"{task}: {why}")
+    return 0
+
+
+@dataclass
+class Found:
+    """What verifying an archive found: differences that are named, and what was compared."""
+
+    study: str = ""
+    records: int = 0
+    compared: Compared = field(default_factory=lambda: Compared(0, 0, []))
+    differences: list[Difference] = field(default_factory=list)
+    versions: list[str] = field(default_factory=list)
+
+
+def verify_archive(options: argparse.Namespace) -> int:
+    """Check every byte of an archive and compute its tables anew; 0 if all is equal, 1 if anything differs."""
+    file = Path(options.file)
+    with Steps(quiet=options.quiet) as steps, tempfile.TemporaryDirectory() as temporary:
+        try:
+            found = _verified(file, Path(temporary), steps)
+        except NotAsListed as problem:
+            found = Found(differences=[Difference(str(problem), "", "")])
+    if options.json:
+        print_json(_told(file, found))
+    else:
+        _print(file, found)
+    return 1 if found.differences else 0
+
+
+def _verified(file: Path, folder: Path, steps: Steps) -> Found:
+    looked = looked_through(file)
+    if not any(name.startswith(f"{REPORT}/") for name in looked.listing.members):
+        raise NoResults(f"{file}: an archive without a report; `store restore` checks it, `report` makes its tables")
+    found = Found(looked.listing.study, differences=list(_altered(looked)))
+    if any(_is_record(one.name) for one in looked.altered):
+        return found  # tables from damaged records would say nothing
+    kept = folder / "kept"
+    try:
+        restore(file, Store(folder / "store"), lambda piece: _keep(kept, piece))
+        _compare(found, folder, steps)
+    except (BadInput, StoreError) as problem:  # records that fit the list and not each other
+        what = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
+        found.differences.append(Difference(what, "", ""))
+    return found
+
+
+def _compare(found: Found, folder: Path, steps: Steps) -> None:
+    """Compute everything anew from the restored store, and add what is other than what was kept."""
+    store, kept = Store(folder / "store"), folder / "kept"
+    manifest = store.manifest(found.study)
+    found.differences += _descriptions_apart(manifest, kept)
+    manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
+    rebuilt(store, manifest, folder / "made", steps.show)
+    found.records, found.compared = len(store.keys()), compared(kept / REPORT, folder / "made")
+    found.differences += found.compared.differences
+    lock = kept / LOCK
+    found.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
+
+
+def _is_record(name: str) -> bool:
+    return name.partition("/")[0] in ("objects", "measures", "studies")
+
+
+def _altered(looked: Looked) -> Iterator[Difference]:
+    for one in looked.altered:
+        yield Difference(looked.named(one.name), f"sha256 {one.listed}", f"sha256 {one.found}")
+
+
+def _keep(folder: Path, piece: Piece) -> None:
+    """Put a file that goes into no store under the folder, altered or not; its name was checked."""
+    path = folder / piece.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as out:
+        while chunk := piece.content.read(BITE_BYTES):
+            out.write(chunk)
+
+
+def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Difference]:
+    for name, content in described(manifest).items():
+        there = (kept / name).read_text(encoding="utf-8", errors="replace") if (kept / name).is_file() else ""
+        for where, one, other in lines_apart(there, content.decode()):
+            yield Difference(f"{name}, {where}", one, other)
+
+
+def _told(file: Path, found: Found) -> dict[str, Any]:
+    counts = {"records": found.records, "tables": found.compared.tables, "numbers": found.compared.numbers}
+    apart = [one._asdict() for one in found.differences]
+    return {"file": str(file), "study": found.study, **counts, "differences": apart, "versions": found.versions}
+
+
+def _print(file: Path, found: Found) -> None:
+    for one in found.differences[:MOST_SHOWN]:
+        values = f": archive {one.kept!r}, found {one.rebuilt!r}" if one.kept != one.rebuilt else ""
+        print(f"differs  {one.where}{values}")
+    if (rest := len(found.differences) - MOST_SHOWN) > 0:
+        print(f"and {rest} more differences (--json lists all)")
+    if not found.records:
+        print("no table was computed anew: the records are not whole")
+        return
+    counted = f"{found.compared.tables} tables with {found.compared.numbers:,} numbers"
+    print(f"{file}: study {found.study}, {counted} computed anew from {found.records} records")
+    print("all equal after their printed rounding" if not found.differences else "not equal")
+    if found.versions:
+        print(f"made with other versions: {', '.join(found.versions)}")
