@@ -13,7 +13,7 @@ from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cell import Cell
 from harness.cli.study import name_of
-from harness.cli.table import print_json, print_rows
+from harness.cli.table import harmless, print_json, print_rows
 from harness.standing import Standing, planned, standing, where
 from tasks.errors import BadInput
 from tasks.toml_file import nearest
@@ -122,12 +122,7 @@ def log_end(root: Path, log: str) -> list[str]:
             text = file.read().decode("utf-8", errors="replace")
     except (OSError, ValueError, RuntimeError) as problem:
         return [f"(cannot be read: {getattr(problem, 'strerror', None) or problem})"]
-    return [_shown(line) for line in text.splitlines()[-TAIL_LINES:]]
-
-
-def _shown(line: str) -> str:
-    """The line without what would command a terminal."""
-    return "".join(letter if letter.isprintable() else " " if letter == "\t" else "?" for letter in line)
+    return [harmless(line) for line in text.splitlines()[-TAIL_LINES:]]
 
 
 def _print(told: Mapping[str, Any]) -> None:
@@ -136,7 +131,7 @@ def _print(told: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping):
             print(f"{name:8} " + ", ".join(f"{one} {_short(what)}" for one, what in value.items()))
         elif not isinstance(value, list) and value != "":
-            print(f"{name:8} {' '.join(_shown(line) for line in str(value).splitlines())}")
+            print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
     for name in ("trace", "end of the log"):
         _print_lines(name, told.get(name) or [])
     if told.get("history"):
@@ -151,4 +146,4 @@ def _print_lines(name: str, lines: Sequence[str]) -> None:
     if lines:
         print(f"{name}:")
     for line in lines:
-        print(f"  {_shown(line)}")
+        print(f"  {harmless(line)}")

@@ -1,0 +1,167 @@
+"""``flips``: which test items an intermediate turned right or wrong, with their texts where those are at hand."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.study import name_of
+from harness.cli.table import harmless, print_json, print_rows
+from harness.data import data_folder
+from harness.study import StudyConfig
+from tasks.errors import BadInput
+from tasks.loading import load
+from tasks.registry import Registry
+from tasks.task import Example
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.flips import Flips
+
+MOST = 10  # items, groups or changes of answers that are listed unless more are asked for
+CONTEXT = (
+    "p: McNemar's exact test, or of a number the sign test, which take items as independent of each other; whether the"
+    " gain counts is said by gains.csv, where whole groups are resampled"
+)
+
+
+def show_flips(options: argparse.Namespace) -> int:
+    """Print counts and items; their texts only where --show asks for them, and never anywhere else."""
+    from analysis.flips import flips
+
+    if options.show is not None and options.show < 1:
+        raise BadInput(f"--show {options.show} is not a number of items from 1")
+    store, name = Store(Path(options.store)), name_of(options.study)
+    manifest = stored_manifest(store, name)
+    chosen = {"setting": options.setting, "seeds": options.seed}
+    found = flips(store, manifest, options.intermediate, options.target, **chosen)
+    rows, why = _texts(options, store, manifest)
+    if options.json:
+        print_json(_told(found, rows, why, options.show))
+    else:
+        _print(found, rows, why, options.show)
+    return 0
+
+
+def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
+    """The target's test rows by id from the raw files; without those of the study none, and why."""
+    study, facts = manifest["study"], manifest["tasks"][options.target]
+    folders = tuple(dict.fromkeys([*study.get("registry", ()), *options.registry]))
+    try:
+        registry = Registry.load([Path(folder) for folder in folders])
+        own = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
+        config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **own)
+        folder = data_folder(config, registry, Path(options.data), store.root)
+        ids = Path(options.splits) if options.splits else None
+        splits = load(registry.task(options.target), folder, study["splits"], ids)
+    except BadInput as reason:
+        return {}, str(reason)
+    if splits.content_hash != facts.get("splits_hash"):
+        return {}, f"the raw files of {options.target} are not those that the study was run on"
+    return {row.id: row for row in splits.test}, ""
+
+
+def _told(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
+    """All counts and changed items for programs, undefined numbers as None; texts only if they are asked for."""
+    from analysis.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
+
+    changed = over_seeds(found.items)
+    listed = changed if show is None else _ends(changed, show)
+    items = _records(listed)
+    if show is not None:
+        items = [one | {"texts": _lines(rows[one["id"]]) if one["id"] in rows else None} for one in items]
+    return {
+        **{name: getattr(found, name) for name in ("intermediate", "target", "setting", "metric")},
+        "better": WORDS[found.metric][0],
+        "worse": WORDS[found.metric][1],
+        "unfinished_seeds": list(found.unfinished),
+        "note": CONTEXT,
+        "by_seed": _records(by_seed(found.items)),
+        "by_class": _records(by_class(found)),
+        "answers": _records(answers(found)),
+        "by_length": _records(_by_length(found, rows)) if rows else None,
+        "by_group": _records(by_group(found.items)),
+        "items": items,
+        "texts": why or "here",
+    }
+
+
+def _print(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
+    from analysis.flips import answers, by_class, by_group, by_seed
+
+    print(f"{found.target} on top of {found.intermediate}, against {found.target} alone; {found.setting}")
+    if found.unfinished:
+        print(f"not finished, and left out: seed {', '.join(map(str, found.unfinished))}")
+    _table(found, "by seed", by_seed(found.items))
+    print(CONTEXT)
+    _table(found, "by label" if found.metric == "pearson_r" else "by class", by_class(found))
+    if len(moved := answers(found)):
+        _table(found, f"answers that gave way to others ({len(moved)} kinds)", moved.head(MOST))
+    if rows:
+        _table(found, "by length in words", _by_length(found, rows))
+    groups = by_group(found.items)
+    _table(found, f"by dialogue or other group ({len(groups)}; the largest surplus first)", groups.head(MOST))
+    _print_items(found, rows, show)
+    if why:
+        print(f"\nids and numbers only, no lengths and no texts: {harmless(why)}")
+
+
+def _print_items(found: Flips, rows: Mapping[str, Example], show: int | None) -> None:
+    """The items that changed most in either direction, with their texts if those are asked for and here."""
+    from analysis.flips import WORDS, over_seeds
+
+    changed = over_seeds(found.items)
+    most = show or MOST // 2
+    print(f"\n{len(changed)} items changed; at most {most} of each kind:")
+    for one in _ends(changed, most).itertuples():
+        what = WORDS[found.metric][0 if one.error_change < 0 else 1] if one.error_change else "both, by seed"
+        answers = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(one.before, one.after, strict=True))
+        print(f"{harmless(one.id)}  group {harmless(one.group)}  {what}: is {_short(one.label)}, said {answers}")
+        if show is not None and one.id in rows:
+            print("\n".join(f"    {line}" for line in _lines(rows[one.id])))
+
+
+def _ends(changed: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The first and the last rows of what is sorted from better to worse, each row once."""
+    return changed if len(changed) <= 2 * most else changed.iloc[[*range(most), *range(-most, 0)]]
+
+
+def _by_length(found: Flips, rows: Mapping[str, Example]) -> pd.DataFrame:
+    """The tally by quarters of the number of words in the item's own text, earlier turns left aside."""
+    from analysis.flips import by_size
+
+    words = found.items.id.map(lambda name: len(rows[name].text.split()))
+    return by_size(found.items, words, "words")
+
+
+def _lines(row: Example) -> list[str]:
+    """What was said before and the item's own text, without what would command a terminal."""
+    return [*(f"{turn.speaker}: {harmless(turn.text)}" for turn in row.context), f"> {harmless(row.text)}"]
+
+
+def _table(found: Flips, title: str, frame: pd.DataFrame) -> None:
+    """A table with the words of the target's metric for better and worse."""
+    from analysis.flips import WORDS
+
+    names = dict(zip(("better", "worse"), WORDS[found.metric], strict=True))
+    print(f"\n{title}:")
+    rows = [
+        {names.get(name, name.replace("_", " ")): _short(value) for name, value in one.items()}
+        for one in frame.to_dict("records")
+    ]
+    print_rows(rows, as_json=False)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else harmless(str(value))
+
+
+def _records(frame: pd.DataFrame) -> Sequence[dict[str, Any]]:
+    from analysis.importance_sections import rows
+
+    return rows(frame)
