@@ -7,6 +7,7 @@ from importlib import metadata
 
 from harness.cli.parser_before import add_before, dry_run_option, smoke_option, why_option
 from harness.cli.parser_compare import add_weighing
+from harness.cli.parser_deposit import add_deposit
 from harness.cli.parser_flips import add_flips
 from harness.cli.parser_leaf import (
     best_option,
@@ -46,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     add_flips(nouns)
     add_weighing(nouns)
     add_uses(nouns)
+    add_deposit(nouns)
     return top
 
 
