@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
+from adapters_store.listing import imports
 from adapters_store.record import MARKER, Record, check_file_name, check_key
 from adapters_store.sealed import seal
 from adapters_store.store import MEASURE, Store
@@ -83,10 +84,11 @@ def archive(
 
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
-    """The keys of a study's cells, each once; CorruptRecord naming ``where`` if the manifest has none."""
+    """The keys of a study's cells and imports, each once; CorruptRecord naming ``where`` if the manifest has none."""
     try:
-        return list(dict.fromkeys(check_key(cell["key"]) for cell in manifest["cells"]))
-    except (KeyError, TypeError, StoreError):
+        keys = (*(cell["key"] for cell in manifest["cells"]), *imports(manifest))
+        return list(dict.fromkeys(map(check_key, keys)))
+    except (KeyError, TypeError, AttributeError, StoreError):
         raise CorruptRecord(f"{where}: its manifest does not name its cells; run the study again") from None
 
 

@@ -23,6 +23,7 @@ from adapters_store.store import Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
 KINDS = ("staging", "packs", "records")
+IMPORTED = "imported"  # the role of a record that was trained elsewhere
 
 
 class Leftover(NamedTuple):
@@ -46,7 +47,7 @@ class Garbage:
 
 
 def garbage(store: Store, young: float = YOUNG) -> Garbage:
-    """Folders of writers that are gone, checkpoints that nobody goes on from, and records that no study names.
+    """Folders of writers that are gone, checkpoints that nobody goes on from, and cells that no study names.
 
     Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
     unknown then.
@@ -94,8 +95,15 @@ def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
-    for key in sorted(stored - named):
+    for key in sorted(one for one in stored - named if not _is_imported(store, one)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
+
+
+def _is_imported(store: Store, key: str) -> bool:
+    try:
+        return store.get(key).spec.get("role") == IMPORTED
+    except StoreError:
+        return False
 
 
 def _named(store: Store, found: Garbage) -> set[str] | None:

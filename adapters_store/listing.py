@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from adapters_store import disk
 from adapters_store.errors import StoreError
@@ -56,13 +57,18 @@ def listing(store: Store) -> list[Row]:
 
 
 def named_keys(store: Store, study: str) -> set[str]:
-    """Keys of the cells that a study's manifest names; CorruptRecord or StoreError if it cannot tell."""
-    cells = store.manifest(study).get("cells")
+    """Keys of the cells and imports that a study's manifest names; CorruptRecord or StoreError if it cannot tell."""
+    manifest = store.manifest(study)
     try:
-        return {check_key(cell["key"]) for cell in cells}  # type: ignore[union-attr]
-    except (TypeError, KeyError, StoreError):
+        return {check_key(key) for key in (*(cell["key"] for cell in manifest["cells"]), *imports(manifest))}
+    except (TypeError, KeyError, AttributeError, StoreError):
         path = store.root / "studies" / f"{study}.json"
         raise StoreError(f"{path}: does not name its cells; run the study again to write it anew") from None
+
+
+def imports(manifest: Mapping[str, Any]) -> list[str]:
+    """The keys of what a study imports; no run of it could make these records again."""
+    return list(manifest.get("study", {}).get("imported", {}).values())
 
 
 def _sizes(store: Store) -> dict[str, int]:

@@ -24,6 +24,7 @@ from harness.engines.local import Job, LocalEngine, Runner
 from harness.engines.remote import Launch
 from harness.engines.workers import WorkersEngine
 from harness.grid import Engine, GridReport, RunPack, run_grid
+from harness.imported import with_imported
 from harness.manifest import declared_since, manifest_of
 from harness.place import Place
 from harness.plan import Plan, make_plan
@@ -80,6 +81,7 @@ class Study:
         self.data = Path(data or os.environ.get("EMPATHY_DATA") or "data")
         self.ids = Path(splits) if splits else None
         self.store = Store(Path(store or os.environ.get("EMPATHY_STORE") or "runs"))
+        self.config = with_imported(self.config, self.store)
         if best:
             self.config = with_best(self.config, self.store, overrides)
 
@@ -92,7 +94,7 @@ class Study:
     def plan(self) -> Plan:
         """Cells and packs on the data that is there."""
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
-        return make_plan(self.config, self.registry, folder, self.ids)
+        return make_plan(self.config, self.registry, folder, self.ids, self.store)
 
     def run(
         self,

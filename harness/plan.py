@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters_store import key_of
+from adapters_store import Store, key_of
 from harness.backbone import Backbone, resolve
 from harness.cell import Cell, make_cell
 from harness.controls import HELPERS, control_lanes, intermediates_of
+from harness.imported import imported_cells, imported_lanes
 from harness.study import StudyConfig
 from tasks.errors import BadStudy, MissingData
 from tasks.loading import Splits, load
@@ -79,10 +80,13 @@ class Plan:
         return dataclasses.replace(self, baselines=stages[0], transfers=stages[1])
 
 
-def make_plan(study: StudyConfig, registry: Registry, data: Path, ids: Path | None = None) -> Plan:
+def make_plan(
+    study: StudyConfig, registry: Registry, data: Path, ids: Path | None = None, store: Store | None = None
+) -> Plan:
     """The plan of a study on the tasks whose files are in ``data``; tasks without files are listed as missing.
 
-    ``ids`` is the folder of published split ids, for a study with as-published splits.
+    ``ids`` is the folder of published split ids, for a study with as-published splits; ``store`` has the adapters that
+    a study imports.
 
     Raises BadInput for an unknown task, unusable rows or backbone, or when no task has its files.
     """
@@ -98,7 +102,9 @@ def make_plan(study: StudyConfig, registry: Registry, data: Path, ids: Path | No
         raise MissingData(
             f"no task of study {study.name!r} has its files in {data}; first: {next(iter(missing.values()))}"
         )
-    baselines, transfers = _packs(study, backbone, splits)
+    below = imported_cells(study, registry, backbone, store)
+    study = dataclasses.replace(study, imported={one.target: one.key for one in below})
+    baselines, transfers = _packs(study, backbone, splits, below)
     return Plan(study, backbone, baselines, transfers, splits, missing)
 
 
@@ -121,10 +127,10 @@ def _with_language(splits: Splits, backbone: Backbone) -> Splits:
 
 
 def _packs(
-    study: StudyConfig, backbone: Backbone, splits: dict[str, Splits]
+    study: StudyConfig, backbone: Backbone, splits: dict[str, Splits], imported: Sequence[Cell] = ()
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
     """First what stands on nothing, a pack for each cell; then a pack for each column, of transfers and controls."""
-    grid = _Grid(study, backbone, splits)
+    grid = _Grid(study, backbone, splits, imported)
     first: list[Cell] = []
     second: list[Pack] = []
     for seed in study.seeds_of_baselines:
@@ -169,6 +175,7 @@ class _Grid:
     study: StudyConfig
     backbone: Backbone
     splits: Mapping[str, Splits]
+    imported: Sequence[Cell]
 
     @property
     def targets(self) -> dict[str, Splits]:
@@ -185,14 +192,15 @@ class _Grid:
     def column(
         self, target: str, setting: str, seed: int, full: Mapping[str, Cell], below: Mapping[str, Cell]
     ) -> list[Cell]:
-        """The target on all other tasks' ``full`` baselines, then the controls, on the cells ``below`` them."""
+        """The target on other tasks' ``full`` baselines, the controls on the cells ``below``, and on imports."""
         study, backbone, rows = self.study, self.backbone, self.splits[target]
         cells = []
         for other, one in full.items():
             if other != target and self.splits[other].task.role != "target":
                 cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
                 cells.append(self._as(cell, other, "control"))
-        return cells + control_lanes(study, backbone, rows, seed, setting, below)
+        cells += control_lanes(study, backbone, rows, seed, setting, below)
+        return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
 
     def _as(self, cell: Cell, task: str, role: str) -> Cell:
         """The cell, with this role if ``task`` is a control."""

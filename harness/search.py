@@ -198,7 +198,7 @@ def searched(
         if name not in study.tasks:
             raise BadStudy(f"task {name!r} is not of study {study.name!r}{nearest(name, study.tasks)}")
     small = replace(study, tasks=tuple(dict.fromkeys(names)), seeds=study.seeds[:1], baseline_seeds=())
-    plan = make_plan(replace(small, settings=("full",), controls=(), references=()), registry, data, ids)
+    plan = make_plan(replace(small, settings=("full",), controls=(), imported={}, references=()), registry, data, ids)
     if absent := [name for name in names if name in plan.missing]:
         raise MissingData(plan.missing[absent[0]])
     below = None

@@ -86,6 +86,7 @@ class StudyConfig:
     splits: str = "clean"
     baseline_seeds: tuple[int, ...] = ()
     controls: tuple[str, ...] = ()
+    imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
     transfers: bool = True
     composition: str = "stack"
     references: tuple[str, ...] = ()
@@ -147,6 +148,7 @@ class StudyConfig:
         return {
             **dataclasses.asdict(self),
             "training": dict(self.training),
+            "imported": dict(self.imported),
             "slurm": dict(self.slurm),
             "ray": dict(self.ray),
             "task": {k: dict(v) for k, v in self.task.items()},

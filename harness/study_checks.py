@@ -29,6 +29,7 @@ ANALYSIS = {
     "cells": ("all", "not collapsed", "not contaminated"),
     "weights": ("inverse variance", "equal"),
 }
+KEY = re.compile(r"[0-9a-f]{6,64}")
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
 TYPES = {"str": ("a text", str), "str | None": ("a text", str), "bool": ("true or false", bool)}
 TYPES["tuple[str, ...]"] = ("a list of texts", str)
@@ -44,6 +45,7 @@ def check(study: StudyConfig, where: str) -> None:
     _check_method(study, where)
     _check_settings(study, where)
     _check_analysis(study, where)
+    _check_imported(study, where)
     options_of(Slurm, study.slurm, where)
     options_of(Ray, study.ray, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
@@ -105,6 +107,19 @@ def _check_analysis(study: StudyConfig, where: str) -> None:
         raise BadStudy(f"{where}: analysis.draws {draws} cannot give a p of .05; say at least {FEWEST_DRAWS}")
     if type(margin) not in (int, float) or not 0 < margin < LARGEST:
         raise BadStudy(f"{where}: analysis.margin {margin!r} is not a number of points above 0")
+
+
+def _check_imported(study: StudyConfig, where: str) -> None:
+    """Imported adapters are a table of names that are no tasks of the study, with a key or its beginning for each."""
+    for name, key in study.imported.items():
+        if not ID_PATTERN.fullmatch(name) or name in study.tasks:
+            raise BadStudy(
+                f"{where}: imported.{name}: not a name of small letters, digits and _, or a task of the study"
+            )
+        if not (isinstance(key, str) and KEY.fullmatch(key)):
+            raise BadStudy(
+                f"{where}: imported.{name} {key!r} is not the key of a record, nor 6 digits of it, in quotes"
+            )
 
 
 def _check_numbers(study: StudyConfig, where: str) -> None:

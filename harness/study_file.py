@@ -88,6 +88,8 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
     ]
     tables += [(values.get("training", {}), training, "training.")]
+    imported = values.get("imported", {})
+    tables.append((imported, set(imported) if isinstance(imported, Mapping) else set(), "imported."))  # names are free
     tasks = values.get("task", {})
     if not isinstance(tasks, Mapping):
         raise BadStudy(f"{where}: task is a table of tables, one per task, got {tasks!r}")

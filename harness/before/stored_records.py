@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adapters_store import Record, Store, StoreError
+from harness.imported import is_imported
 
 SMOKE = "-smoke"  # how the name of a smoke run's study ends
 
@@ -12,13 +13,15 @@ SMOKE = "-smoke"  # how the name of a smoke run's study ends
 def records(store: Store) -> Iterator[Record]:
     """Every record that can be read, by key; a damaged one is passed over here and named by whoever uses it.
 
-    The cells of smoke runs are left out: what they took and how they were trained says nothing of any other.
+    The cells of smoke runs are left out, and what was imported: how they were trained says nothing of any other.
     """
     for key in sorted(store.keys() - smoke_keys(store)):
         try:
-            yield store.get(key)
+            record = store.get(key)
         except StoreError:
             continue
+        if not is_imported(record.spec):
+            yield record
 
 
 def smoke_keys(store: Store) -> set[str]:

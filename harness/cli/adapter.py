@@ -1,10 +1,11 @@
-"""``adapter export`` and ``adapter publish``: a trained adapter for others."""
+"""``adapter export`` and ``adapter publish``, a trained adapter for others; ``adapter import``, one of theirs."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from harness.api import stored_manifest
 from harness.cli.study import name_of
 from harness.cli.table import print_json, print_rows
 from harness.scoring.chosen import chosen
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.sharing.card import Facts
+    from harness.sharing.importing import Imported
 
 
 def export_adapter(options: argparse.Namespace) -> int:
@@ -61,6 +64,40 @@ def publish_adapter(options: argparse.Namespace) -> int:
     return 0
 
 
+def bring_adapter(options: argparse.Namespace) -> int:
+    """Keep an adapter of others as a record that a study can stand on and score with."""
+    from harness.backbone import resolve
+    from harness.sharing.hub_source import source_of
+    from harness.sharing.importing import import_adapter
+
+    source, backbone = source_of(options.source, options.revision), resolve(options.backbone)
+    found = import_adapter(Store(Path(options.store)), source, options.name, backbone)
+    record = found.record
+    if options.json:
+        told = {name: record.spec[name] for name in ("adapter", "label", "origin")}
+        print_json({"name": options.name, "key": record.key, "is_new": found.is_new, **told})
+        return 0
+    for line in _brought(options.name, found, backbone.name):
+        print(line)
+    return 0
+
+
+def _brought(name: str, found: Imported, backbone: str) -> Iterator[str]:
+    """What was imported, from where, and how to use it."""
+    record, origin, label = found.record, found.record.spec["origin"], found.record.spec["label"]
+    yield f"{name}: {'imported' if found.is_new else 'is in the store already, from the same files'}, key {record.key}"
+    place = f"{origin['hub']} at {origin['commit']}" if origin["hub"] else "a folder"
+    yield f"from {place}: {origin['name']!r}, adapters {origin['library']}, trained on {origin['model_name']!r}"
+    yield f"adapter: {', '.join(f'{field} {value}' for field, value in record.spec['adapter'].items())}"
+    if label is None:
+        yield "head: none, so it can be an intermediate and answers nothing"
+    else:
+        yield f"head: {label['kind']}{': ' if label['classes'] else ''}{', '.join(label['classes'])}"
+    if origin["model_name"] != backbone:
+        yield f"warning: it stands on {backbone!r} now; if those are other weights than it names, it means nothing"
+    yield f'for a study: [imported] {name} = "{record.key[:12]}"'
+
+
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     """The store, and what a card needs of the task that is meant."""
     from analysis.baselines import baselines
@@ -69,6 +106,8 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
     (one,) = chosen(store, manifest, [options.task], options.seed)
+    if one.is_imported:
+        raise BadInput(f"{one.task} was imported, so it is not ours to pass on; pass on where it came from")
     frame = baselines(store, manifest)
     rows = frame[(frame["target"] == one.task) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))

@@ -1,4 +1,4 @@
-"""What can be typed to use a study's adapters: ``score``, ``adapter export`` and ``adapter publish``."""
+"""What can be typed to use adapters: ``score``, and ``adapter export``, ``publish`` and ``import``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
     score.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
     device_option(score)
-    adapter = nouns.add_parser("adapter", help="trained adapters for others").add_subparsers(
+    adapter = nouns.add_parser("adapter", help="trained adapters for others, and theirs").add_subparsers(
         required=True, metavar="COMMAND"
     )
     export = leaf_of(
@@ -58,7 +58,26 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
     publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
     publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
+    _add_import(adapter)
     for leaf in (export, publish):
         leaf.add_argument("task", metavar="ID", help="a task that the store has trained")
         leaf.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
         leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
+
+
+def _add_import(adapter: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bring = leaf_of(
+        adapter,
+        "import",
+        "Keep an adapter that others have trained, to stand on and to score with.",
+        "adapter import OWNER/NAME --as their_task --backbone roberta-base",
+        "adapter:bring_adapter",
+    )
+    bring.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub",
+    )
+    bring.add_argument("--as", dest="name", metavar="NAME", required=True, help="what studies call it")
+    bring.add_argument("--backbone", metavar="NAME", default="roberta-base", help="(default: roberta-base)")
+    bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")

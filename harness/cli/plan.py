@@ -14,6 +14,7 @@ from harness.cli.costs import Costs
 from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
+from harness.imported import IMPORTED
 from harness.plan import Plan
 from harness.study_checks import REFERENCES
 from tasks.loading import Splits
@@ -88,7 +89,7 @@ def print_warnings(plan: Plan) -> None:
 def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
     own = [cell for cell in cells if cell.target == target]
     kinds: dict[str, tuple[str, ...]] = {"baselines": ("baseline",), "transfers": ("transfer",)}
-    further = {"controls": ROLES, "their intermediates": HELPERS, "references": REFERENCES}
+    further = {"controls": ROLES, "their intermediates": HELPERS, "on imported": (IMPORTED,), "references": REFERENCES}
     kinds |= {kind: roles for kind, roles in further.items() if any(cell.role in roles for cell in cells)}
     return {
         "target": target,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -15,6 +15,7 @@ from harness.api import stored_manifest
 from harness.cli.interrupt import stop_if_asked
 from harness.cli.study import name_of
 from harness.cli.table import print_json, print_rows
+from harness.scoring.chosen import imported_of
 from harness.scoring.texts import Texts
 
 if TYPE_CHECKING:
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     from harness.scoring.chosen import Chosen
     from harness.scoring.texts import Line
     from harness.scoring.written import Summary
+
+
+UNTESTED = {
+    "metric": None,
+    "test": None,
+    "floor": None,
+    "n_test": None,
+    "flags": ["imported: no test score here"],
+}
 
 
 def score_texts(options: argparse.Namespace) -> int:
@@ -53,10 +63,13 @@ def score_texts(options: argparse.Namespace) -> int:
         summary = score_all(texts, score, out, job, bar.show)
     rows = [_task_row(one) for one in scorer.tasks]
     drawn = [str(one.png) for one in corpus_figures(out, Path(options.plots))] if options.plots else []
+    notes = _notes(scorer.tasks, options.task, manifest)
     if options.json:
-        print_json({"out": str(out), "figures": drawn, "tasks": rows, **vars(summary)})
+        print_json({"out": str(out), "figures": drawn, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
     print_rows([{key: _shown(value) for key, value in row.items()} for row in rows], as_json=False)
+    for line in notes:
+        print(line)
     _print_summary(summary, out, listed_path(out))
     if drawn:
         print(f"figures, each with its CSV: {', '.join(drawn)}")
@@ -65,7 +78,7 @@ def score_texts(options: argparse.Namespace) -> int:
 
 def _task_row(one: Chosen) -> dict[str, object]:
     """How good a task is where its answers are known, so that nobody takes a weak one for a strong one."""
-    results = one.record.results
+    results: Mapping[str, Any] = one.record.results or UNTESTED
     return {
         "task": one.task,
         "kind": one.kind,
@@ -75,6 +88,18 @@ def _task_row(one: Chosen) -> dict[str, object]:
         "test items": results["n_test"],
         "flags": ", ".join(results["flags"]) or "-",
     }
+
+
+def _notes(tasks: Sequence[Chosen], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
+    """How imported adapters read the texts, which was done in some other way once, and which of them cannot answer."""
+    answering = [one.task for one in tasks]
+    headless = [] if asked else [name for name in imported_of(manifest) if name not in answering]
+    return [f"{name} is imported without a head, so it is not scored" for name in headless] + [
+        f"{one.task} is imported: how its texts were put together when it was trained is not known; here they are read "
+        f"as those of the study, format {one.form['input_format']}, at most {one.form['max_tokens']} tokens"
+        for one in tasks
+        if one.is_imported
+    ]
 
 
 def _print_summary(summary: Summary, out: Path, listed: Path) -> None:

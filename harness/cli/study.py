@@ -11,6 +11,7 @@ from adapters_store import Store
 from harness.api import Study
 from harness.before.smoke import smoke_of
 from harness.cli.table import print_json, print_rows
+from harness.imported import with_imported
 from harness.search_found import with_best
 from harness.study import StudyConfig
 from harness.study_file import load_study, study_names
@@ -59,7 +60,7 @@ def list_studies(options: argparse.Namespace) -> int:
 
 def show_study(options: argparse.Namespace) -> int:
     """Print the resolved study and, per task, every training setting with the layer that won."""
-    study = load_study(options.study, overrides(options))
+    study = with_imported(load_study(options.study, overrides(options)), Store(Path(options.store)))
     if options.best:
         study = with_best(study, Store(Path(options.store)), overrides(options))
     registry = Registry.load([Path(folder) for folder in study.registry])

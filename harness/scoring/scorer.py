@@ -33,7 +33,6 @@ from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example, Turn
 
-FORM = ("input_format", "tags", "max_tokens", "truncation", "history")
 COLUMNS = {
     "id": "str",
     "task": "str",
@@ -98,21 +97,20 @@ class Scorer:
         """The tasks by what makes their lanes alike: input format, history and adapter shape."""
         alike: dict[str, list[Chosen]] = {}
         for one in self.tasks:
-            spec = one.record.spec
-            alike.setdefault(json.dumps([[spec[name] for name in FORM], spec["adapter"]]), []).append(one)
+            alike.setdefault(json.dumps([one.form, one.record.spec["adapter"]], sort_keys=True), []).append(one)
         packs = [tuple(same[i : i + MOST_LANES]) for same in alike.values() for i in range(0, len(same), MOST_LANES)]
         return [self._group(pack) for pack in packs]
 
     def _group(self, tasks: tuple[Chosen, ...]) -> Group:
-        spec = tasks[0].record.spec
+        said = tasks[0].form
         form = InputFormat(
             load_tokenizer(self.backbone),
-            spec["input_format"],
-            spec["tags"] or "none",
-            spec["max_tokens"],
-            spec["truncation"],
+            said["input_format"],
+            said["tags"] or "none",
+            said["max_tokens"],
+            said["truncation"],
         )
-        return Group(form, kept_turns(spec["history"]), tasks, lanes_of(self.store, tasks, self.device))
+        return Group(form, kept_turns(said["history"]), tasks, lanes_of(self.store, tasks, self.device))
 
     def score(
         self, texts: Sequence[str], contexts: Sequence[str | Sequence[str]] = (), ids: Sequence[str] = ()
@@ -195,8 +193,9 @@ def _backbone(name: str, tasks: Sequence[Chosen]) -> Backbone:
     backbone = resolve(name)
     for one in tasks:
         if one.record.spec["backbone"] != backbone.identity():
+            made = "imported" if one.is_imported else "trained"
             raise BadInput(
-                f"task {one.task}: trained on other weights than backbone {name!r} has here "
+                f"task {one.task}: {made} on other weights than backbone {name!r} has here "
                 f"({one.record.spec['backbone']['weights_sha256'][:12]} is not {backbone.weights_sha256[:12]})"
             )
     return backbone
@@ -213,7 +212,7 @@ def _is_cut(windows: Sequence[Encoded]) -> bool:
 
 
 def _decided(one: Chosen, logits: NDArray[np.float32]) -> NDArray[Any]:
-    return metrics.decisions(str(one.record.spec["metric"]), logits)
+    return metrics.decisions(one.metric, logits)
 
 
 def _answer(one: Chosen, logits: NDArray[np.float32], decided: Any) -> tuple[str, float | None, float | None, str]:  # noqa: ANN401

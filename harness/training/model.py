@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
+POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
 
 
 @cache
@@ -118,12 +119,12 @@ def is_of_whole_model(parameter: str) -> bool:
 
 def save(model: Any, cell: Cell, folder: Path) -> None:  # noqa: ANN401
     """Write the target's adapter and head, and in ``intermediate`` below it an intermediate that was trained."""
-    _save_adapter(model, cell.target, folder, with_head=True)
+    save_adapter(model, cell.target, folder, with_head=True)
     if cell.spec["composition"] == "stack-trainable":
-        _save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
+        save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
 
 
-def _save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> None:  # noqa: ANN401
+def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> None:  # noqa: ANN401
     """Save as the library does, but a prefix once: all layers hold the same one, which safetensors refuses to repeat.
 
     The library loads it into all of them.
@@ -132,7 +133,7 @@ def _save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> No
 
     loader = AdapterLoader(model, use_safetensors=True)
     is_own = loader.filter_func(name)
-    loader.filter_func = lambda _: lambda key: is_own(key) and ".prefix_tuning.pool." not in key
+    loader.filter_func = lambda _: lambda key: is_own(key) and POOL not in key
     loader.save(str(folder), name)
     if with_head:
         PredictionHeadLoader(model, use_safetensors=True).save(str(folder), name)

@@ -1,0 +1,110 @@
+"""Adapters that were imported into the store, as a study's intermediates and for scoring; no model is loaded here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from adapters_store import Record, Store, StoreError
+from harness.backbone import Backbone
+from harness.cell import Cell, make_cell
+from harness.study import StudyConfig
+from tasks.entry import ID_PATTERN
+from tasks.errors import BadInput, BadStudy
+from tasks.loading import Splits
+from tasks.registry import Registry
+
+IMPORTED = "imported"  # the role of their records, and of the cells that stand on them
+RESERVED = ("intermediate", "random")  # what else may be below a target
+
+
+def check_name(name: str, registry: Registry) -> None:
+    """BadInput unless the name could be a task's, and is none that the registry has."""
+    if not ID_PATTERN.fullmatch(name):
+        raise BadInput(f"name {name!r} of an imported adapter: only small letters, digits and _ are allowed")
+    if name in RESERVED or name in registry.tasks:
+        what = "has a meaning of its own" if name in RESERVED else "is a task of the registry"
+        raise BadInput(f"name {name!r} of an imported adapter {what}; give another one")
+
+
+def with_imported(study: StudyConfig, store: Store) -> StudyConfig:
+    """The study with the keys of its imported adapters written out; BadStudy for one that the store has not."""
+    if not study.imported:
+        return study
+    keys = store.keys()
+    found = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
+    return dataclasses.replace(study, imported=found)
+
+
+def _whole(name: str, prefix: str, keys: Collection[str], store: Store) -> str:
+    """The only key that begins so."""
+    fitting = [key for key in keys if key.startswith(prefix)]
+    if len(fitting) != 1:
+        what = f"{len(fitting)} records begin so: give more of the key" if fitting else "no record begins so"
+        raise BadStudy(
+            f"imported.{name} {prefix!r}: {what} in store {store.root}; bring it there with: empathy-transfer adapter "
+            f"import SOURCE --as {name}"
+        )
+    return fitting[0]
+
+
+def imported_cells(study: StudyConfig, registry: Registry, backbone: Backbone, store: Store | None) -> list[Cell]:
+    """What a study's cells on imported adapters stand on; BadStudy for a record that is missing or does not fit."""
+    if not study.imported:
+        return []
+    if store is None:
+        raise BadStudy(f"study {study.name!r} has imported adapters, which are in a store; plan it with one")
+    study = with_imported(study, store)
+    for name in study.imported:
+        check_name(name, registry)
+    return [_cell(study, name, backbone, store) for name in study.imported]
+
+
+def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Cell:
+    record = store.get(study.imported[name])
+    spec, where = record.spec, f"imported.{name}: record {record.key[:12]}"
+    if spec.get("role") != IMPORTED:
+        raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
+    if spec["target"] != name:
+        raise BadStudy(f"{where} was imported as {spec['target']!r}; call it so in the study")
+    if spec["backbone"] != backbone.identity():
+        raise BadStudy(
+            f"{where} was imported for other weights ({spec['backbone']['weights_sha256'][:12]}) than backbone "
+            f"{backbone.name!r} has ({backbone.weights_sha256[:12]}); import it again with --backbone {study.backbone}"
+        )
+    return Cell(name, None, 0, "full", IMPORTED, spec, record.key)
+
+
+def imported_lanes(
+    study: StudyConfig, backbone: Backbone, rows: Splits, seed: int, setting: str, below: Sequence[Cell]
+) -> list[Cell]:
+    """A target's cells on imported adapters; BadStudy for one that needs the library where precision is for lanes."""
+    lanes = []
+    for one in below:
+        cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
+        if study.precision == "bf16" and cell.spec["trainer"] == "library":
+            raise BadStudy(
+                f"imported.{one.target}: another adapter than the study's own, so {rows.task.id} on it trains through "
+                "the adapters library, and precision 'bf16' is for lanes; say precision = 'fp32'"
+            )
+        lanes.append(dataclasses.replace(cell, role=IMPORTED))
+    return lanes
+
+
+def imported_as(store: Store, name: str) -> list[Record]:
+    """Every record that was imported under a name; a damaged one is passed over."""
+    found = []
+    for key in sorted(store.keys()):
+        try:
+            record = store.get(key)
+        except StoreError:
+            continue
+        if is_imported(record.spec) and record.spec["target"] == name:
+            found.append(record)
+    return found
+
+
+def is_imported(spec: Mapping[str, Any]) -> bool:
+    """Whether a record holds an adapter from elsewhere."""
+    return spec.get("role") == IMPORTED

@@ -1,0 +1,158 @@
+"""From an incoming folder to a record: an adapter, and its head if it has one, that others have trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from adapters_store import Record, Store, key_of
+from harness.backbone import Backbone
+from harness.imported import IMPORTED, check_name
+from harness.methods import METHODS, check_width
+from harness.provenance import provenance
+from harness.sharing.hub_source import Source
+from harness.sharing.incoming import BadAdapter, Incoming, Part, read_incoming, shown
+from harness.sharing.incoming_config import ACTIVATION, LAYERS, Head, head_in, settings_in
+from harness.training.devices import CPU
+from harness.training.model import POOL, load_backbone, save_adapter
+from tasks.registry import Registry
+
+SCHEMA = 1
+
+
+class Imported(NamedTuple):
+    """The record of an import; not ``is_new`` where the store had it already."""
+
+    record: Record
+    is_new: bool
+
+
+def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) -> Imported:
+    """Keep the adapter in a folder as the record of an intermediate called ``name`` on this backbone.
+
+    BadAdapter, one line, unless every tensor of the folder has its place there and none is missing.
+    """
+    check_name(name, Registry.load())
+    started = time.perf_counter(), time.process_time()
+    incoming = read_incoming(source.folder, source.root)
+    for part in (incoming.adapter, incoming.head):
+        if part is not None:
+            _check_backbone(part, backbone)
+    head = head_in(incoming.head, name) if incoming.head else None
+    spec = _spec(incoming, head, name, backbone, source)
+    if (key := key_of(spec)) in store:
+        return Imported(store.get(key), is_new=False)
+    network = _network(spec, incoming.adapter.where, backbone)
+    _fill_adapter(network, incoming.adapter, name, backbone)
+    if incoming.head and head:
+        given = {head.rename(tensor): value for tensor, value in incoming.head.tensors.items()}
+        _fill(given, _own(network, f"heads.{name}."), incoming.head.where, backbone)
+    with store.staging() as folder:
+        save_adapter(network, name, folder / "adapter", with_head=head is not None)
+        made = provenance(backbone, started, CPU, lanes=1)
+        return Imported(store.put(key, spec, {}, made, folder), is_new=True)
+
+
+def _check_backbone(part: Part, backbone: Backbone) -> None:
+    """BadAdapter for what was trained on another kind of encoder, or on one of another width."""
+    kind = part.text("model_type")
+    if kind != backbone.model_type:
+        raise BadAdapter(
+            f"{part.where}: trained on a {kind}, but backbone {backbone.name!r} is a {backbone.model_type}"
+        )
+    if part.width != backbone.width:
+        raise BadAdapter(
+            f"{part.where}: hidden_size {part.width}, but backbone {backbone.name!r} is {backbone.width} wide; "
+            "give the one that it was trained on with --backbone"
+        )
+
+
+def _spec(incoming: Incoming, head: Head | None, name: str, backbone: Backbone, source: Source) -> dict[str, Any]:
+    """Everything that decides what the record is: what it was made from, and on what it stands."""
+    part = incoming.adapter
+    return {
+        "schema": SCHEMA,
+        "role": IMPORTED,
+        "target": name,
+        "intermediate": None,
+        "intermediate_key": None,
+        "backbone": backbone.identity(),
+        "adapter": settings_in(part),
+        "label": {"kind": head.kind, "classes": list(head.classes)} if head else None,
+        "origin": {
+            "files": dict(sorted(incoming.files.items())),
+            "hub": source.hub,
+            "commit": source.commit,
+            "name": part.name,
+            "library": part.text("version", "unstated").removeprefix("adapters."),
+            "model_name": part.text("model_name", "unstated"),
+        },
+    }
+
+
+def _network(spec: Mapping[str, Any], where: Path, backbone: Backbone) -> Any:  # noqa: ANN401
+    """The backbone with a fresh adapter, and a head if there is one to fill, as the record's spec says."""
+    import adapters
+
+    name, label, settings = spec["target"], spec["label"], dict(spec["adapter"])
+    check_width(settings, backbone.width)
+    network = load_backbone(backbone)
+    config = getattr(adapters, METHODS[settings.pop("method")].config)
+    try:
+        network.add_adapter(name, config=config(**settings))
+    except KeyError:
+        raise BadAdapter(f"{where}: non_linearity {shown(settings['non_linearity'])} is unknown; correct it") from None
+    if label is not None:
+        network.add_classification_head(
+            name,
+            num_labels=len(label["classes"]) or 1,
+            layers=LAYERS,
+            activation_function=ACTIVATION,
+            multilabel=label["kind"] == "multilabel",
+            id2label=dict(enumerate(label["classes"])) or None,
+        )
+    return network
+
+
+def _fill_adapter(network: Any, part: Part, name: str, backbone: Backbone) -> None:  # noqa: ANN401
+    """Put the folder's tensors in the adapter's place, under the names that they have in today's library."""
+    from adapters.loading import AdapterLoader
+
+    loader, top = AdapterLoader(network), f"{network.base_model_prefix}."
+    rename, is_own = loader.rename_func(part.name, name), loader.filter_func(name)
+    is_bare = not any(tensor.startswith(top) for tensor in part.tensors)  # saved from a model without heads
+    given = {rename(f"{top}{tensor}" if is_bare else tensor): value for tensor, value in part.tensors.items()}
+    if len(given) < len(part.tensors):
+        raise BadAdapter(f"{part.where}: two of its tensors are for the same place; get the folder again")
+    given = {tensor: value for tensor, value in given.items() if POOL not in tensor}
+    own = {tensor: value for tensor, value in network.state_dict().items() if is_own(tensor) and POOL not in tensor}
+    _fill(given, own, part.where, backbone)
+
+
+def _own(network: Any, before: str) -> dict[str, Tensor]:  # noqa: ANN401
+    return {tensor: value for tensor, value in network.state_dict().items() if tensor.startswith(before)}
+
+
+def _fill(given: Mapping[str, Tensor], own: Mapping[str, Tensor], where: Path, backbone: Backbone) -> None:
+    """Copy tensors into the places of the same names; BadAdapter unless both are the same, in names and shapes."""
+    unused, missing = sorted(given.keys() - own), sorted(own.keys() - given)
+    if unused or missing:
+        lines = [_named(unused, "without a place"), _named(missing, "missing")]
+        raise BadAdapter(f"{where}: on backbone {backbone.name!r} {' and '.join(filter(None, lines))}")
+    for tensor, place in own.items():
+        if given[tensor].shape != place.shape:
+            found, wanted = (list(one.shape) for one in (given[tensor], place))
+            raise BadAdapter(f"{where}: tensor {tensor} is {found}, but backbone {backbone.name!r} needs {wanted}")
+    with torch.no_grad():
+        for tensor, place in own.items():
+            place.copy_(given[tensor])
+
+
+def _named(tensors: list[str], what: str) -> str:
+    """How many tensors are so, and the first of them."""
+    return f"{len(tensors)} of its tensors {what}, as {shown(tensors[0])}" if tensors else ""
