@@ -37,7 +37,12 @@ def report(
     What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
     what is stored cannot be trusted.
     """
-    found = _findings(store, manifest, draws, seed)
+    return written(store, findings(store, manifest, draws, seed), out, progress)
+
+
+def written(store: Store, found: Findings, out: Path, progress: Progress = silent) -> Path:
+    """Write what ``report`` writes, from finished frames and the store and manifest that belong to them."""
+    manifest = found.manifest
     for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(found.controls) else ())):
         write_frames(getattr(found, name), out / name)
     write_frames(visible := visible_gains(found.gains), out / "visible_gains")
@@ -68,7 +73,8 @@ def report(
     return page
 
 
-def _findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Findings:
+def findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Findings:
+    """The frames that a report starts from; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
     gained, controlled = (frame(store, manifest, draws=draws, seed=seed) for frame in (gains, controls))
     return Findings(
         manifest=manifest,

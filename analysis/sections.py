@@ -32,7 +32,10 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Findings:
-    """What a report tells: a study's manifest and its frames of cells, gains, baselines and controls."""
+    """What a report tells: a study's manifest and its frames of cells, gains, baselines and controls.
+
+    ``shared`` says what is in a copy for others and what is not; empty in a study's own report.
+    """
 
     manifest: Manifest
     cells: pd.DataFrame
@@ -41,6 +44,7 @@ class Findings:
     controls: pd.DataFrame
     control_means: pd.DataFrame
     draws: int
+    shared: str = ""
 
     def title(self, task: str) -> str:
         """A task's title, by its id; what is no task is called by its name."""
@@ -51,7 +55,7 @@ def opening(found: Findings) -> list[str]:
     """Heading, banner and the study's settings."""
     study = found.manifest["study"]
     name = found.manifest["name"]
-    lines = [f"# {study.get('title') or name}"]
+    lines = [f"# {study.get('title') or name}", *([found.shared] if found.shared else [])]
     if found.manifest["synthetic"]:
         lines.append(
             "> **SYNTHETIC DATA.** Every number on this page comes from made-up texts. It shows that the machinery"

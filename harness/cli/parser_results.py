@@ -25,6 +25,11 @@ def add_results(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "report demo",
         "results:write_report",
     )
+    report.add_argument(
+        "--share",
+        action="store_true",
+        help="a copy for others: private tasks under pseudonyms, without ids (default folder: results/STUDY-shared)",
+    )
     analyze = leaf_of(
         nouns,
         "analyze",

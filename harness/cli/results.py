@@ -9,6 +9,7 @@ from pathlib import Path
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.analyze import PUBLISHED, question_of
+from harness.cli.archive import measures_of
 from harness.cli.progress import Steps
 from harness.cli.study import name_of
 
@@ -42,9 +43,28 @@ def write_report(options: argparse.Namespace) -> int:
     """Write the report of a study and print where it is."""
     from analysis.report import report
 
+    if options.share:
+        return _share_report(options)
     store, name, out = _named(options)
     with Steps(quiet=options.quiet) as steps:
         print(report(store, stored_manifest(store, name), out, progress=steps.show))
+    return 0
+
+
+def _share_report(options: argparse.Namespace) -> int:
+    """Write a report in which private tasks have pseudonyms; say what is in it, and which words to look at."""
+    from analysis.pseudonyms import names_of
+    from analysis.share import shared_report
+
+    store, name, _ = _named(options)
+    manifest = stored_manifest(store, name)
+    out = Path(options.out or f"results/{names_of(manifest).study}-shared")
+    with Steps(quiet=options.quiet) as steps:
+        done = shared_report(store, manifest, out, measures_of, progress=steps.show)
+    print(done.line.replace("**", ""))
+    print(done.page)
+    for file, word in done.occurring:
+        print(f"look at {file} before you pass it on: the word {word!r} of a private task is in it", file=sys.stderr)
     return 0
 
 
