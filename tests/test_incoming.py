@@ -77,9 +77,13 @@ WRONG = {
     "endless": (lambda at: tensors(at, x=torch.zeros(1).expand(2**30)), "take 4,.* bytes, more than"),
     "a tensor too few": (
         lambda at: without(at, FIRST),
-        f"1 of its tensors missing, as '{FIRST.replace(NAME, 'theirs')}'",
+        f"1 tensor missing, as '{FIRST.replace(NAME, 'theirs')}'",
     ),
-    "a tensor too many": (lambda at: tensors(at, x=torch.zeros(2)), r"1 of its tensors without a place, as 'x'"),
+    "a tensor too many": (lambda at: tensors(at, x=torch.zeros(2)), r"1 tensor without a place, as 'x'"),
+    "another name": (
+        lambda at: (without(at, FIRST), tensors(at, x=torch.zeros(2))),
+        "1 tensor without .* and 1 tensor missing",
+    ),
     "of the encoder": (
         lambda at: tensors(at, **{"roberta.embeddings.word_embeddings.weight": torch.zeros(261, 64)}),
         "without a place, as 'roberta.embeddings",

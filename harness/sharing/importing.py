@@ -155,4 +155,5 @@ def _fill(given: Mapping[str, Tensor], own: Mapping[str, Tensor], where: Path, b
 
 def _named(tensors: list[str], what: str) -> str:
     """How many tensors are so, and the first of them."""
-    return f"{len(tensors)} of its tensors {what}, as {shown(tensors[0])}" if tensors else ""
+    several = "s" if len(tensors) > 1 else ""
+    return f"{len(tensors)} tensor{several} {what}, as {shown(tensors[0])}" if tensors else ""
