@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from harness.methods import METHODS
 from harness.sharing.incoming import BadAdapter, Part
 from harness.sharing.incoming_config import head_in, settings_in
 
@@ -26,6 +29,10 @@ PFEIFFER = {  # of adapter-transformers 1
 }
 HOULSBY = PFEIFFER | {"MH_Adapter": True, "original_ln_before": False, "non_linearity": "swish"}
 HEAD = {"head_type": "classification", "layers": 2, "activation_function": "tanh", "num_labels": 2}
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
+ANY = st.recursive(PLAIN, lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3))
+FIELDS = ("architecture", "scaling", "phm_layer", "leave_out", "inv_adapter", "odd", *PFEIFFER)
 
 
 def part(config, **fields):
@@ -88,3 +95,26 @@ def test_a_head_over_the_pooler_is_refused_with_what_to_do():
     fields = {"name": None, "model_class": "BertForSequenceClassification", "num_labels": 2}
     with pytest.raises(BadAdapter, match=r"1 layers with None, over the pooler, .* to import the adapter alone"):
         head_in(part(None, **fields, label2id={"calm": 0, "warm": 1}), "theirs")
+
+
+@given(name=st.sampled_from(FIELDS), value=ANY, version=ANY)
+def test_whatever_a_setting_is_it_is_understood_or_refused(name, value, version):
+    plain = {field: one for field, one in PFEIFFER.items() if field != "invertible_adapter"}
+    try:
+        found = settings_in(part(plain | {name: value}, version=version))
+    except BadAdapter as problem:
+        assert str(problem).startswith("theirs.json: ")
+    else:
+        assert set(found) == {"method", *METHODS[found["method"]].settings}
+
+
+@given(name=st.sampled_from((*HEAD, "label2id", "use_pooler", "bias")), value=ANY)
+def test_whatever_a_head_is_it_is_understood_or_refused(name, value):
+    static = {"name": None, "model_class": "RobertaForSequenceClassification", "num_labels": 2, "label2id": None}
+    for told in (part(HEAD | {name: value}), part(value), part(None, **{**static, name: value})):
+        try:
+            found = head_in(told, "theirs")
+        except BadAdapter as problem:
+            assert str(problem).startswith("theirs.json: ")
+        else:
+            assert found.kind in ("continuous", "binary", "multiclass", "multilabel")

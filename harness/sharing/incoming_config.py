@@ -37,7 +37,7 @@ OF_PHM = (
     "factorized_phm_rule",
 )
 MOST = 10_000  # of any size that a configuration may ask for, so that none takes all memory
-ARCHITECTURES = {"prefix_tuning": "prefix_tuning", "lora": "lora", "prompt_tuning": "prompt_tuning"}
+ARCHITECTURES = ("prefix_tuning", "lora", "prompt_tuning")
 BOTTLENECKS = ("seq_bn", "double_seq_bn", "compacter", "par_bn")
 LAYERS, ACTIVATION = 2, "tanh"  # of the heads that a study trains, and that lanes have
 
@@ -61,7 +61,7 @@ def settings_in(part: Part) -> dict[str, int | float | str]:
         raise BadAdapter(
             f"{part.where}: adapter of architecture {shown(architecture)}, which this project does not train"
         )
-    methods = BOTTLENECKS if architecture is None else (ARCHITECTURES[architecture],)
+    methods = BOTTLENECKS if architecture is None else (architecture,)
     complete = _complete(part, given, "BnConfig" if architecture is None else METHODS[methods[0]].config)
     differing = {method: _differing(complete, method) for method in methods}
     method = min(differing, key=lambda one: len(differing[one]))
