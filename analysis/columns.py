@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from adapters_store.record import Record
 from adapters_store.store import Store
@@ -16,6 +18,7 @@ from analysis.significance import FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 
 Lane = tuple[str, str | None, int]
+Scored = Callable[[str, Predictions, NDArray[Any], Groups, int, np.random.Generator], tuple[FloatArray, FloatArray]]
 FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
 
 
@@ -49,12 +52,26 @@ class Column:
         return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, compared))))
 
 
-def columns(store: Store, planned: pd.DataFrame, *, draws: int, seed: int) -> Iterator[Column]:
-    """Columns with at least one finished cell among ``planned`` rows; MixedRecords if their cells do not compare."""
+def own_scores(
+    metric: str, shown: Predictions, decided: NDArray[Any], groups: Groups, draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Scores ``[lanes]`` of decisions ``[lanes, n]`` by the target's own metric, and resampled ``[draws, lanes]``."""
+    scores = np.array([MEASURES[metric](shown.labels, one) for one in decided])
+    return scores, score_draws(metric, shown.labels, groups, decided, draws=draws, rng=rng)
+
+
+def columns(
+    store: Store, planned: pd.DataFrame, *, draws: int, seed: int, scored: Scored = own_scores
+) -> Iterator[Column]:
+    """Columns with at least one finished cell among ``planned`` rows; MixedRecords if their cells do not compare.
+
+    ``scored`` says how a cell is scored, by default by its target's own metric.
+    """
     for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         records = [store.get(key) for key in rows.key]
         lanes: list[Lane] = list(zip(rows.role, rows.intermediate, (int(one) for one in rows.seed), strict=True))
-        yield _column(store, target, setting, dict(zip(lanes, records, strict=True)), draws=draws, seed=seed)
+        of_lanes = dict(zip(lanes, records, strict=True))
+        yield _column(store, target, setting, of_lanes, draws=draws, seed=seed, scored=scored)
 
 
 def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
@@ -65,7 +82,16 @@ def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([planned, again[planned.columns]], ignore_index=True) if len(again) else planned
 
 
-def _column(store: Store, target: str, setting: str, records: dict[Lane, Record], *, draws: int, seed: int) -> Column:
+def _column(
+    store: Store,
+    target: str,
+    setting: str,
+    records: dict[Lane, Record],
+    *,
+    draws: int,
+    seed: int,
+    scored: Scored,
+) -> Column:
     first, *others = records.values()
     shown = predictions(store, first)
     decided = [shown.decisions]
@@ -74,18 +100,16 @@ def _column(store: Store, target: str, setting: str, records: dict[Lane, Record]
         _check_comparable(first, shown, record, own)
         decided.append(own.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
-    measure = MEASURES[metric]
     entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
+    scores, drawn = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
     return Column(
         target=target,
         setting=setting,
         n_test=len(shown.ids),
         groups=groups,
         lanes={lane: place for place, lane in enumerate(records)},
-        scores=np.array([measure(shown.labels, one) for one in decided]),
-        draws=score_draws(
-            metric, shown.labels, groups, np.stack(decided), draws=draws, rng=np.random.default_rng(entropy)
-        ),
+        scores=scores,
+        draws=drawn,
         entropy=entropy,
     )
 

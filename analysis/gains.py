@@ -16,7 +16,7 @@ import pandas as pd
 
 from adapters_store.store import Store
 from analysis.cells import BASELINE, TRANSFER, Manifest, planned_cells
-from analysis.columns import FULL_BASELINE, Column, columns, with_full_baselines
+from analysis.columns import FULL_BASELINE, Column, Scored, columns, own_scores, with_full_baselines
 from analysis.corrections import Judged, corrected, to_redraw
 from analysis.frames import framed
 from analysis.gain_columns import COLUMNS
@@ -47,9 +47,11 @@ def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = S
     return framed(frame, COLUMNS)
 
 
-def compared(store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int) -> pd.DataFrame:
+def compared(
+    store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int, scored: Scored = own_scores
+) -> pd.DataFrame:
     """One row per planned (role, intermediate, target, setting) of these roles against their baselines, uncorrected."""
-    found = _found(store, manifest, roles, draws=draws, seed=seed)
+    found = _found(store, manifest, roles, draws=draws, seed=seed, scored=scored)
     return pd.DataFrame([one.row for one in found.values()], columns=["role", *TYPES])
 
 
@@ -68,6 +70,7 @@ def _found(
     draws: int,
     seed: int,
     only: Container[tuple[str, str]] | None = None,
+    scored: Scored = own_scores,
 ) -> dict[Any, _Found]:
     """By (role, intermediate, target, setting) what is planned in these roles; of some targets and settings only."""
     planned = planned_cells(store, manifest)
@@ -81,7 +84,7 @@ def _found(
     alone = {where: rows for where, rows in planned.groupby(["role", "target", "setting"], sort=False)}
     pairs = {pair: rows for pair, rows in tops.groupby(["role", *PAIR], sort=False)}
     found = {pair: _Found({"role": pair[0], **_missing(rows)}, None) for pair, rows in pairs.items()}
-    for column in columns(store, planned, draws=draws, seed=seed):
+    for column in columns(store, planned, draws=draws, seed=seed, scored=scored):
         where = (column.target, column.setting)
         block = (column.entropy, manifest["tasks"][column.target]["dataset"])
         of_baseline, of_full = (alone.get((role, *where)) for role in (BASELINE, FULL_BASELINE))

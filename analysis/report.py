@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapters_store.store import Store
-from analysis import gain_sections, mixed, sections
+from analysis import gain_sections, mixed, reviewer_sections, sections
 from analysis.answers import of_stored
 from analysis.baselines import baselines
 from analysis.cells import Manifest, cells
@@ -16,6 +16,7 @@ from analysis.frames import write_frames
 from analysis.gains import SEED, gains
 from analysis.heuristic_figures import undrawn
 from analysis.importance_sections import Progress
+from analysis.other_metrics import other_gains
 from analysis.paper_figures import write_figures
 from analysis.paper_tables import write_tables
 from analysis.power import visible_gains
@@ -63,6 +64,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
         sections.heatmaps(drawn),
         answers,
         sections.figures(figures, undrawn(question.results, alike)),
+        reviewer_sections.answers(found, visible, out),
         sections.flags(found),
         mixed.warning(found.cells, done),
         sections.caveats(found),
@@ -84,4 +86,5 @@ def findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Finding
         controls=controlled,
         control_means=control_means(controlled, gained),
         draws=draws,
+        others=other_gains(store, manifest, draws=draws, seed=seed),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -11,8 +11,10 @@ import pandas as pd
 from adapters_store.record import Record
 from analysis.cells import BASELINE, FINETUNED, TRANSFER, Manifest
 from analysis.figures import METRIC_NAMES, Drawn
+from analysis.frames import framed
 from analysis.gains import FEW_GROUPS
 from analysis.markdown import bullets, count, few, inline, interval, number, percent, table, tally, yes_no
+from analysis.other_metrics import OTHERS
 
 TRAINED = {BASELINE: "adapter", FINETUNED: "whole model"}
 MEANINGS = {
@@ -34,6 +36,7 @@ MEANINGS = {
 class Findings:
     """What a report tells: a study's manifest and its frames of cells, gains, baselines and controls.
 
+    ``others`` are the gains by second metrics (analysis.other_metrics).
     ``shared`` says what is in a copy for others and what is not; empty in a study's own report.
     """
 
@@ -44,6 +47,7 @@ class Findings:
     controls: pd.DataFrame
     control_means: pd.DataFrame
     draws: int
+    others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
     shared: str = ""
 
     def title(self, task: str) -> str:

@@ -40,7 +40,7 @@ SPEC = (  # what a private cell's record keeps of its settings; nothing in them 
     *("composition", "retry_collapsed", "trainer", "precision", "shared_noise"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
-FRAMES = ("cells", "gains", "baselines", "controls", "control_means")
+FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
 READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 

@@ -78,7 +78,7 @@ def score_draws(
     draw contains; an undefined score is NaN.
     """
     true, predicted = np.asarray(labels), np.atleast_2d(np.asarray(predictions))
-    n_lanes, blocks = len(predicted), _weights(groups, draws, rng)
+    n_lanes, blocks = len(predicted), group_weights(groups, draws, rng)
     if metric in ("macro_f1", "multilabel_f1"):
         counts = (_f1_sums if metric == "macro_f1" else _multilabel_sums)(true, groups, predicted)
         return np.concatenate([_f1_scores(weights.astype(np.float32) @ counts, n_lanes) for weights in blocks])
@@ -193,7 +193,7 @@ def _shared_variance_of_difference(top: FloatArray, base: FloatArray) -> float:
     return float(max(of_top + of_base - 2 * between, 0.0))
 
 
-def _weights(groups: Groups, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def group_weights(groups: Groups, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     """How often each group is drawn: blocks ``[at most DRAWS_AT_A_TIME, groups]``, each row with sum ``groups``."""
     for start in range(0, draws, DRAWS_AT_A_TIME):
         rows = min(DRAWS_AT_A_TIME, draws - start)
