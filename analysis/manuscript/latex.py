@@ -1,0 +1,110 @@
+"""Plain text as LaTeX: escaped, letters for macro names, and how wide it will be in print."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "\u00a0": "~",
+    "\u2013": "--",
+    "\u2014": "---",
+    "\u2018": "`",
+    "\u2019": "'",
+    "\u201c": "``",
+    "\u201d": "''",
+    "\u2026": r"\ldots{}",
+    "\u2192": r"$\rightarrow$",
+    "\u2212": r"\textminus{}",
+    "\u00d7": r"$\times$",
+    "\u2264": r"$\leq$",
+    "\u2265": r"$\geq$",
+    "\u2020": r"\dag{}",
+    "\u2021": r"\ddag{}",
+    "\u00b0": r"\textdegree{}",
+    "\u00b1": r"$\pm$",
+    "\u00b7": r"\textperiodcentered{}",
+    "\u00df": r"\ss{}",
+    "\u00e6": r"\ae{}",
+    "\u00c6": r"\AE{}",
+    "\u0153": r"\oe{}",
+    "\u0152": r"\OE{}",
+    "\u00f8": r"\o{}",
+    "\u00d8": r"\O{}",
+    "\u0142": r"\l{}",
+    "\u0141": r"\L{}",
+    "\u0131": r"\i{}",
+}
+ACCENTS = {
+    "\u0300": "`",
+    "\u0301": "'",
+    "\u0302": "^",
+    "\u0303": "~",
+    "\u0304": "=",
+    "\u0306": "u",
+    "\u0307": ".",
+    "\u0308": '"',
+    "\u030a": "r",
+    "\u030b": "H",
+    "\u030c": "v",
+    "\u0327": "c",
+    "\u0328": "k",
+}
+DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+WIDTHS = {  # of Times in thousandths of its size, rounded up; every other letter has the last one
+    "iljt'|.,:;!/()[]I": 340,
+    ' -frs"': 400,
+    "acezJ": 460,
+    "bdghknopquvxy0123456789$#*?+_<>=": 520,
+    "FPSLETZB\u2020\u2021": 640,
+    "ACDGHKNOQRUVXYw&": 740,
+}
+WIDEST = 960
+
+
+def escaped(text: object) -> str:
+    """The text on one line for LaTeX; a letter that its usual fonts do not have is named by its number."""
+    return "".join(_letter(one) for one in " ".join(unicodedata.normalize("NFC", str(text)).split()))
+
+
+def letters(text: object) -> str:
+    """The text in letters alone, each word with a capital, digits spelled out: ``epitome_er 2`` is EpitomeErTwo."""
+    plain = unicodedata.normalize("NFKD", str(text)).encode("ascii", "ignore").decode()
+    words = re.findall("[A-Za-z]+|[0-9]", plain)
+    return "".join(DIGITS[int(one)] if one.isdigit() else one[0].upper() + one[1:] for one in words)
+
+
+def points_wide(text: str, size: float) -> float:
+    """Points that a line of Times takes at a size in points, rather too many than too few."""
+    of_letter = {letter: width for group, width in WIDTHS.items() for letter in group}
+    return sum(of_letter.get(letter, WIDEST) for letter in text) * size / 1000
+
+
+def widest_word(text: str, size: float) -> float:
+    """Points of the widest part of a text that is not broken over lines."""
+    return max((points_wide(one, size) for one in re.split(r"[\s]|(?<=-)", text) if one), default=0.0)
+
+
+def _letter(one: str) -> str:
+    if one in SPECIAL:
+        return SPECIAL[one]
+    if " " <= one <= "~":
+        return one
+    base, *marks = list(unicodedata.normalize("NFKD", one))
+    if len(marks) == 1 and marks[0] in ACCENTS and base.isascii() and base.isalpha():
+        return f"\\{ACCENTS[marks[0]]}{{{base}}}"
+    return f"[U+{ord(one):04X}]"

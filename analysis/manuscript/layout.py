@@ -1,0 +1,247 @@
+"""Where things stand on a page: widths of venues, and tables in booktabs that are broken before they run over."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+
+from analysis import markdown
+from analysis.manuscript.latex import escaped, points_wide, widest_word
+from tasks.errors import BadInput
+
+POINTS_PER_CM = 72.27 / 2.54
+SIZES = {"small": 10.0, "footnotesize": 9.0, "scriptsize": 8.0}  # of an 11 pt document
+GAPS = {10.0: 3.0, 9.0: 3.0, 8.0: 2.0}  # points at either side of a column, by size
+NARROWEST_TEXT = 64.0  # points of a column whose text is broken over lines
+LONGEST = 540.0  # points of a table's lines on a page, below its caption
+LONGEST_LABEL = 32  # letters that stand on one line
+NARROWEST, WIDEST = 6.0, 40.0
+
+
+@dataclass(frozen=True)
+class Venue:
+    """The widths in cm that a venue prints: of a column, and of a page's text."""
+
+    name: str
+    column: float
+    page: float
+
+    @property
+    def is_two_column(self) -> bool:
+        """True where a page has two columns."""
+        return self.column < self.page
+
+
+VENUES = {"acl": Venue("acl", 7.7, 16.0)}
+
+
+def of_width(width: float) -> Venue:
+    """A page of one column of ``width`` cm; BadInput where no table or figure could stand in it."""
+    if not NARROWEST <= width <= WIDEST:
+        raise BadInput(f"--width {width:g}: not a width in cm from {NARROWEST:g} to {WIDEST:g}")
+    return Venue(f"{width:g} cm", width, width)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head, and its kind: ``number`` at the right, ``label`` at the left, ``text`` broken over lines."""
+
+    head: str
+    kind: str = "number"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in plain text: ``labels`` is how many first columns are said again where it is broken.
+
+    ``is_turned`` sets the heads upright; ``rules`` are the rows above which a line stands.
+    """
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    labels: int = 1
+    is_turned: bool = False
+    rules: tuple[int, ...] = ()
+
+    def columns_of(self, places: Sequence[int]) -> Table:
+        """The table with these of its columns."""
+        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        columns = tuple(self.columns[place] for place in places)
+        return Table(self.name, self.caption, columns, rows, self.labels, self.is_turned, self.rules)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a table stands: a size of type, the width in cm, and whether it goes over both columns of a page."""
+
+    size: str
+    width: float
+    is_wide: bool
+
+    @property
+    def points(self) -> float:
+        """The width in points."""
+        return self.width * POINTS_PER_CM
+
+
+def as_markdown(table: Table) -> str:
+    """The table under its caption."""
+    return f"{table.caption}\n\n{markdown.table([one.head for one in table.columns], table.rows)}\n"
+
+
+def as_latex(table: Table, venue: Venue) -> str:
+    """The table as floats, as few as can hold it: broken by columns, then by rows."""
+    table = _folded(table)
+    fit = _fit(table, venue)
+    parts = [part for narrow in _narrow(table, fit) for part in _short(narrow, fit)]
+    floats = []
+    for number, (part, first) in enumerate(parts, start=1):
+        more = f" (part {number} of {len(parts)})" if len(parts) > 1 else ""
+        label = f"tab:{table.name}" if number == 1 else f"tab:{table.name}-{number}"
+        floats.append(_float(part, first, fit, f"{table.caption}{more}", label))
+    return "\n\n".join(floats) + "\n"
+
+
+def _folded(table: Table) -> Table:
+    """The table, whose labels are broken over lines where one of them is long."""
+    kinds = [
+        "text" if one.kind == "label" and any(len(row[place]) > LONGEST_LABEL for row in table.rows) else one.kind
+        for place, one in enumerate(table.columns)
+    ]
+    columns = tuple(Column(one.head, kind) for one, kind in zip(table.columns, kinds, strict=True))
+    return replace(table, columns=columns)
+
+
+def _fit(table: Table, venue: Venue) -> Fit:
+    """The first place and size that hold all columns; the smallest type over the whole page if none does."""
+    sizes = list(SIZES)
+    choices = [Fit(size, venue.column, False) for size in sizes[:2]] if venue.is_two_column else []
+    choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
+    return next((one for one in choices if _needed(table, SIZES[one.size]) <= one.points), choices[-1])
+
+
+def _needed(table: Table, size: float) -> float:
+    return sum(_widths(table, size)) - 2 * GAPS[size]
+
+
+def _widths(table: Table, size: float) -> list[float]:
+    """Points that each column needs with its gaps."""
+    found = []
+    for place, column in enumerate(table.columns):
+        cells = [row[place] for row in table.rows]
+        lines = _head(table, place)
+        heads = [1.3 * size * len(lines)] if _is_turned(table, place) else [points_wide(one, size) for one in lines]
+        if column.kind == "text":
+            body = max([NARROWEST_TEXT, *(widest_word(one, size) for one in cells)])
+        else:
+            body = max((points_wide(one, size) for one in cells), default=0.0)
+        found.append(max([body, *heads]) + 2 * GAPS[size])
+    return found
+
+
+def _head(table: Table, place: int) -> list[str]:
+    """The lines of a head: about as wide as the cells below, or as long as a label if it is turned."""
+    column = table.columns[place]
+    if _is_turned(table, place):
+        return textwrap.wrap(column.head, LONGEST_LABEL, break_long_words=False) or [""]
+    cells = max((len(row[place]) for row in table.rows), default=0)
+    return textwrap.wrap(column.head, max(10, min(cells, 24)), break_long_words=False) or [""]
+
+
+def _is_turned(table: Table, place: int) -> bool:
+    return table.is_turned and table.columns[place].kind == "number"
+
+
+def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
+    """The table in parts that are narrow enough; each begins with the labels."""
+    widths = _widths(table, SIZES[fit.size])
+    labels = list(range(table.labels))
+    rest: list[int] = []
+    room = fit.points - sum(widths[: table.labels]) + 2 * GAPS[SIZES[fit.size]]
+    for place in range(table.labels, len(table.columns)):
+        if rest and sum(widths[one] for one in [*rest, place]) > room:
+            yield table.columns_of([*labels, *rest])
+            rest = []
+        rest.append(place)
+    yield table.columns_of([*labels, *rest])
+
+
+def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
+    """The table in parts that a page is long enough for, and the row of the whole that each begins with."""
+    size = SIZES[fit.size]
+    heads = [points_wide(one, size) for place in range(len(table.columns)) for one in _head(table, place)]
+    most = int((LONGEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
+    lines = [max(_lines(table, fit, row)) for row in table.rows]
+    starts, used = [0], 0
+    for place, count in enumerate(lines):
+        if used and used + count > most:
+            starts.append(place)
+            used = 0
+        used += count
+    for first, last in pairwise([*starts, len(table.rows)]):
+        rows = table.rows[first:last]
+        yield Table(table.name, table.caption, table.columns, rows, table.labels, table.is_turned, table.rules), first
+
+
+def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
+    """How many lines each cell of a row takes, in parts of lines where text is broken loosely."""
+    size = SIZES[fit.size]
+    texts = [place for place, one in enumerate(table.columns) if one.kind == "text"]
+    if not texts:
+        return [1]
+    fixed = sum(width for place, width in enumerate(_widths(table, size)) if place not in texts)
+    room = (fit.points - fixed) / len(texts) - 2 * GAPS[size]
+    return [1, *(ceil(1.2 * points_wide(row[place], size) / max(room, 1.0)) for place in texts)]
+
+
+def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
+    name = "table*" if fit.is_wide else "table"
+    body = [" & ".join(map(escaped, row)) + r" \\" for row in table.rows]
+    for place in sorted((one - first for one in table.rules if 0 < one - first < len(body)), reverse=True):
+        body.insert(place, r"\midrule")
+    lines = [
+        rf"\begin{{{name}}}[tbp]",
+        r"\centering",
+        rf"\{fit.size}",
+        rf"\setlength{{\tabcolsep}}{{{GAPS[SIZES[fit.size]]:g}pt}}",
+        *_begin(table, fit),
+        r"\toprule",
+        " & ".join(_latex_head(table, place) for place in range(len(table.columns))) + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabularx}" if _has_text(table) else r"\end{tabular}",
+        rf"\caption{{{escaped(caption)}}}",
+        rf"\label{{{label}}}",
+        rf"\end{{{name}}}",
+    ]
+    return "\n".join(lines)
+
+
+def _has_text(table: Table) -> bool:
+    return any(one.kind == "text" for one in table.columns)
+
+
+def _begin(table: Table, fit: Fit) -> list[str]:
+    kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
+    columns = "@{}" + "".join(kinds[one.kind] for one in table.columns) + "@{}"
+    if not _has_text(table):
+        return [rf"\begin{{tabular}}{{{columns}}}"]
+    width = r"\textwidth" if fit.is_wide else r"\columnwidth"
+    return [rf"\begin{{tabularx}}{{{width}}}{{{columns}}}"]
+
+
+def _latex_head(table: Table, place: int) -> str:
+    kind, is_turned = table.columns[place].kind, _is_turned(table, place)
+    lines = [escaped(one) for one in _head(table, place)]
+    if kind == "text" or len(lines) == 1:
+        text = " ".join(lines)
+    else:
+        side = "r" if kind == "number" and not is_turned else "l"
+        text = rf"\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}" + r"\\".join(lines) + r"\end{tabular}"
+    return rf"\rotatebox{{90}}{{{text}}}" if is_turned else text
