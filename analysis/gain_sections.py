@@ -100,7 +100,7 @@ def controls(found: Findings) -> list[str]:
     )
     rows = [
         (
-            *(_control(found, one.control, one.intermediate), METRIC_NAMES[one.metric], one.setting, one.n_targets),
+            *(control_name(found, one.control, one.intermediate), METRIC_NAMES[one.metric], one.setting, one.n_targets),
             *(number(one.liveness, 3), number(one.points, 1), interval(one.low, one.high, 1)),
             *(number(one.transfer_points, 1), *_less(one)),
         )
@@ -110,7 +110,7 @@ def controls(found: Findings) -> list[str]:
     head += ["transfers' points", "transfers less control", "95 % interval"]
     single = [
         (
-            *(_control(found, one.control, one.intermediate), found.title(one.target), one.setting),
+            *(control_name(found, one.control, one.intermediate), found.title(one.target), one.setting),
             *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
             *(number(one.p, 4), one.conditional, flags or "none"),
         )
@@ -138,7 +138,8 @@ def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
     return number(one.transfers_less_control, 1), interval(one.low_less_control, one.high_less_control, 1)
 
 
-def _control(found: Findings, control: str, intermediate: str) -> str:
+def control_name(found: Findings, control: str, intermediate: str) -> str:
+    """What a control is called in tables, with what it means."""
     return WHAT[control] if control != "control" else f"control: {found.title(intermediate)}"
 
 

@@ -17,6 +17,8 @@ from analysis.gains import SEED, gains
 from analysis.heuristic_figures import undrawn
 from analysis.importance_sections import Progress
 from analysis.other_metrics import other_gains
+from analysis.page.assembled import write_page
+from analysis.page.document import Told
 from analysis.paper_figures import write_figures
 from analysis.paper_tables import write_tables
 from analysis.power import visible_gains
@@ -33,7 +35,7 @@ def report(
     seed: int = SEED,
     progress: Progress = silent,
 ) -> Path:
-    """Write every frame, table and figure of a study and report.md into ``out``; return the path of report.md.
+    """Write every frame, table and figure of a study, report.md and report.html into ``out``; the path of report.md.
 
     What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
     what is stored cannot be trusted.
@@ -49,7 +51,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
     write_frames(visible := visible_gains(found.gains), out / "visible_gains")
     drawn = write_heatmaps(found.gains, found.baselines, manifest, out)
     question = of_stored(store, manifest, found.gains, out)
-    _, answers = explained(question, "guarded", progress)
+    answer, answers = explained(question, "guarded", progress)
     write_tables(question.results, out)
     alike = question.similarities
     figures = write_figures(question.results, question.counted, out, note=question.note, similarities=alike)
@@ -70,8 +72,10 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
         sections.caveats(found),
         sections.provenance(found, done),
     )
+    paragraphs = [line for part in parts for line in part]
     page = out / "report.md"
-    page.write_text("\n\n".join(line for part in parts for line in part) + "\n", encoding="utf-8", newline="\n")
+    page.write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8", newline="\n")
+    write_page(store, Told(found, question, answer, figures, paragraphs), out / "report.html")
     return page
 
 

@@ -62,11 +62,12 @@ def fake_study(
     versions: Mapping[Pair, int] | None = None,
     synthetic: bool = False,
     missing_tasks: Mapping[str, str] | None = None,
+    history: Sequence[Any] = (),
 ) -> tuple[Store, dict[str, Any]]:
     """A store with all cells of a study but the ``absent`` pairs', and its manifest, also written as ``fake``.
 
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
-    nearly right, those of ``constant`` ones do not vary.
+    nearly right, those of ``constant`` ones do not vary. Every record has the same ``history``.
     """
     store, cells = Store(root), []
     for task in tasks:
@@ -86,7 +87,7 @@ def fake_study(
                     if pair not in absent:
                         noise = 0.1 if pair in helpful else 1.0
                         logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
-                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())))
+                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())), history)
     manifest = {
         "schema": 1,
         "name": "fake",
@@ -112,7 +113,14 @@ def _logits(task: FakeTask, pair: Pair, seed: int, noise: float) -> np.ndarray:
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _put(store: Store, task: FakeTask, spec: dict[str, Any], logits: np.ndarray, flags: list[str]) -> None:
+def _put(
+    store: Store,
+    task: FakeTask,
+    spec: dict[str, Any],
+    logits: np.ndarray,
+    flags: list[str],
+    history: Sequence[Any],
+) -> None:
     test = task.test().drop(columns="truth")
     for place in range(logits.shape[1]):
         test[f"logit_{place}"] = logits[:, place]
@@ -143,7 +151,7 @@ def _put(store: Store, task: FakeTask, spec: dict[str, Any], logits: np.ndarray,
     provenance |= {"cpu_seconds": 1.0, "versions": {"torch": "2.0"}, "code": "abc123"}
     with store.staging() as folder:
         test.to_parquet(folder / "test.parquet", index=False)
-        (folder / "history.json").write_text(json.dumps([]))
+        (folder / "history.json").write_text(json.dumps(list(history)))
         store.put(spec_key := key_of(spec), spec, results, provenance, folder)
         assert spec_key in store
 

@@ -116,7 +116,7 @@ def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
     for name in ("one", "two"):
         report(store, manifest, tmp_path / name, draws=100)
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert {"report.md", "gains.csv", "guarded_features.csv", "figure-3-themes.png"} <= set(names)
+    assert {"report.md", "report.html", "gains.csv", "guarded_features.csv", "figure-3-themes.png"} <= set(names)
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 

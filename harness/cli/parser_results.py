@@ -21,7 +21,7 @@ def add_results(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     report = leaf_of(
         nouns,
         "report",
-        "Write tables, figures and report.md from the store alone.",
+        "Write tables, figures, report.md and report.html from the store alone.",
         "report demo",
         "results:write_report",
     )

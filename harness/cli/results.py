@@ -40,14 +40,15 @@ def write_figures(options: argparse.Namespace) -> int:
 
 
 def write_report(options: argparse.Namespace) -> int:
-    """Write the report of a study and print where it is."""
+    """Write the report of a study, or a copy of it for others, and print where its text and its page are."""
     from analysis.report import report
 
     if options.share:
         return _share_report(options)
     store, name, out = _named(options)
     with Steps(quiet=options.quiet) as steps:
-        print(report(store, stored_manifest(store, name), out, progress=steps.show))
+        page = report(store, stored_manifest(store, name), out, progress=steps.show)
+        print(page, page.with_suffix(".html"), sep="\n")
     return 0
 
 

@@ -1,0 +1,113 @@
+// The section of heatmaps: what is shown, in which order, as a picture or as a table for the keyboard.
+
+const NARROW = 700; // px, below which the table is the better start
+const chosen = { map: 0, measure: "gain", order: "study", view: window.innerWidth < NARROW ? "table" : "picture" };
+
+function showMaps() {
+  if (!shown.maps.length) return void place("map").append(make("p", {}, "The study plans no target."));
+  const change = (name) => (value) => {
+    chosen[name] = name === "map" ? Number(value) : value;
+    showMap();
+  };
+  const maps = shown.maps.map((map, i) => [String(i), `${map.metric_name}, ${map.setting}`]);
+  place("map-controls").append(
+    picker("Targets scored by, and data", maps, "0", change("map")),
+    picker("Sort tasks by", orderOptions(), chosen.order, change("order")),
+    choice("Which number", [["gain", "Gains"], ["score", "Scores"]], chosen.measure, change("measure")),
+    choice("How it is shown", [["picture", "Picture"], ["table", "Table"]], chosen.view, change("view")),
+  );
+  showMap();
+  const missing = Object.entries(shown.missing);
+  if (missing.length) {
+    place("not-here").append(
+      make("p", {}, "Not in this study, because their data are missing:"),
+      make("ul", {}, missing.map(([task, why]) => make("li", {}, make("b", {}, task), `: ${why}`))));
+  }
+}
+
+function showMap() {
+  const map = shown.maps[chosen.map];
+  const title = make("p", { class: "caption" }, map.title.replace("\n", ", "));
+  if (chosen.view === "table") {
+    const detail = make("div", { class: "detail", "aria-live": "polite" });
+    tell(detail, ["Point at a square, or move among them with the arrow keys."]);
+    return void place("map").replaceChildren(
+      title, scrolling("Table of squares", squareTable(map, detail)), detail, legend(map));
+  }
+  const what = chosen.measure === "gain" ? "gains in points" : "scores";
+  const node = described(`Heatmap of ${what}. ${map.title.replace("\n", ", ")}. The button Table shows the same numbers as a table.`);
+  node.style.minWidth = `${Math.max(320, 190 + 36 * map.columns.length)}px`;
+  place("map").replaceChildren(title, scrolling("Heatmap", node), legend(map));
+  picture(node, map, chosen.measure, chosen.order);
+}
+
+// The squares as links in a table of which one at a time is in the order of the Tab key; arrows move among them.
+function squareTable(map, detail) {
+  const [rows, columns] = [rowsOf(map, chosen.order), columnsOf(map, chosen.order)];
+  const at = squareAt(map);
+  const nodes = rows.map((row) => columns.map((column) => squareNode(at.get(`${row.id}\n${column.id}`), map, detail)));
+  nodes[0][0].tabIndex = 0;
+  const body = rows.map((row, r) => make("tr", { class: rowClass(rows, r) },
+    make("th", { scope: "row" }, row.title), nodes[r].map((node) => make("td", {}, node))));
+  return make("table", { class: "grid", keydown: (event) => move(event, nodes) },
+    make("caption", { class: "caption" }, chosen.measure === "gain" ? "Gains in points" : `Scores (${map.metric_name})`),
+    make("thead", {}, make("tr", {}, make("td", {}),
+      columns.map((column) => make("th", { scope: "col" }, make("span", {}, column.title))))),
+    make("tbody", {}, body));
+}
+
+function rowClass(rows, r) {
+  if (rows[r].kind === "control" && rows[r - 1].kind !== "control") return "first-control";
+  return r > 0 && rows[r - 1].kind === "alone" ? "after-alone" : null;
+}
+
+function squareNode(square, map, detail) {
+  if (!square) return make("span", { tabindex: "-1" }, "");
+  const { text, share } = look(square, chosen.measure, map);
+  const node = make(square.page ? "a" : "span", {
+    href: square.page ? cellAddress(square.page) : null, tabindex: "-1", class: STATES[square.status], "aria-label": square.hover.join(". "),
+    focus: () => tell(detail, square.hover), mouseenter: () => tell(detail, square.hover),
+  }, text);
+  if (share !== null) {
+    const colour = colourAt(scaleOf(chosen.measure, palette()), share);
+    node.style.backgroundColor = `rgb(${colour.join()})`;
+    node.style.color = inkOn(colour);
+  }
+  return node;
+}
+
+const STATES = { missing: "missing", undefined: "undefined", baseline: "alone", done: null, control: null, not_planned: null };
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+function move(event, nodes) {
+  const row = nodes.findIndex((line) => line.includes(event.target));
+  if (row < 0 || !(event.key in STEPS || ["Home", "End"].includes(event.key))) return;
+  event.preventDefault();
+  const [down, across] = STEPS[event.key] || [0, event.key === "Home" ? -Infinity : Infinity];
+  const within = (value, size) => Math.min(Math.max(value, 0), size - 1);
+  const next = nodes[within(row + down, nodes.length)][within(nodes[row].indexOf(event.target) + across, nodes[row].length)];
+  event.target.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
+
+const tell = (node, texts) => node.replaceChildren(...texts.map((text) => make("p", {}, text)));
+
+// What marks and fills mean, those that occur.
+function legend(map) {
+  const has = (test) => map.squares.some(test);
+  const swatch = (kind, text) => make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, text || "");
+  const level = String(shown.level).replace("0.", ".");
+  const entries = [
+    [has((one) => one.marks.includes("*")), swatch("", "*"), `p (BH) at most ${level}`],
+    [has((one) => one.marks.includes("\u2020")), swatch("", "\u2020"), "collapsed training (this cell or its baseline)"],
+    [has((one) => one.marks.includes("\u2021")), swatch("", "\u2021"), "contaminated: test items are training material"],
+    [has((one) => one.status === "baseline"), swatch("alone"), "score of the target alone"],
+    [has((one) => one.status === "missing"), swatch("missing"), "planned, not in the store: not trained yet, or failed"],
+    [has((one) => one.status === "undefined"), swatch("undefined"), "score not defined (predictions do not vary)"],
+    [has((one) => one.status === "not_planned"), swatch(""), "not planned (a task on itself)"],
+    [has((one) => one.status === "control"), null, "The lowest rows: controls, apart from the transfers; their p is not corrected"],
+  ];
+  return make("ul", { class: "legend" },
+    entries.filter(([occurs]) => occurs).map(([, mark, text]) => make("li", {}, mark, text)));
+}

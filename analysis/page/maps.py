@@ -1,0 +1,123 @@
+"""The heatmaps of the page: the squares of the drawn ones, below them the controls, each with what hovering says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis import figures
+from analysis.cells import BASELINE, TRANSFER
+from analysis.figures import METRIC_NAMES, Square
+from analysis.gain_sections import control_name
+from analysis.markdown import interval, number
+from analysis.page.plain import page_id, plain
+from analysis.sections import Findings
+
+ARROW = "\u2192"
+Row = Mapping[str, Any]
+
+
+def heatmaps(found: Findings) -> list[dict[str, Any]]:
+    """One map per metric and setting: rows and columns by id, and a square for each of their meetings.
+
+    A square's ``hover`` are lines of text, ``page`` the address of its cell's page or None.
+    """
+    alone = found.baselines[found.baselines.role == BASELINE]
+    return [
+        _map(found, metric, setting)
+        for metric in METRIC_NAMES
+        for setting in dict.fromkeys(alone.setting[alone.metric == metric])
+    ]
+
+
+def _map(found: Findings, metric: str, setting: str) -> dict[str, Any]:
+    squares = figures.squares(found.gains, found.baselines, found.manifest, metric=metric, setting=setting)
+    alone, gained = _by_pair(found.baselines, metric, setting), _by_pair(found.gains, metric, setting)
+    shown = [
+        _alone(found, one, alone["", one.target])
+        if one.intermediate == ""
+        else _pair(found, one, gained.get((one.intermediate, one.target)), setting)
+        for one in (Square(*row) for row in squares.itertuples(index=False))
+    ]
+    rows = [(one.intermediate, one.row, "transfer" if one.intermediate else "alone") for one in squares.itertuples()]
+    controls = found.controls[(found.controls.metric == metric) & (found.controls.setting == setting)]
+    for one in controls.to_dict("records"):
+        title = control_name(found, one["control"], one["intermediate"])
+        row = (f"{one['control']}:{title}", title, "control")
+        rows.append(row)
+        shown.append(_control(found, one, row[0], title))
+    return {
+        "metric": metric,
+        "metric_name": METRIC_NAMES[metric],
+        "setting": setting,
+        "title": figures.figure_title(found.gains, found.manifest, metric=metric, setting=setting),
+        "limit": plain(figures.colour_limit(squares.points)),
+        "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in dict.fromkeys(rows)],
+        "columns": [{"id": one.target, "title": one.column} for one in squares.drop_duplicates("target").itertuples()],
+        "squares": shown,
+    }
+
+
+def _by_pair(frame: pd.DataFrame, metric: str, setting: str) -> dict[tuple[str, str], Row]:
+    """The rows of gains by (intermediate, target); of adapter baselines by ("", target)."""
+    part = frame[(frame.metric == metric) & (frame.setting == setting)]
+    part = part[part.role == BASELINE] if "role" in part else part
+    return {(one.get("intermediate", ""), one["target"]): one for one in part.to_dict("records")}
+
+
+def _square(row: str, target: str, status: str, hover: list[str], page: str | None) -> dict[str, Any]:
+    said = {"row": row, "column": target, "status": status, "score": None, "points": None}
+    return {**said, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
+
+
+def _alone(found: Findings, one: Square, row: Row) -> dict[str, Any]:
+    name = f"{one.column} alone"
+    page = page_id(BASELINE, None, one.target, row["setting"])
+    if one.status != "baseline":
+        return _square("", one.target, one.status, [name, figures.MEANINGS[one.status]], page)
+    hover = [name, f"score {number(row['score'])}, 95 % interval {interval(row['low'], row['high'], 2)}"]
+    hover += [f"floor {number(row['floor'])}", *_flagged(row)]
+    return {**_square("", one.target, "baseline", hover, page), **_numbers(row["score"], None)}
+
+
+def _pair(found: Findings, one: Square, row: Row | None, setting: str) -> dict[str, Any]:
+    name = f"{one.row} {ARROW} {one.column}"
+    page = None if row is None else page_id(TRANSFER, one.intermediate, one.target, setting)
+    if row is None or one.status == "missing":
+        return _square(one.intermediate, one.target, one.status, [name, figures.MEANINGS[one.status]], page)
+    hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, p (BH) {number(row['p_bh'], 4)}", *_flagged(row)]
+    if one.status != "done":
+        hover.insert(1, figures.MEANINGS[one.status])
+    marks = "*" * one.is_significant + figures.DAGGER * one.is_collapsed + figures.DOUBLE_DAGGER * one.is_contaminated
+    found_here = {**_numbers(one.score, one.points), "marks": marks}
+    return {**_square(one.intermediate, one.target, one.status, hover, page), **found_here}
+
+
+def _control(found: Findings, row: Row, place: str, title: str) -> dict[str, Any]:
+    name = f"{title} {ARROW} {found.title(row['target'])}"
+    page = page_id(row["control"], row["intermediate"], row["target"], row["setting"])
+    if row["n_seeds"] == 0:
+        return _square(place, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
+    status = "control" if plain(row["score"]) is not None else "undefined"
+    hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, not corrected", *_flagged(row)]
+    return {**_square(place, row["target"], status, hover, page), **_numbers(row["score"], row["points"])}
+
+
+def _gain_lines(row: Row) -> list[str]:
+    return [
+        f"score {number(row['score'])}, target alone {number(row['baseline'])}",
+        f"gain {number(row['points'], 1)} points, 95 % interval {interval(row['low'], row['high'], 1)}",
+    ]
+
+
+def _flagged(row: Row) -> list[str]:
+    return [f"flags: {row['flags'].replace(';', ', ')}"] if row["flags"] else []
+
+
+def _numbers(score: float, points: float | None) -> dict[str, Any]:
+    """The score and, of a transfer, the gain: as numbers for the colour, and as written into a square."""
+    texts = {"score_text": "" if plain(score) is None else f"{score:.2f}".replace("0.", ".", 1)}
+    texts["points_text"] = "" if plain(points) is None else f"{points:+.1f}"
+    return {"score": plain(score), "points": plain(points), **texts}

@@ -1,0 +1,189 @@
+"""The page of every planned cell, its seeds together: numbers, flags, curves, counted predictions and provenance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from adapters_store.record import Record
+from adapters_store.store import Store
+from analysis.cells import BASELINE, CONTROLS, FINETUNED, TRANSFER
+from analysis.figures import MEANINGS as STATES
+from analysis.figures import METRIC_NAMES
+from analysis.gain_sections import WAYS, control_name
+from analysis.markdown import count, inline, interval, number, percent, yes_no
+from analysis.page.counts import counted
+from analysis.page.plain import page_id, plain
+from analysis.sections import MEANINGS, Findings
+
+Row = Mapping[str, Any]
+Where = tuple[str, str | None, str, str]
+Facts = list[list[str]]
+
+WHERE = ["role", "intermediate", "target", "setting"]
+SETTINGS = ("training", "adapter", "composition", "input_format", "max_tokens", "precision", "caps", "splits")
+HASHES = ("splits_hash", "training_version")
+
+
+def pages(store: Store, found: Findings) -> list[dict[str, Any]]:
+    """One page per planned (role, intermediate, target, setting), in the manifest's order."""
+    told = _told(found)
+    records = {key: store.get(key) for key in found.cells.key[found.cells.status == "done"]}
+    groups: dict[Where, list[Row]] = {}
+    for one in found.cells.to_dict("records"):
+        groups.setdefault(_where(one), []).append(one)
+    return [_page(store, found, where, rows, told.get(where), records) for where, rows in groups.items()]
+
+
+def cell_title(found: Findings, where: Where) -> str:
+    """What a page is called."""
+    role, intermediate, target, _ = where
+    if role in (BASELINE, FINETUNED):
+        return f"{found.title(target)} {'alone' if role == BASELINE else 'as a whole model'}"
+    if role in CONTROLS:
+        return f"{control_name(found, role, intermediate or '')} \u2192 {found.title(target)}"
+    pair = found.title(target) if intermediate is None else f"{found.title(intermediate)} \u2192 {found.title(target)}"
+    return pair if role == TRANSFER else f"{pair} ({role})"
+
+
+def _page(
+    store: Store,
+    found: Findings,
+    where: Where,
+    rows: list[Row],
+    told: Row | None,
+    records: Mapping[str, Record],
+) -> dict[str, Any]:
+    role, intermediate, target, setting = where
+    task = found.manifest["tasks"][target]
+    done = [records[one["key"]] for one in rows if one["key"] in records]
+    return {
+        "id": page_id(*where),
+        "title": cell_title(found, where),
+        **{"role": role, "intermediate": intermediate, "target": target, "setting": setting},
+        "metric_name": METRIC_NAMES[task["metric"]],
+        "numbers": {} if told is None else {name: plain(told.get(name)) for name in ("score", "points", "p_bh")},
+        "texts": {} if told is None else _texts(role, told),
+        "facts": _facts(role, told),
+        "corrections": _corrections(role, told),
+        "flags": _flags(rows, told),
+        "runs": [_run(store, one, records.get(one["key"])) for one in rows],
+        "private": bool(task.get("private")),
+        "counts": None if task.get("private") else counted(store, done, task["classes"]),
+    }
+
+
+def _told(found: Findings) -> dict[Where, Row]:
+    """The row of gains, baselines or controls that tells of a page, by where it belongs."""
+    rows = [{**one, "role": TRANSFER} for one in found.gains.to_dict("records")]
+    rows += found.baselines.to_dict("records")
+    rows += [{**one, "role": one["control"]} for one in found.controls.to_dict("records")]
+    return {_where(one): one for one in rows}
+
+
+def _where(row: Row) -> Where:
+    return row["role"], row.get("intermediate"), row["target"], row["setting"]
+
+
+def _texts(role: str, row: Row) -> dict[str, str]:
+    """The numbers of a row in the words and decimals of report.md; one that is missing is not there."""
+    if row["n_seeds"] == 0:
+        return {}
+    texts = {"score": number(row["score"])}
+    if role in (BASELINE, FINETUNED):
+        return {**texts, "interval": interval(row["low"], row["high"], 2)}
+    texts |= {"alone": number(row["baseline"]), "points": number(row["points"], 1)}
+    texts |= {"interval": interval(row["low"], row["high"], 1), "p": number(row["p"], 4)}
+    return texts | ({"p_bh": number(row["p_bh"], 4)} if role == TRANSFER else {})
+
+
+def _facts(role: str, row: Row | None) -> Facts:
+    if row is None or row["n_seeds"] == 0:
+        return []
+    facts = _of_baseline(row) if role in (BASELINE, FINETUNED) else _of_gain(role, row)
+    common = {"test rows": count(row["n_test"]), "groups of test rows": count(row["n_groups"])}
+    common["conditional on"] = row["conditional"] or "missing"
+    return [[what, text] for what, text in {**facts, **common}.items()]
+
+
+def _of_baseline(row: Row) -> dict[str, str]:
+    facts = {
+        "score": number(row["score"]),
+        "95 % interval": interval(row["low"], row["high"], 2),
+        "floor": number(row["floor"]),
+        "above floor": yes_no(row["is_above_floor"]),
+    }
+    further = {"quadratic-weighted kappa": row["quadratic_kappa"], "Spearman r": row["spearman_r"]}
+    return facts | {name: number(value) for name, value in further.items() if not pd.isna(value)}
+
+
+def _of_gain(role: str, row: Row) -> dict[str, str]:
+    facts = {
+        "score": number(row["score"]),
+        "target alone": number(row["baseline"]),
+        "gain in points (x 100)": number(row["points"], 1),
+        "95 % interval of the gain": interval(row["low"], row["high"], 1),
+    }
+    if role != TRANSFER:
+        facts["p, not corrected"] = number(row["p"], 4)
+    if row["setting"] != "full":
+        facts["points over full"] = number(row["points_over_full"], 1)
+        facts["95 % interval over full"] = interval(row["low_over_full"], row["high_over_full"], 1)
+    return {**facts, "liveness": number(row["liveness"])}
+
+
+def _corrections(role: str, row: Row | None) -> Facts:
+    """Every p of a transfer by the correction that it went through."""
+    if role != TRANSFER or row is None or row["n_seeds"] == 0:
+        return []
+    return [[what, number(row[name], 4)] for name, what in WAYS.items()]
+
+
+def _flags(rows: list[Row], told: Row | None) -> Facts:
+    """Every flag of the cell's seeds and of its gain once, with what it means."""
+    texts = [one["flags"] for one in rows] + ([told["flags"]] if told else [])
+    names = dict.fromkeys(flag for text in texts for flag in text.split(";") if flag)
+    return [[flag, MEANINGS.get(flag.split(":")[0], "")] for flag in names]
+
+
+def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
+    run = {"key": row["key"], "seed": int(row["seed"]), "status": row["status"]}
+    if record is None:
+        return {**run, "why": STATES["missing"]}
+    texts = [number(row["score"]), number(row["validation"]), number(row["floor"]), count(row["best_epoch"])]
+    cut = [percent(row[f"cut_{part}"]) for part in ("history", "target")]
+    rows = [count(record.results[f"n_{part}"]) for part in ("train", "validation", "test")]
+    return {
+        **run,
+        "texts": [*texts, *rows, *cut],
+        "best_epoch": plain(row["best_epoch"]),
+        "histories": _histories(store, record),
+        "made": _made(record),
+    }
+
+
+def _histories(store: Store, record: Record) -> list[list[list[Any]]]:
+    """Per fold (usually one) the rows epoch, training loss, validation score; none if the record has no history."""
+    if "history.json" not in record.files:
+        return []
+    history = json.loads(store.open(record.key, "history.json").read_bytes())
+    folds = history if history and isinstance(history[0], list) else [history]
+    names = ("epoch", "train_loss", "validation")
+    return [[[plain(row.get(name)) for name in names] for row in fold] for fold in folds if fold]
+
+
+def _made(record: Record) -> Facts:
+    """With which settings, code and packages a cell was trained, and when."""
+    spec, made = record.spec, record.provenance
+    facts = {name.replace("_", " "): inline(spec[name]) for name in SETTINGS if spec.get(name) is not None}
+    facts |= {name.replace("_", " "): str(spec[name]) for name in HASHES if name in spec}
+    facts["backbone weights, sha256"] = str(spec["backbone"]["weights_sha256"])
+    if spec.get("intermediate_key"):
+        facts["key of the intermediate"] = spec["intermediate_key"]
+    facts |= {name: str(made[name]) for name in ("created", "code", "device")}
+    facts["packages"] = inline(made["versions"])
+    facts["training time"] = f"{made['wall_seconds']:.0f} s"
+    return [[what, text] for what, text in facts.items()]

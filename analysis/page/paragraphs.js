@@ -1,0 +1,32 @@
+// The report's paragraphs, as they stand in report.md.
+
+const APART = ["", "What explains a gain", "Caveats"]; // shown elsewhere on the page
+const isNumber = (text) => /^[+-]?[\d.]+( to [+-]?[\d.]+)?( %)?$|^$|^not defined$/.test(text);
+
+function blockNode(block) {
+  if (block.kind === "heading") return make(`h${block.level}`, {}, block.text);
+  if (block.kind === "table") return tableNode(block);
+  if (block.kind === "list") return make("ul", {}, block.items.map((runs) => make("li", {}, runNodes(runs))));
+  if (block.kind === "quote") return make("blockquote", {}, runNodes(block.runs));
+  if (block.kind === "figure") return make("p", { class: "caption" }, `${block.title}: drawn in `, make("code", {}, block.file));
+  return make("p", {}, runNodes(block.runs));
+}
+
+const runNodes = (runs) => runs.map(([text, isStrong]) => (isStrong ? make("b", {}, text) : text));
+
+function tableNode({ head, rows }) {
+  const numeric = head.map((_, i) => i).filter((i) => rows.length && rows.every((row) => isNumber(row[i])));
+  return table(head, rows, head.join(", "), numeric);
+}
+
+function showReport() {
+  const opening = shown.report[0].blocks;
+  const isFact = (block) => block.kind === "list";
+  place("opening").append(...opening.filter((block) => !isFact(block)).map(blockNode));
+  place("study-facts").append(...opening.filter(isFact).map(blockNode));
+  place("opening").querySelector("h1")?.setAttribute("tabindex", "-1");
+  const caveats = shown.report.find((part) => part.title === "Caveats");
+  place("caveat-text").append(...(caveats ? caveats.blocks : []).map(blockNode));
+  place("report-text").append(...shown.report.filter((part) => !APART.includes(part.title)).map((part) =>
+    make("details", {}, make("summary", {}, part.title), part.blocks.map(blockNode))));
+}

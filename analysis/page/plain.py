@@ -1,0 +1,36 @@
+"""Values and frames as plain JSON: what is undefined is null, never NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+
+DIGITS = 10  # as in the CSV files
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - a value of any frame
+    """A value of a frame as JSON has it: undefined or infinite is None, fractions have 10 significant digits."""
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+    return str(value)
+
+
+def plain_frame(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, Any]:
+    """Columns of a frame as ``{"columns": [names], "rows": [[values]]}``."""
+    rows = zip(*(frame[name] for name in columns), strict=True)
+    return {"columns": list(columns), "rows": [[plain(value) for value in row] for row in rows]}
+
+
+def page_id(role: str, intermediate: str | None, target: str, setting: str) -> str:
+    """The address of a cell's page behind ``#/cell/``; seeds share a page."""
+    return "/".join(quote(part, safe="") for part in (role, intermediate or "-", target, setting))
