@@ -19,7 +19,8 @@ from tasks.metrics import MEASURES, decisions
 Manifest = Mapping[str, Any]
 
 BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
-CONTROLS = ("self", "shuffled", "random", "control")
+IMPORTED = "imported"  # transfers from adapters that others have trained, on texts that nobody here knows
+CONTROLS = ("self", "shuffled", "random", "control", IMPORTED)
 SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
 TYPES = {
     "key": "str",
@@ -141,8 +142,11 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
 
 
 def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
-    """The row with a mark if its test items are training material of the target itself or of the intermediate."""
-    if contaminated is None:
+    """The row with a mark if its test items are training material of the target itself or of the intermediate.
+
+    What an imported intermediate was trained on is not known.
+    """
+    if contaminated is None or row["role"] == IMPORTED:
         return row
     trained = (row["target"], row["intermediate"])
     is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)

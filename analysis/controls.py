@@ -1,7 +1,8 @@
 """What controls gain, apart from all pairs: whether a harm is of the transfer or of any second adapter.
 
 ``self`` is the target on itself, trained with another seed; ``shuffled`` the target on its own texts with permuted
-labels; ``random`` the target on an untrained adapter; ``control`` the target on a task without empathy.
+labels; ``random`` the target on an untrained adapter; ``control`` the target on a task without empathy. Beside them
+stands ``imported``, the target on an adapter that others have trained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from adapters_store.store import Store
-from analysis.cells import CONTROLS, Manifest
+from analysis.cells import CONTROLS, IMPORTED, Manifest
 from analysis.gains import SEED, TYPES, compared
 from analysis.significance import DRAWS, LEVEL
 
@@ -54,7 +55,7 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
     where = ["metric", "setting", "target"]
     transfers = gains.groupby(where, sort=False)[["points", "liveness"]].mean().reset_index()
     own = transfers.assign(control="transfer", intermediate="", transfer_points=transfers.points)
-    tasks = controls.intermediate.where(controls.control == "control", "")
+    tasks = controls.intermediate.where(controls.control.isin(("control", IMPORTED)), "")
     of_target = transfers.rename(columns={"points": "transfer_points"}).drop(columns="liveness")
     both = pd.concat([own, controls.assign(intermediate=tasks).merge(of_target, on=where, how="left")])
     both = both.dropna(subset=["points"]).sort_values(["metric", "setting"], kind="stable")

@@ -25,7 +25,6 @@ WHAT = {
     "self": "self: the target itself, another seed",
     "shuffled": "shuffled: the target's texts, permuted labels",
     "random": "random: an untrained adapter",
-    "control": "control",
 }
 
 
@@ -94,7 +93,8 @@ def controls(found: Findings) -> list[str]:
     text = (
         "A control is trained beside the transfers, stacked in the same way, on an intermediate that knows nothing of"
         " empathy or, as the target itself, nothing more. What the transfers gain beyond a control is due to their"
-        " intermediates; what both lose is due to the second adapter. Controls take no part in the counts and the"
+        " intermediates; what both lose is due to the second adapter. An imported adapter is no control: others have"
+        " trained it, on texts that are not known here. All of these take no part in the counts and the"
         " correction above, and their p is not corrected. Means are over targets, each counting once, with intervals of"
         " Student's t. Liveness is how far switching the intermediate off moves a logit."
     )
@@ -140,7 +140,7 @@ def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
 
 def control_name(found: Findings, control: str, intermediate: str) -> str:
     """What a control is called in tables, with what it means."""
-    return WHAT[control] if control != "control" else f"control: {found.title(intermediate)}"
+    return WHAT[control] if control in WHAT else f"{control}: {found.title(intermediate)}"
 
 
 def _is_limited(frame: pd.DataFrame) -> bool:

@@ -136,7 +136,7 @@ def test_controls_have_a_table_of_their_own_and_stay_out_of_all_others(tmp_path:
     page = _page(tmp_path, BOTH, controls=CONTROLS)
     whole, _, rest = page.partition("## Controls")
     controls, _, after = rest.partition("## Heatmaps")
-    assert "21 of 21 finished (baseline 3, transfer 6, self 3, shuffled 3, random 3, control 3)" in whole
+    assert "24 of 24 finished (baseline 3, transfer 6, self 3, shuffled 3, random 3, control 3, imported 3)" in whole
     for name in ("permuted labels", "an untrained adapter", "self: the target itself", "control: chat"):
         assert controls.count(name) == 2 + 3, name
         assert name not in whole + after
