@@ -65,15 +65,23 @@ ACCENTS = {
     "\u0328": "k",
 }
 DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
-WIDTHS = {  # of Times in thousandths of its size, rounded up; every other letter has the last one
-    "iljt'|.,:;!/()[]I": 340,
-    ' -frs"': 400,
-    "acezJ": 460,
-    "bdghknopquvxy0123456789$#*?+_<>=": 520,
-    "FPSLETZB\u2020\u2021": 640,
-    "ACDGHKNOQRUVXYw&": 740,
+WIDTHS = {  # of Times in thousandths of its size
+    "|": 200,
+    " .,": 250,
+    "ijlt:;/\\": 278,
+    "frI!'`()[]-": 333,
+    'sJ"': 408,
+    "acez?": 444,
+    "bdghknopquvxy0123456789$#*_{}\u2020\u2021": 500,
+    "FPS+<=>^~": 564,
+    "ELTZ": 611,
+    "BCR": 667,
+    "wADGHKNOQUVXY": 722,
+    "m&": 778,
+    "%M": 889,
 }
 WIDEST = 960
+MARGIN = 1.03  # a line of the estimated width is never too wide
 
 
 def escaped(text: object) -> str:
@@ -91,7 +99,7 @@ def letters(text: object) -> str:
 def points_wide(text: str, size: float) -> float:
     """Points that a line of Times takes at a size in points, rather too many than too few."""
     of_letter = {letter: width for group, width in WIDTHS.items() for letter in group}
-    return sum(of_letter.get(letter, WIDEST) for letter in text) * size / 1000
+    return MARGIN * sum(of_letter.get(letter, WIDEST) for letter in text) * size / 1000
 
 
 def widest_word(text: str, size: float) -> float:

@@ -17,6 +17,7 @@ from harness.cli.parser_leaf import (
     registry_option,
     splits_option,
 )
+from harness.cli.parser_paper import add_paper
 from harness.cli.parser_results import add_results
 from harness.cli.parser_score import add_uses
 from harness.cli.parser_store import add_store
@@ -46,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     add_results(nouns)
     add_flips(nouns)
     add_weighing(nouns)
+    add_paper(nouns)
     add_uses(nouns)
     add_deposit(nouns)
     return top

@@ -1,0 +1,170 @@
+"""The figures of a manuscript: drawn by the report's own functions, then fitted to an exact width for print."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from analysis.curve_figure import specification_curve
+from analysis.figures import METRIC_NAMES, colour_limit, heatmap
+from analysis.heuristic_figures import cosine_map, importance_bars, rank_map
+from analysis.manuscript.figure_frames import Frames
+from analysis.manuscript.layout import Venue
+from analysis.paper_figures import difference_bars, percent_map, theme_bars
+
+CM_PER_INCH = 2.54
+SMALLEST, LARGEST = 6.0, 8.0  # points of any text in print
+TICKS = 8.5  # points of tick labels as the report draws them
+LETTER = 3.6  # points of a letter of the smallest text, on average
+SQUARE, BESIDE = 0.78, 4.6  # cm of a heatmap's square, and of names and scale beside the squares
+HIGHEST = 20.0  # cm; a page is not longer
+EMBEDDED: Any = {"pdf.fonttype": 42, "font.family": "DejaVu Sans", "hatch.linewidth": 0.6}
+Draw = Callable[[pd.DataFrame, str], Figure]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A figure to draw: its file's name, caption, frame and drawing, and whether it needs a page's width."""
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    draw: Draw
+    is_wide: bool
+    height: float  # cm
+
+
+def write_figures(frames: Frames, venue: Venue, out: Path, banner: str) -> list[Sheet]:
+    """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
+    drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in found]
+    for sheet in drawn:
+        with mpl.rc_context(EMBEDDED):
+            figure = fitted(sheet, venue.page if sheet.is_wide else venue.column, banner)
+            figure.savefig(out / f"{sheet.name}.pdf", metadata={"CreationDate": None})
+    return drawn
+
+
+def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
+    """What there is to draw, heatmaps in as many parts as are legible."""
+    for name, frame in frames.items():
+        if found := re.fullmatch(r"heatmap-(macro-f1|multilabel-f1|pearson-r)-(.+)", name):
+            metric = found[1].replace("-", "_")
+            setting = "" if found[2] == "full" else f", setting {found[2]}"
+            caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}{setting}; the number is the score."
+            drawing = partial(_heatmap, metric=metric, limit=colour_limit(frame.points))
+            yield from _parts(Sheet(name, caption, frame, drawing, True, 0.0), venue)
+        elif found := re.fullmatch(r"figure-6b?-percent-.*|figure-7-percent-.*", name):
+            metric = name.split("percent-")[1].replace("-", "_")
+            caption = f"Change in percent of the target alone, targets scored by {METRIC_NAMES[metric]}; the number is"
+            yield from _parts(Sheet(name, f"{caption} the score.", frame, percent_map, True, 0.0), venue)
+    yield from _bars(frames)
+    for name, what, draw in (
+        ("figure-9-data-similarity", "Similarity of the tasks' texts: cosine of mean embeddings.", cosine_map),
+        ("figure-10-task-similarity", "Similarity of trained adapters: fused ranks of Fisher information.", rank_map),
+    ):
+        if name in frames:
+            yield from _parts(Sheet(name, what, frames[name], draw, True, 0.0), venue)
+
+
+def _bars(frames: Frames) -> Iterator[Sheet]:
+    """Figures that a column is wide enough for, and the two that need a page."""
+    if (frame := frames.get("figure-2-importances")) is not None:
+        caption = "Importance of features in the paper's way: a fit in the sample, means over seeds."
+        yield Sheet(
+            "figure-2-importances", caption, frame, importance_bars, False, 2.6 + 0.55 * frame.feature.nunique()
+        )
+    if (frame := frames.get("figure-3-themes")) is not None:
+        caption = "Significant gains (up) and harms (down) by theme."
+        if frame.panel.str.startswith("assumed").any():
+            caption += " Approximations for an assumed correlation of errors: read directions only."
+        yield Sheet("figure-3-themes", caption, frame, theme_bars, True, 2.0 + 3.6 * frame.panel.nunique())
+    if (frame := frames.get("figure-8-differences")) is not None:
+        caption = "By how much two raters' ratings of a task differ."
+        yield Sheet("figure-8-differences", caption, frame, difference_bars, False, 5.4)
+    if (frame := frames.get("guarded_curve")) is not None:
+        caption = "What the constructs add together under each specification of the guarded analysis."
+        yield Sheet("guarded-curve", caption, frame, specification_curve, True, 3.4 + 0.62 * len(frame))
+
+
+def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
+    """The sheet's figure ``width`` cm wide, without its title, with all text from 6 to 8 points."""
+    figure = sheet.draw(sheet.frame, "")
+    figure.suptitle(banner.strip(" :"), fontsize=SMALLEST) if banner else figure.suptitle("")
+    native = figure.get_figwidth() * CM_PER_INCH
+    figure.set_size_inches(width / CM_PER_INCH, sheet.height / CM_PER_INCH)
+    for text in figure.findobj(Text):
+        text.set_fontsize(_legible(float(text.get_fontsize()) * width / native))
+    for axes in figure.axes:  # ticks that are placed later take their size from here
+        axes.tick_params(which="both", labelsize=_legible(TICKS * width / native))
+    _fold(figure, width, sheet.height)
+    return figure
+
+
+def _legible(size: float) -> float:
+    return min(max(SMALLEST, size), LARGEST)
+
+
+def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
+    """A heatmap in parts of so many targets as are legible side by side, each as high as its rows."""
+    targets = list(dict.fromkeys(sheet.frame.target))
+    rows = sheet.frame.intermediate.nunique()
+    most = max(1, int((venue.page - BESIDE) / SQUARE))
+    count = ceil(len(targets) / most)
+    is_wide = len(targets) > int((venue.column - BESIDE) / SQUARE)
+    size = ceil(len(targets) / max(count, 1))
+    for number in range(count):
+        frame = sheet.frame[sheet.frame.target.isin(targets[number * size : (number + 1) * size])]
+        more = ("", "") if count == 1 else (f"-part-{number + 1}", f" Part {number + 1} of {count}.")
+        height = min(4.4 + 0.46 * rows, HIGHEST)
+        yield Sheet(sheet.name + more[0], sheet.caption + more[1], frame, sheet.draw, is_wide, height)
+
+
+def _heatmap(frame: pd.DataFrame, title: str, *, metric: str, limit: float) -> Figure:
+    return heatmap(frame, title=title, metric=metric, limit=limit)
+
+
+def _fold(figure: Figure, width: float, height: float) -> None:
+    """Break what would be longer than the place it has: legends into columns that fit, labels and titles into lines."""
+    letters, upright = (int(one / CM_PER_INCH * 72 / LETTER) for one in (width, height))
+    grid = figure.axes[0].get_subplotspec()
+    side_by_side = grid.get_geometry()[1] if grid else 1
+    for axes in figure.axes:
+        own = letters // side_by_side
+        axes.title.set_text(_lines(axes.get_title(), int(0.8 * own)))
+        axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * own)))
+        axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.55 * upright)))
+        _fold_legend(axes, letters)
+    for legend in list(figure.legends):
+        said = [one.get_text() for one in legend.get_texts()]
+        columns = max(1, min(letters // (max(map(len, said)) + 8), len(said)))
+        style: Any = {"loc": "outside lower center", "fontsize": SMALLEST, "frameon": False}
+        handles = [one for one in legend.legend_handles if one is not None]
+        figure.legend(handles, [_lines(one, letters - 10) for one in said], ncols=columns, **style)
+        legend.remove()
+
+
+def _fold_legend(axes: Axes, letters: int) -> None:
+    """Break the entries of a legend inside axes that would cover half of them."""
+    if (legend := axes.get_legend()) is not None:
+        for text in legend.get_texts():
+            text.set_text(_lines(text.get_text(), letters // 3))
+            text.set_fontsize(SMALLEST)
+
+
+def _lines(text: str, letters: int) -> str:
+    """The text in lines of so many letters; its own line breaks stay."""
+    return "\n".join(part for line in text.splitlines() for part in textwrap.wrap(line, max(letters, 12)))

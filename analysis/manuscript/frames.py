@@ -1,0 +1,187 @@
+"""The CSV files that a manuscript's tables, numbers and figures are made from."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.cells import BASELINE
+from analysis.data_facts import ROWS
+from analysis.explained import explained, silent
+from analysis.frames import write_csv
+from analysis.gain_sections import WAYS
+from analysis.importance_sections import Progress
+from analysis.manuscript.figure_frames import Frames, figure_frames
+from analysis.manuscript.subject import Subject
+from analysis.paper_tables import write_tables
+from analysis.power import visible_gains
+from analysis.significance import LEVEL
+
+SPLITS = ("train", "validation", "test")
+
+
+def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None:
+    """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs."""
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as folder:
+        question = replace(subject.question, out=Path(folder))
+        explained(question, "guarded", progress)
+        write_tables(question.results, question.out)
+        for path in sorted(question.out.glob("*.csv")):
+            shutil.copyfile(path, out / path.name)
+    for name, frame in (figure_frames(subject) | _own(subject)).items():
+        if len(frame):
+            write_csv(frame, out / name)
+
+
+def read_data(folder: Path) -> Frames:
+    """All frames of a folder by name; empty text stays empty."""
+    return {path.stem: _read(path) for path in sorted(folder.glob("*.csv"))}
+
+
+def _read(path: Path) -> pd.DataFrame:
+    frame = pd.read_csv(path)
+    texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
+    return frame.fillna(dict.fromkeys(texts, ""))
+
+
+def _own(subject: Subject) -> Frames:
+    found = {
+        "pairs": pairs(subject),
+        "alone": alone(subject),
+        "data_sets": data_sets(subject),
+        "run": pd.DataFrame(_facts(subject).items(), columns=["fact", "value"]),
+    }
+    if subject.stored:
+        tested = subject.stored.gains[subject.stored.gains.p.notna()]
+        found["visible_gains"] = visible_gains(subject.stored.gains)
+        found["cells"] = subject.stored.cells
+        found["corrections"] = corrections(tested)
+    return found
+
+
+def pairs(subject: Subject) -> pd.DataFrame:
+    """One row per (intermediate, target, setting): scores, points gained, p values and doubts."""
+    parts = [one.gains.assign(setting=one.setting) for one in (subject.results, *subject.question.limited)]
+    frame = pd.concat(parts, ignore_index=True)
+    frame = frame.assign(points=100 * frame.gain, significant=frame.p_bh <= LEVEL)
+    columns = ["intermediate", "target", "setting", "metric", "n_seeds", "score", "baseline", "points", "percent"]
+    return frame[[*columns, "p", "p_bh", "significant", "collapsed", "contaminated"]]
+
+
+def alone(subject: Subject) -> pd.DataFrame:
+    """One row per target and setting: its score alone, with interval and floor where predictions are stored."""
+    columns = ["target", "setting", "metric", "n_seeds", "score", "low", "high", "floor", "n_test", "n_groups"]
+    if subject.stored:
+        frame = subject.stored.baselines
+        return frame[frame.role == BASELINE].reindex(columns=columns)
+    first = pairs(subject).drop_duplicates(["target", "setting"]).rename(columns={"baseline": "alone"})
+    tests = subject.results.tasks.set_index("task").n_test
+    known = first.assign(score=first.alone, n_test=first.target.map(tests))
+    order = {task: place for place, task in enumerate(subject.results.tasks.task)}
+    known = known.sort_values("target", key=lambda column: column.map(order), kind="stable")
+    return known.reindex(columns=columns)
+
+
+def data_sets(subject: Subject) -> pd.DataFrame:
+    """One row per task: its data set, kind, splits, licence, and whether it is private."""
+    rows = []
+    for one in subject.results.tasks.itertuples():
+        known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
+        rows.append(
+            {
+                "task": one.task,
+                "title": one.title,
+                "dataset": known.title if known else one.dataset,
+                "family": one.family,
+                "theme": one.theme,
+                "kind": fact.get("kind", one.task_type),
+                "metric": one.metric,
+                "n_labels": one.n_labels,
+                **_sizes(subject, one.task, fact),
+                "language": fact.get("language", known.language if known else ""),
+                "licence": fact.get("licence", known.licence if known else "") or "unstated",
+                "private": bool(fact.get("private", known.private if known else False)),
+                "url": known.url if known else "",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def corrections(tested: pd.DataFrame) -> pd.DataFrame:
+    """One row per way to correct for many tests: how many gains and harms it leaves."""
+    rows = [
+        (way, what, int((kept > 0).sum()), int((kept < 0).sum()))
+        for way, what in WAYS.items()
+        for kept in [tested.points[tested[way] <= LEVEL]]
+    ]
+    return pd.DataFrame(rows if len(tested) else [], columns=["way", "meaning", "gains", "harms"])
+
+
+def _sizes(subject: Subject, task: str, fact: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of each split: counted, or of the paper's tables rounded from its printed shares."""
+    if fact:
+        return {f"n_{part}": fact[f"n_{part}"] for part in SPLITS}
+    labels, samples = subject.results.labels, subject.results.tasks.set_index("task").samples
+    shares = labels[(labels.task == task) & (labels.kind == ROWS)].set_index("split").value
+    return {f"n_{part}": round(float(samples[task]) * float(shares[part]) / 100) for part in SPLITS}
+
+
+def _facts(subject: Subject) -> dict[str, float]:
+    """Numbers about the whole study, by name; what is not known is not a number."""
+    frame, tasks = pairs(subject), subject.results.tasks
+    tested = frame[frame.p_bh.notna()]
+    has_p = len(tested) > 0
+    facts = {
+        "tasks": len(tasks),
+        "data_sets": tasks.dataset.nunique(),
+        "families": tasks.family.nunique(),
+        "targets": frame.target.nunique(),
+        "intermediates": frame.intermediate.nunique(),
+        "pairs_planned": len(frame),
+        "pairs_finished": int((frame.n_seeds > 0).sum()),
+        "pairs_tested": len(tested),
+        "pairs_above": int((frame.points > 0).sum()),
+        "pairs_below": int((frame.points < 0).sum()),
+        "significant_gains": int((tested.points[tested.significant] > 0).sum()) if has_p else np.nan,
+        "significant_harms": int((tested.points[tested.significant] < 0).sum()) if has_p else np.nan,
+        "median_points": frame.points.median(),
+        "largest_gain": frame.points.max(),
+        "largest_harm": frame.points.min(),
+        "collapsed_pairs": _marked(frame.collapsed),
+        "contaminated_pairs": _marked(frame.contaminated),
+        "raters": subject.results.ratings.rater.nunique(),
+    }
+    return facts | _costs(subject)
+
+
+def _marked(marks: pd.Series) -> float:
+    """How many pairs have a mark; not a number where nobody looked for it."""
+    return float(marks.fillna(False).astype(bool).sum()) if marks.notna().any() else np.nan
+
+
+def _costs(subject: Subject) -> dict[str, float]:
+    """Cells, hours and sizes, from the records."""
+    if subject.stored is None:
+        names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", "draws")
+        return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
+    records, study = subject.stored.records, subject.study
+    sizes = [one.results["trainable_parameters"] for one in records if "trainable_parameters" in one.results]
+    spent = [one.provenance for one in records]
+    return {
+        "cells_planned": len(subject.stored.cells),
+        "cells_finished": len(records),
+        "seeds": len(study.get("seeds", ())),
+        "hours": sum(one["wall_seconds"] for one in spent) / 3600,
+        "processor_hours": sum(one.get("cpu_seconds", np.nan) for one in spent) / 3600,
+        "draws": float(subject.stored.gains.draws.min()) if subject.stored.gains.draws.notna().any() else np.nan,
+        "trained_parameters_least": min(sizes, default=np.nan),
+        "trained_parameters_most": max(sizes, default=np.nan),
+    }

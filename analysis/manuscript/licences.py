@@ -1,0 +1,78 @@
+"""What of a study's data may be shared, as far as the licences say that its entries state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from analysis import markdown
+from analysis.manuscript.subject import Subject
+
+UNKNOWN = "not known: read the licence"
+RULES = {  # by how a licence begins, in small letters; the longer beginning stands first
+    "on request": "no: ask its authors",
+    "unstated": "nothing is granted: share ids, not texts, or ask its authors",
+    "cc-by-nc-sa": "yes, naming its authors, not commercially, under the same licence",
+    "cc-by-nc-nd": "yes, unchanged, naming its authors, not commercially",
+    "cc-by-nc": "yes, naming its authors, not commercially",
+    "cc-by-sa": "yes, naming its authors, under the same licence",
+    "cc-by": "yes, naming its authors",
+    "cc0": "yes",
+    "mit": "yes, with the text of the licence",
+    "apache-2.0": "yes, with the text of the licence and notices",
+    "academic research only": "for academic research only",
+}
+WHOLE = {"unstated; withdrawn": "no: withdrawn by its author"}  # of several parts that make one
+PRIVATE = "no: private, neither texts nor ids"
+NOTE = (
+    "Scores, gains and other numbers of this study hold no text and may be shared; predictions hold ids and labels and"
+    " go with their data. Whether a trained adapter is bound by the licence of its data is not settled: ask before you"
+    " publish one that was trained on data that are not free. This table repeats what the entries state; it is no"
+    " legal advice."
+)
+
+
+class Licence(NamedTuple):
+    """A data set with its tasks, its licence as stated, what that says about sharing, and where it comes from."""
+
+    data_set: str
+    tasks: str
+    licence: str
+    may_be_shared: str
+    url: str
+
+
+def licences(subject: Subject) -> list[Licence]:
+    """One row per data set of a study, in the order of tasks."""
+    rows: dict[str, Licence] = {}
+    for one in subject.results.tasks.itertuples():
+        known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
+        name = known.title if known else str(one.dataset)
+        licence = str(fact.get("licence", known.licence if known else "")) or "unstated"
+        is_private = bool(fact.get("private", known.private if known else False))
+        tasks = f"{rows[name].tasks}, {one.title}" if name in rows else str(one.title)
+        said = PRIVATE if is_private else sharing(licence)
+        rows[name] = Licence(name, tasks, licence, said, known.url if known else "")
+    return list(rows.values())
+
+
+def sharing(licence: str) -> str:
+    """What a licence says about sharing texts and labels, part by part; read the licence where no rule knows it."""
+    if whole := _rule(licence, WHOLE):
+        return whole
+    parts = [part.strip() for part in licence.split(";")]
+    said = {part: _rule(part, RULES) or UNKNOWN for part in parts}
+    if len(said) == 1:
+        return next(iter(said.values()))
+    return "; ".join(f"{part}: {one}" for part, one in said.items())
+
+
+def as_markdown(rows: list[Licence]) -> str:
+    """The table with what has to be known beside it."""
+    head = ("data set", "tasks", "licence as stated", "may texts and labels be shared", "where")
+    return f"# Licences\n\n{markdown.table(head, rows)}\n\n{NOTE}\n"
+
+
+def _rule(licence: str, rules: Mapping[str, str]) -> str:
+    """What the first rule says whose beginning the licence has; nothing if none does."""
+    return next((said for start, said in rules.items() if licence.lower().startswith(start)), "")

@@ -1,0 +1,169 @@
+"""One macro for every number that a text would quote, each traced to the cell of a CSV file that it is printed from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis.frames import write_csv
+from analysis.manuscript.figure_frames import Frames
+from analysis.manuscript.latex import letters
+from analysis.manuscript.printed import printed
+from analysis.themes import ALL
+
+FACTS = ("task", "title", "theme", "n_raters")  # of the frame of ratings; its other columns are ratings
+PLAIN = "full"  # the setting that a name does not say
+HEAD = r"""% One macro for every number that a text would quote, written by empathy-transfer.
+% Each line ends with the file, the row and the column that its number is printed from.
+\providecommand{\PaperMinus}{\ifmmode-\else\textminus\fi}
+\providecommand{\PaperLess}{\ifmmode<\else\textless\fi}
+"""
+
+
+class Number(NamedTuple):
+    """A macro, the cell that its number comes from (file, row as ``key=value; ...``, column), and how it is printed."""
+
+    macro: str
+    file: str
+    row: str
+    column: str
+    kind: str
+    printed: str
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """Columns of a frame that a text may quote: what names their rows, and what kind of number each one is."""
+
+    frame: str
+    prefix: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    only: Mapping[str, Any] = field(default_factory=dict)
+
+
+P = {"p_tasks": "p", "p_families": "p", "p_corrected": "p"}
+COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
+ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
+POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
+QUOTED = (
+    Quoted("corrections", "Left", ("way",), {"gains": "count", "harms": "count"}),
+    Quoted(
+        "alone",
+        "Alone",
+        ("target", "setting"),
+        {"score": "score", "low": "score", "high": "score", "floor": "score", "n_test": "count", "n_groups": "count"},
+    ),
+    Quoted(
+        "pairs",
+        "Pair",
+        ("intermediate", "target", "setting"),
+        {"score": "score", "points": "points", "percent": "percent", "p_bh": "p"},
+    ),
+    Quoted("visible_gains", "Power", ("target", "setting"), POWERS),
+    Quoted("agreement", "Agreement", ("construct", "raters"), dict.fromkeys(ALPHAS, "alpha")),
+    Quoted(
+        "rater_pairs",
+        "Raters",
+        ("construct", "rater_a", "rater_b"),
+        {"spearman": "alpha", "p": "p", "mean_difference": "rating"},
+    ),
+    Quoted("theme_counts", "Theme", ("panel", "role", "theme"), dict.fromkeys(COUNTS, "count")),
+    Quoted(
+        "theme_contrasts",
+        "Contrast",
+        ("role", "theme_a", "theme_b"),
+        {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"},
+        {"cells": ALL},
+    ),
+    Quoted("guarded_features", "Feature", ("feature",), {"added": "q2", "low": "importance", "high": "importance"} | P),
+    Quoted("guarded_models", "Model", ("left_out", "model"), {"r2_train": "alpha", "q2": "q2"}),
+    Quoted(
+        "figure-2-importances", "Importance", ("series", "feature"), {"importance": "importance", "sd": "importance"}
+    ),
+    Quoted(
+        "data_sets",
+        "Data",
+        ("task",),
+        {"n_train": "count", "n_validation": "count", "n_test": "count", "n_labels": "count"},
+    ),
+)
+OF_RUN = {
+    "median_points": "points",
+    "largest_gain": "points",
+    "largest_harm": "points",
+    "hours": "hours",
+    "processor_hours": "hours",
+}
+
+
+def numbers(frames: Frames) -> list[Number]:
+    """Every number of the frames that a text would quote, with a name of its own."""
+    found = [*_of_run(frames["run"])]
+    for quoted in (*QUOTED, _ratings(frames)):
+        found += _of_frame(frames, quoted)
+    seen: dict[str, int] = {}
+    named = []
+    for one in found:
+        count = seen[one.macro] = seen.get(one.macro, 0) + 1
+        more = "" if count == 1 else letters(f"again {count}")
+        named.append(one._replace(macro=one.macro + more))
+    return named
+
+
+def write_numbers(found: list[Number], out: Path) -> None:
+    """Write numbers.tex, what a LaTeX text reads, and numbers.csv, where each comes from."""
+    lines = [
+        rf"\newcommand{{\{one.macro}}}{{{as_latex(one.printed)}}}% {one.file} | {_line(one.row)} | {one.column}"
+        for one in found
+        if one.printed
+    ]
+    absent = Counter((one.file, one.column) for one in found if not one.printed)
+    missing = [f"% without a macro, as not defined: {n} of {name} in {file}" for (file, name), n in absent.items()]
+    text = HEAD + "\n".join([*lines, *missing]) + "\n"
+    (out / "numbers.tex").write_text(text, encoding="utf-8", newline="\n")
+    write_csv(pd.DataFrame([one for one in found if one.printed], columns=list(Number._fields)), out / "numbers")
+
+
+def as_latex(text: str) -> str:
+    """A printed number for LaTeX, in text and in formulas."""
+    return text.replace("-", r"\PaperMinus{}").replace("<", r"\PaperLess{}")
+
+
+def _of_run(frame: pd.DataFrame) -> Iterator[Number]:
+    for one in frame.itertuples():
+        kind = OF_RUN.get(one.fact, "count")
+        name = f"Study{letters(one.fact.replace('_', ' '))}"
+        yield Number(name, "data/run.csv", f"fact={one.fact}", "value", kind, printed(kind, one.value))
+
+
+def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
+    """The numbers of one frame, row by row."""
+    frame = frames.get(quoted.frame, pd.DataFrame())
+    for column, value in quoted.only.items():
+        frame = frame[frame[column] == value] if len(frame) else frame
+    for row in frame.to_dict("records"):
+        keys = [*quoted.keys, *quoted.only]
+        where = "; ".join(f"{name}={row[name]}" for name in keys)
+        said = "".join(letters(row[name]) for name in quoted.keys if (name, row[name]) != ("setting", PLAIN))
+        for column, kind in quoted.columns.items():
+            macro = f"{quoted.prefix}{letters(column)}{said}"
+            yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))
+
+
+def _ratings(frames: Frames) -> Quoted:
+    """Mean ratings: a column for each construct that somebody rated."""
+    frame = frames.get("rating_means", pd.DataFrame())
+    rated = [name for name in frame if name not in FACTS]
+    return Quoted("rating_means", "Rating", ("task",), dict.fromkeys(rated, "rating"))
+
+
+def _line(text: str) -> str:
+    """A row's name inside a comment: on one line."""
+    return re.sub(r"\s+", " ", text)

@@ -1,0 +1,148 @@
+"""What a study has to cite: its data sets, backbone, adapter methods, training and statistics, as BibTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from analysis.manuscript.subject import Subject
+
+ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
+DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
+THE_PAPER = ("lahnala-etal-2025-muddy", "lahnala-etal-2025-practical")
+BACKBONES = {
+    "roberta-base": ("liu-etal-2019-roberta",),
+    "roberta-large": ("liu-etal-2019-roberta",),
+    "minilm": ("wang-etal-2020-minilm", "reimers-gurevych-2019-sentence"),
+}
+PAPERS_WAY = "importances in the paper's way"
+RANDOM = "random-tiny"  # not trained by anybody
+METHODS = {
+    "seq_bn": ("pfeiffer-etal-2020-mad",),
+    "double_seq_bn": ("houlsby-etal-2019-parameter",),
+    "lora": ("hu-etal-2022-lora",),
+    "compacter": ("mahabadi-etal-2021-compacter",),
+    "prefix_tuning": ("li-liang-2021-prefix",),
+    "prompt_tuning": ("lester-etal-2021-power",),
+    "par_bn": ("he-etal-2022-towards",),
+}
+LIBRARY, ADAMW, OPTUNA = "poth-etal-2023-adapters", "loshchilov-hutter-2019-decoupled", "akiba-etal-2019-optuna"
+GAINS = {
+    "resampled groups of test rows": ("field-welsh-2007-bootstrapping",),
+    "degrees of freedom of intervals": ("satterthwaite-1946-approximate",),
+    "correction (false discovery rate)": ("benjamini-hochberg-1995-controlling", "benjamini-yekutieli-2001-control"),
+    "correction (family-wise)": ("holm-1979-simple", "westfall-young-1993-resampling"),
+    "smallest visible gains": ("johnson-welch-1940-applications",),
+}
+APPROXIMATED = {"correction (false discovery rate)": ("benjamini-hochberg-1995-controlling",)}
+RATINGS = {
+    "agreement of raters": ("hayes-krippendorff-2007-answering",),
+    "rank correlation": ("spearman-1904-proof",),
+}
+EXPLAINED = {
+    PAPERS_WAY: ("drucker-etal-1997-support", "breiman-2001-random"),
+    "guarded analysis": ("hoerl-kennard-1970-ridge",),
+}
+SIMILARITIES = {
+    "data_similarity": ("reimers-gurevych-2019-sentence",),
+    "task_similarity": ("vu-etal-2020-exploring", "cormack-etal-2009-reciprocal"),
+    "task_similarity_vu": ("vu-etal-2020-exploring", "cormack-etal-2009-reciprocal"),
+    "logme": ("you-etal-2021-logme",),
+}
+
+
+class Use(NamedTuple):
+    """Something that a study used: what it is, its name, the keys of its entries (none: not known), and their text."""
+
+    kind: str
+    name: str
+    keys: tuple[str, ...]
+    entries: tuple[str, ...]
+
+
+def used(subject: Subject) -> list[Use]:
+    """Everything that a study has to cite, data sets first; what has no entry is there without keys."""
+    known = entries(resources.files(__package__).joinpath("references.bib").read_text(encoding="utf-8"))
+    own = [("study design", "ratings, themes and transfers", THE_PAPER), *_models(subject), *_statistics(subject)]
+    return [
+        *_data_sets(subject),
+        *(Use(kind, name, keys, tuple(known[key] for key in keys)) for kind, name, keys in own),
+    ]
+
+
+def bibliography(uses: Sequence[Use]) -> str:
+    """The entries, each once, under comments that say what each is for; what has none is named at the top."""
+    missing = [f"% no entry is known for: {one.kind} {one.name}" for one in uses if not one.keys]
+    lines = ["% What this study has to cite. Fields that could not be verified are left out.", *missing]
+    seen: set[str] = set()
+    for one in uses:
+        if one.keys:
+            lines.append(f"\n% {one.kind}: {one.name} ({', '.join(one.keys)})")
+        for key, entry in zip(one.keys, one.entries, strict=True):
+            lines += [] if key in seen else [entry]
+            seen.add(key)
+    return "\n".join(lines) + "\n"
+
+
+def entries(text: str) -> dict[str, str]:
+    """The entries of a BibTeX text by key."""
+    parts = re.split(r"(?m)^(?=@)", text)
+    return {found[1]: part.strip() for part in parts if (found := ENTRY.match(part))}
+
+
+def keys_of(uses: Sequence[Use], kind: str, name: str = "") -> str:
+    """``[@key; @key]`` for all of a kind, or for one of them; nothing where none is known."""
+    keys = dict.fromkeys(key for one in uses if one.kind == kind and name in ("", one.name) for key in one.keys)
+    return f" [{'; '.join(f'@{key}' for key in keys)}]" if keys else ""
+
+
+def _data_sets(subject: Subject) -> Iterator[Use]:
+    """One use per data set, in the order of tasks."""
+    seen = set()
+    for task in subject.results.tasks.itertuples():
+        known = subject.datasets.get(task.task)
+        name = known.title if known else str(task.dataset)
+        if name not in seen:
+            found = entries(known.citation) if known else {}
+            yield Use(DATA, name, tuple(found), tuple(found.values()))
+        seen.add(name)
+
+
+def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The backbone, every adapter method, and what trained them."""
+    study = subject.study
+    if study["backbone"] != RANDOM:
+        yield BACKBONE, str(study["backbone"]), BACKBONES.get(study["backbone"], ())
+    best = (one["method"] for one in study.get("best", {}).values() if "method" in one)
+    for method in dict.fromkeys([study["adapter"]["method"], *best]):
+        yield ADAPTER, method, METHODS.get(method, ())
+    yield TRAINING, "adapters library", (LIBRARY,)
+    if subject.stored:
+        yield TRAINING, "AdamW", (ADAMW,)
+        if subject.stored.searches:
+            yield TRAINING, "search of settings", (OPTUNA,)
+
+
+def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The statistical methods that had anything to work on."""
+    found: dict[str, tuple[str, ...]] = {}
+    if subject.stored and subject.stored.gains.p.notna().any():
+        found |= GAINS
+    elif subject.results.errors == "approximated":
+        found |= APPROXIMATED
+    if len(subject.results.ratings):
+        found |= RATINGS
+    if subject.results.gains.percent.notna().any():
+        found |= EXPLAINED
+    found |= _measured(subject)
+    for name, keys in found.items():
+        yield STATISTICS, name, keys
+
+
+def _measured(subject: Subject) -> Mapping[str, tuple[str, ...]]:
+    alike = subject.question.similarities
+    if alike is None:
+        return {}
+    return {f"similarity ({name})": keys for name, keys in SIMILARITIES.items() if alike[name].notna().any()}

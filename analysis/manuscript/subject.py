@@ -1,0 +1,114 @@
+"""What a manuscript is about: a question put to results, and what the records know of how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from adapters_store.record import Record
+from adapters_store.sealed import unsigned
+from adapters_store.store import Store
+from analysis.answers import Question, of_published, of_stored
+from analysis.baselines import baselines
+from analysis.cells import Manifest, cells
+from analysis.gains import gains
+from analysis.results import Results
+from tasks.errors import BadInput
+from tasks.registry import Registry
+from tasks.task import Dataset
+
+PUBLISHED_STUDY = {
+    "title": "The printed tables of Lahnala et al. (2025)",
+    "backbone": "roberta-base",
+    "adapter": {"method": "seq_bn"},
+    "splits": "as-published",
+}
+NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the store has of a study: manifest, finished records, searches, and frames of cells, gains, baselines."""
+
+    manifest: Manifest
+    records: tuple[Record, ...]
+    searches: tuple[Mapping[str, Any], ...]
+    cells: pd.DataFrame
+    gains: pd.DataFrame
+    baselines: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A question to results, the data sets behind their tasks as entries know them, and what the store has, if it does.
+
+    ``unknown`` names the entries that could not be read, each with the reason.
+    """
+
+    question: Question
+    datasets: Mapping[str, Dataset]
+    stored: Stored | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> Results:
+        """The results with all training data."""
+        return self.question.results
+
+    @property
+    def study(self) -> Mapping[str, Any]:
+        """The resolved study; of the paper's tables what is known of theirs."""
+        return self.stored.manifest["study"] if self.stored else PUBLISHED_STUDY
+
+    @property
+    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
+        """The manifest's facts of every task; none for the paper's tables."""
+        return self.stored.manifest["tasks"] if self.stored else NO_TASKS
+
+    @property
+    def title(self) -> str:
+        """The study's title, or its name."""
+        return str(self.study.get("title") or self.results.name)
+
+
+def published() -> Subject:
+    """The paper's printed tables."""
+    question = of_published(Path())
+    datasets, unknown = _datasets(list(question.results.tasks.task), ())
+    return Subject(question, datasets, unknown=unknown)
+
+
+def stored_study(store: Store, manifest: Manifest) -> Subject:
+    """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
+    found, planned = gains(store, manifest), cells(store, manifest)
+    question = of_stored(store, manifest, found, Path())
+    records = tuple(store.get(key) for key in planned.key[planned.status == "done"])
+    datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
+    alone = baselines(store, manifest)
+    stored = Stored(manifest, records, _searches(store, manifest["name"]), planned, found, alone)
+    return Subject(question, datasets, stored, unknown)
+
+
+def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
+    """The data set of every task that an entry describes, and why others are not known."""
+    try:
+        known, reason = Registry.load([Path(one) for one in folders]).tasks, "no entry has this id"
+    except BadInput as problem:
+        known, reason = Registry.load().tasks, f"the study's own entries cannot be read ({problem})"
+    found = {name: known[name].dataset for name in tasks if name in known}
+    return found, tuple(f"{name}: {reason}" for name in tasks if name not in known)
+
+
+def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
+    """The finished searches of a study's training settings: their task, inputs and trials."""
+    found = []
+    for path in sorted((store.root / "searches" / study).rglob("result.json")):
+        content = unsigned(path.read_bytes())
+        if content is None:
+            raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
+        found.append(content)
+    return tuple(found)

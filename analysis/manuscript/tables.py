@@ -1,0 +1,201 @@
+"""The tables of a manuscript, each from the frames that are written as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.agreement import OVERALL
+from analysis.figures import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
+from analysis.manuscript.figure_frames import Frames
+from analysis.manuscript.layout import Column, Table
+from analysis.manuscript.more_tables import data_sets, importances, means, models
+from analysis.manuscript.printed import printed, spanned
+from analysis.significance import LEVEL
+from analysis.themes import ALL
+from tasks.ratings import constructs
+
+ALONE = "none (target alone)"
+NOT_TESTED = "No transfer has a p value, so none is marked."
+LABEL = Column("", "label")
+
+
+def tables(frames: Frames, banner: str) -> list[Table]:
+    """Every table that the frames have rows for; ``banner`` stands before each caption."""
+    titles = frames["data_sets"].set_index("task").title
+    made = [
+        *scores(frames, titles),
+        *alone(frames, titles),
+        *agreement(frames),
+        *theme_counts(frames),
+        *contrasts(frames),
+        *means(frames),
+        *importances(frames),
+        *models(frames),
+        *data_sets(frames),
+    ]
+    return [
+        Table(one.name, banner + one.caption, one.columns, one.rows, one.labels, one.is_turned, one.rules)
+        for one in made
+        if one.rows
+    ]
+
+
+def construct(name: str) -> str:
+    """What a construct is called in tables."""
+    return constructs()[name].title if name in constructs() else name.capitalize()
+
+
+def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+    """One table per metric and setting: intermediates by targets, marked where a gain or harm is significant."""
+    pairs, solo = frames["pairs"], frames["alone"]
+    for metric, name in METRIC_NAMES.items():
+        for setting in solo.setting[solo.metric == metric].drop_duplicates():
+            part = pairs[(pairs.metric == metric) & (pairs.setting == setting)]
+            baselines = solo[(solo.metric == metric) & (solo.setting == setting)].set_index("target").score
+            if part.empty:
+                continue
+            found = {(one.intermediate, one.target): _score(one) for one in part.itertuples()}
+            below = [task for task in titles.index if task in set(part.intermediate)]
+            rows = [(ALONE, *(printed("score", value, "?") for value in baselines))]
+            rows += [(titles[task], *(found.get((task, target), "--") for target in baselines.index)) for task in below]
+            columns = (Column("Intermediate", "label"), *(Column(titles[target]) for target in baselines.index))
+            more = "" if setting == "full" else f", {setting} of the training data"
+            caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}. {_key(part)}"
+            stem = f"scores-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
+            yield Table(stem, caption, columns, tuple(rows), is_turned=True, rules=(1,))
+
+
+def _score(one: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """A score with its marks; a question mark where it is planned and not there."""
+    marks = "*" * bool(one.significant) + DAGGER * (one.collapsed is True) + DOUBLE_DAGGER * (one.contaminated is True)
+    return printed("score", one.score, "?") + marks
+
+
+def _key(part: pd.DataFrame) -> str:
+    """What the marks mean, of those that occur."""
+    said = [f"* differs from the target alone, p \u2264 {LEVEL:g} after Benjamini and Hochberg."]
+    if part.p_bh.isna().all():
+        said = [NOT_TESTED]
+    if (part.collapsed == True).any():  # noqa: E712 - a column of True, False and nothing
+        said.append(f"{DAGGER} collapsed: no better than always the commonest answer.")
+    if (part.contaminated == True).any():  # noqa: E712
+        said.append(f"{DOUBLE_DAGGER} contaminated: test items are training material.")
+    if part.score.isna().any():
+        said.append("? not finished or not defined.")
+    return " ".join(said)
+
+
+def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+    """Targets alone with intervals and floors, where predictions are stored."""
+    frame = frames["alone"]
+    if frame.low.isna().all():
+        return
+    head = ("Target", "Setting", "Metric")
+    columns = (*(Column(one, "label") for one in head), Column("Score"), Column("95 % interval"))
+    columns += tuple(map(Column, ("Floor", "Rows", "Groups")))
+    rows = tuple(
+        (
+            *(titles[one.target], one.setting, METRIC_NAMES[one.metric]),
+            *(printed("score", one.score, "?"), spanned("score", one.low, one.high, "?")),
+            *(printed("score", one.floor, "?"), printed("count", one.n_test, "?"), printed("count", one.n_groups, "?")),
+        )
+        for one in frame.itertuples()
+    )
+    caption = (
+        "Targets alone. The floor is what always the commonest answer scores (or r = 0); intervals come from"
+        " resampled groups of test rows and, where there are several seeds, from their spread."
+    )
+    yield Table("alone", caption, columns, rows)
+
+
+def agreement(frames: Frames) -> Iterator[Table]:
+    """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
+    if "agreement" not in frames:
+        return
+    columns = (*(Column(one, "label") for one in ("Construct", "Raters")), Column("Tasks"))
+    columns += tuple(map(Column, ("Alpha (interval)", "95 % interval", "Alpha (ordinal)", "95 % interval")))
+    rows = tuple(
+        (
+            *(construct(one.construct) if one.construct != OVERALL else "Overall", one.raters),
+            *(printed("count", one.n_tasks), printed("alpha", one.alpha_interval, "--")),
+            spanned("alpha", one.low_interval, one.high_interval, "--"),
+            *(printed("alpha", one.alpha_ordinal, "--"), spanned("alpha", one.low_ordinal, one.high_ordinal, "--")),
+        )
+        for one in frames["agreement"].itertuples()
+    )
+    yield Table(
+        "agreement",
+        "Agreement of raters: Krippendorff's alpha with interval and with ordinal differences; intervals resample"
+        " tasks.",
+        columns,
+        rows,
+    )
+    if "rater_pairs" in frames:
+        yield _rater_pairs(frames["rater_pairs"])
+
+
+def _rater_pairs(frame: pd.DataFrame) -> Table:
+    columns = (*(Column(one, "label") for one in ("Construct", "Raters")), Column("Tasks"))
+    columns += tuple(map(Column, ("Spearman", "95 % interval", "p", "Mean difference")))
+    rows = tuple(
+        (
+            construct(one.construct) if one.construct != OVERALL else "Overall",
+            f"{one.rater_a}, {one.rater_b}",
+            *(printed("count", one.n_tasks), printed("alpha", one.spearman, "--")),
+            *(spanned("alpha", one.low, one.high, "--"), printed("p", one.p, "--")),
+            printed("rating", one.mean_difference, "--"),
+        )
+        for one in frame.itertuples()
+    )
+    caption = "Rank correlation of every two raters, and the first one's ratings less the second's."
+    return Table("rater-pairs", caption, columns, rows)
+
+
+def theme_counts(frames: Frames) -> Iterator[Table]:
+    """Significant gains and harms by theme, in every panel."""
+    if "theme_counts" not in frames:
+        return
+    frame = frames["theme_counts"]
+    columns = tuple(Column(one, "label") for one in ("Panel", "Role", "Theme"))
+    columns += tuple(
+        map(Column, ("Pairs", "Tested", "Gains", "Harms", "Gains (BH)", "Harms (BH)", "Larger gains", "Larger harms"))
+    )
+    names = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
+    rows = tuple(
+        (one.panel, one.role, one.theme, *(printed("count", getattr(one, name)) for name in names))
+        for one in frame.itertuples()
+    )
+    rules = [place for place in range(1, len(rows)) if rows[place][:2] != rows[place - 1][:2]]
+    caption = (
+        f"Pairs that gain or lose significantly (p \u2264 {LEVEL:g}, uncorrected, and after Benjamini and Hochberg) and"
+        " those at least 0.02 of a score above or below the target alone, by the theme of the task in each role."
+    )
+    if frame.panel.str.startswith("assumed").any():
+        caption += " Standard errors are approximations for an assumed correlation of errors: read directions only."
+    yield Table("theme-counts", caption, columns, rows, labels=3, rules=tuple(rules))
+
+
+def contrasts(frames: Frames) -> Iterator[Table]:
+    """Differences of mean gains between themes."""
+    if "theme_contrasts" not in frames:
+        return
+    frame = frames["theme_contrasts"]
+    frame = frame[frame.cells == ALL]
+    columns = (*(Column(one, "label") for one in ("Role", "Contrast")), Column("Tasks"))
+    columns += tuple(map(Column, ("Difference", "By chance under", "p", "p (largest)")))
+    rows = tuple(
+        (
+            *(one.role, f"{one.theme_a} - {one.theme_b}", f"{one.n_a}, {one.n_b}"),
+            *(printed("points", one.difference, "--"), printed("points", one.by_chance, "--")),
+            *(printed("p", one.p, "--"), printed("p", one.p_max, "--")),
+        )
+        for one in frame.itertuples()
+    )
+    caption = (
+        "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; themes permuted"
+        " over tasks, p (largest) corrected for all contrasts of the role."
+    )
+    yield Table("theme-contrasts", caption, columns, rows, labels=2)

@@ -1,0 +1,44 @@
+"""``paper``: a study's tables, numbers, figures and methods for a manuscript, from the store alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.analyze import PUBLISHED
+from harness.cli.progress import Steps
+from harness.cli.study import name_of
+from harness.cli.table import print_json
+
+if TYPE_CHECKING:
+    from analysis.manuscript.subject import Subject
+
+
+def write_paper(options: argparse.Namespace) -> int:
+    """Write the parts of a manuscript, and print where the document is that holds them all."""
+    from analysis.manuscript import paper
+    from analysis.manuscript.layout import VENUES, of_width
+
+    venue = VENUES[options.venue] if options.width is None else of_width(options.width)
+    subject = subject_of(options)
+    out = Path(options.out or f"results/{subject.results.name}/paper")
+    with Steps(quiet=options.quiet) as steps:
+        page = paper.write_paper(subject, out, venue, steps.show)
+    if options.json:
+        print_json({"document": str(page), "columns_cm": [venue.column, venue.page]})
+    else:
+        print(page)
+    return 0
+
+
+def subject_of(options: argparse.Namespace) -> Subject:
+    """What a command is about: the paper's tables, or a stored study."""
+    from analysis.manuscript.subject import published, stored_study
+
+    if options.study == PUBLISHED:
+        return published()
+    store = Store(Path(options.store))
+    return stored_study(store, stored_manifest(store, name_of(options.study)))

@@ -1,0 +1,37 @@
+"""What can be typed to go from a study to its manuscript: ``paper`` and ``cite``."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.cli.parser_leaf import leaf_of
+
+
+def add_paper(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands that hand a study over to a text."""
+    paper = leaf_of(
+        nouns,
+        "paper",
+        "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone.",
+        "paper real-small --out paper --for acl",
+        "paper:write_paper",
+    )
+    cite = leaf_of(
+        nouns,
+        "cite",
+        "Write what a study has to cite, as BibTeX, and what its data's licences let you share.",
+        "cite real-small --out -",
+        "cite:write_citations",
+    )
+    for leaf in (paper, cite):
+        leaf.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
+    widths = paper.add_mutually_exclusive_group()
+    widths.add_argument("--for", dest="venue", choices=("acl",), default="acl", help="widths of a venue (default: acl)")
+    widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
+    _told(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
+    _told(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
+
+
+def _told(leaf: argparse.ArgumentParser, text: str) -> None:
+    out = next(action for action in leaf._actions if action.dest == "out")
+    out.help = text
