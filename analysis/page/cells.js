@@ -94,7 +94,7 @@ function fillCells() {
   }, make("button", { type: "button", click: () => sortBy(name) }, label, arrow(name))));
   const body = rows.map((cell) => make("tr", {}, COLUMNS.map(([, name]) => make("td", { class: kind(name) },
     name === "target" ? make("a", { href: cellAddress(cell.page.id) }, cell.texts.target) : cell.texts[name]))));
-  const box = make("div", { class: "stick list", role: "region", "aria-label": "All cells", tabindex: "0" },
+  const box = make("div", { class: "stick list", role: "region", "aria-label": "Table of cells", tabindex: "0" },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
   place("cell-table").replaceChildren(box);
 }

@@ -65,7 +65,7 @@ function squareNode(square, map, detail) {
   if (!square) return make("span", { tabindex: "-1" }, "");
   const { text, share } = look(square, chosen.measure, map);
   const node = make(square.page ? "a" : "span", {
-    href: square.page ? cellAddress(square.page) : null, tabindex: "-1", class: STATES[square.status], "aria-label": square.hover.join(". "),
+    href: square.page ? cellAddress(square.page) : null, tabindex: "-1", class: STATES[square.status], "aria-label": [text, ...square.hover].filter(Boolean).join(". "), role: square.page ? null : "img",
     focus: () => tell(detail, square.hover), mouseenter: () => tell(detail, square.hover),
   }, text);
   if (share !== null) {
