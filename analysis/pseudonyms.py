@@ -1,9 +1,9 @@
 """What private tasks are called in a copy for others, and a study's manifest in those names.
 
 Private are tasks whose entry says ``private = true``, and all that this project does not ship. Their names, titles,
-classes, data set, family where no shipped one shares it, source, version and warnings are replaced; so are adapters
-that were imported, and raters whose ratings lie beside one's own entries. Paths, and what schedulers and searches were
-told, are left out of the manifest.
+classes, versions and warnings are replaced, and so are data set, family, source and language setting that no public
+task of the study shares; adapters that were imported; and raters whose ratings lie beside one's own entries. Paths, and
+what schedulers and searches were told, are left out of the manifest.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from string import ascii_lowercase
 from typing import Any
 
 from adapters_store.key import key_of
-from analysis.cells import Manifest
+from analysis.cells import IMPORTED, Manifest
 from tasks.ratings import Rating, rating_files, ratings
 from tasks.registry import Registry
 
 UNSHOWN = "not shown"
-IMPORTED = "imported"  # the role of cells on adapters that others have trained
 PATH = re.compile(r"\S*[/\\]\S*")
 LEFT_OUT = ("slurm", "ray", "best", "imported", "registry")  # of a study: places, accounts, what is by task
 TOLD = ("schema", "created", "declared", "synthetic")  # of a manifest, as it is
@@ -65,10 +64,9 @@ def names_of(manifest: Manifest) -> Names:
     imported = dict.fromkeys(one["intermediate"] for one in manifest["cells"] if one.get("role") == IMPORTED)
     tasks = _lettered(hidden, "task", lambda name: _keys(manifest, name))
     tasks |= _lettered(list(imported), "adapter", lambda name: _keys(manifest, name))
-    shown = {"dataset": set(), "family": {one.dataset.family for one in shipped.values()}, "data_source": set()}
     facts = {}
     for field, prefix in {"dataset": "data", "family": "family", "data_source": "source", "setting": "setting"}.items():
-        known = shown.get(field, set()) | {rows[name].get(field, "") for name in public} | {""}
+        known = {rows[name].get(field, "") for name in public} | {""}
         own = dict.fromkeys(one.get(field, "") for one in private.values() if one.get(field, "") not in known)
         facts[field] = _lettered(list(own), prefix, lambda value: key_of({"value": value, "of": _keys(manifest, "")}))
     raters = _lettered(_own_raters(manifest), "rater", lambda name: name)
@@ -111,8 +109,8 @@ def hidden_hash(splits_hash: str, pseudonym: str) -> str:
 
 
 def hidden_ratings(manifest: Manifest, names: Names) -> list[Rating]:
-    """The ratings that lie beside one's own entries, of the study's tasks, in pseudonyms."""
-    own = _own_ratings(manifest)
+    """The ratings that lie beside one's own entries, and the shipped ones of private tasks, in pseudonyms."""
+    own = _own_ratings(manifest) + [one for one in ratings() if one.task in names.classes]
     return [
         Rating(names.task(one.task), one.construct, names.raters.get(one.rater, one.rater), one.value) for one in own
     ]

@@ -46,12 +46,12 @@ READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 @dataclass(frozen=True)
 class Shared:
-    """The page of a shared report, its study's name there, and words of private tasks that occur in it by chance."""
+    """The page of a shared report, its study's name there, and by words of private tasks the files that have them."""
 
     page: Path
     study: str
     line: str
-    occurring: tuple[tuple[str, str], ...]
+    occurring: Mapping[str, list[str]]
 
 
 def shared_report(
@@ -75,7 +75,7 @@ def shared_report(
     with copied(store, manifest, measures, names) as (copy, hidden, keys):
         told = replace(_renamed(found, names, keys), manifest=hidden, shared=line(manifest, names))
         page = written(copy, told, out, progress)
-    return Shared(page, names.study, told.shared, tuple(occurrences(out, names.words)))
+    return Shared(page, names.study, told.shared, occurrences(out, names.words))
 
 
 def line(manifest: Manifest, names: Names) -> str:
@@ -111,14 +111,15 @@ def copied(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def occurrences(out: Path, words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(file, word) for every word of private tasks that stands in a file that can be read as text."""
-    looked_for = [word for word in words if len(word) >= SHORTEST]
-    for file in sorted(one for one in out.rglob("*") if one.suffix in READABLE):
-        text = file.read_text(encoding="utf-8").casefold()
-        for word in looked_for:
-            if re.search(rf"(?<!\w){re.escape(word.casefold())}(?!\w)", text):
-                yield str(file.relative_to(out)), word
+def occurrences(out: Path, words: Iterable[str]) -> dict[str, list[str]]:
+    """By each word of private tasks that occurs, perhaps by chance, the files in which it stands readable."""
+    texts = {file: file.read_text(encoding="utf-8").casefold() for file in out.rglob("*") if file.suffix in READABLE}
+    found = {}
+    for word in (one for one in words if len(one) >= SHORTEST):
+        whole = re.compile(rf"(?<!\w){re.escape(word.casefold())}(?!\w)")
+        if files := sorted(str(file.relative_to(out)) for file, text in texts.items() if whole.search(text)):
+            found[word] = files
+    return found
 
 
 @dataclass(frozen=True)
@@ -150,18 +151,16 @@ class _Keys:
         spec, names = self.store.get(key).spec, self.names
         if not {spec["target"], spec["intermediate"]} & set(names.tasks):
             return dict(spec)
-        target, below = spec["target"], spec.get("intermediate_key")
-        label = dict(spec.get("label", {}))
-        if target in names.classes:
-            label["classes"] = list(names.classes[target].values())
+        target, below, content = spec["target"], spec.get("intermediate_key"), spec.get("splits_hash", "")
+        label = dict(spec.get("label") or {})
+        if target in names.tasks:
+            label["classes"] = list(names.classes.get(target, {}).values())
         return {
             **{name: spec[name] for name in SPEC if name in spec},
             "target": names.task(target),
             "intermediate": names.task(spec["intermediate"]),
             "intermediate_key": self.of(below) if below and below in self.store else None,
-            "splits_hash": hidden_hash(spec["splits_hash"], names.task(target))
-            if target in names.tasks
-            else spec["splits_hash"],
+            "splits_hash": hidden_hash(content, names.task(target)) if target in names.tasks else content,
             "label": label,
         }
 

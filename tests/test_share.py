@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from adapters_store import key_of
-from analysis.pseudonyms import names_of
+from analysis.pseudonyms import hidden_manifest, hidden_ratings, names_of
 from analysis.report import report
 from analysis.share import occurrences, shared_report
 from harness.cli.archive import measures_of
@@ -141,8 +141,24 @@ def test_letters_do_not_follow_names_and_are_the_same_each_time(study):
 def test_a_shipped_task_is_private_when_its_entry_says_so(study):
     manifest = copy.deepcopy(study[1])
     assert "epitome_er" not in names_of(manifest).tasks
-    manifest["tasks"]["epitome_er"]["private"] = True
-    assert "epitome_er" in names_of(manifest).tasks
+    manifest["tasks"]["epitome_er"] |= {"private": True, "family": "epitome"}
+    names = names_of(manifest)
+    assert "epitome_er" in names.tasks
+    assert "epitome" in names.facts["family"]
+    pseudonyms = {one.task for one in hidden_ratings(manifest, names)}
+    assert pseudonyms == {names.tasks[SECRET], names.tasks["epitome_er"]}
+
+
+def test_imported_adapters_have_pseudonyms_too(study):
+    manifest = copy.deepcopy(study[1])
+    below = {"role": "imported", "intermediate": "their_er", "intermediate_key": "f" * 64, "key": "e" * 64}
+    manifest["cells"].append(manifest["cells"][0] | below)
+    manifest["study"]["imported"] = {"their_er": "f" * 64}
+    names = names_of(manifest)
+    keys = {cell["key"]: cell["key"] for cell in manifest["cells"]}
+    hidden = hidden_manifest(manifest, names, keys, Path("ratings"))
+    assert hidden["cells"][-1]["intermediate"] == names.task("their_er") == "adapter-a"
+    assert "their_er" not in str(hidden)
 
 
 def test_a_copy_is_never_put_beside_other_files(study, tmp_path):
@@ -154,7 +170,7 @@ def test_a_copy_is_never_put_beside_other_files(study, tmp_path):
 def test_words_that_are_left_are_named_with_their_file(tmp_path):
     (tmp_path / "a.md").write_text("The Ward is quiet; wardens are not.")
     (tmp_path / "b.csv").write_text("wards")
-    assert list(occurrences(tmp_path, ["ward", "the"])) == [("a.md", "ward")]
+    assert occurrences(tmp_path, ["ward", "the"]) == {"ward": ["a.md"]}
 
 
 def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_path, command, monkeypatch):
@@ -162,7 +178,7 @@ def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_
 
     def done(store, manifest, out, measures, *, progress):
         asked.append(out)
-        return replace(shared, occurring=(("report.md", "ward"),))
+        return replace(shared, occurring={"ward": ["report.md"]})
 
     monkeypatch.setattr("analysis.share.shared_report", done)
     monkeypatch.chdir(tmp_path)
@@ -171,4 +187,4 @@ def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_
     assert asked == [Path("results/study-shared")]
     assert out.startswith("A copy for others. Inside: ")
     assert str(shared.page) in out
-    assert "report.md before you pass it on: the word 'ward'" in err
+    assert "look at report.md before you pass it on: a private task has the word 'ward'" in err

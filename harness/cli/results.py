@@ -54,6 +54,7 @@ def write_report(options: argparse.Namespace) -> int:
 
 def _share_report(options: argparse.Namespace) -> int:
     """Write a report in which private tasks have pseudonyms; say what is in it, and which words to look at."""
+    from analysis.markdown import few
     from analysis.pseudonyms import names_of
     from analysis.share import shared_report
 
@@ -64,8 +65,8 @@ def _share_report(options: argparse.Namespace) -> int:
         done = shared_report(store, manifest, out, measures_of, progress=steps.show)
     print(done.line.replace("**", ""))
     print(done.page)
-    for file, word in done.occurring:
-        print(f"look at {file} before you pass it on: the word {word!r} of a private task is in it", file=sys.stderr)
+    for word, files in done.occurring.items():
+        print(f"look at {few(files)} before you pass it on: a private task has the word {word!r}", file=sys.stderr)
     return 0
 
 
