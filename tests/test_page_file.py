@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analysis.importance_sections import Answer
 from analysis.page.assembled import LIBRARY, SCRIPTS, assembled, embedded
 from analysis.page.document import document
 from tests.fake_study import FakeTask, fake_study
@@ -79,6 +81,23 @@ def test_own_scripts_never_make_html_or_code_from_texts():
         )
         assert len(text.splitlines()) < 300
     assert {path.name for path in FOLDER.glob("*.js")} == set(SCRIPTS)
+
+
+def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):
+    study = fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")))
+    numbers = {"added": 0.01234, "low": None, "high": None, "null_mean": -0.001, "p_corrected": 0.0312}
+    tested = {"feature": "link", "title": "Link", "kind": "construct", "verdict": "supported", "against": "", **numbers}
+    silent = {"feature": "tokens", "title": "Token size", "verdict": "not tested", "why": "unknown of every task"}
+    told_here = {"headline": "it is so", "features": [{**tested, "why": "it adds"}, silent], "curve": []}
+    telling = replace(told(*study, tmp_path), answer=Answer((), (), told_here))
+    found = document(study[0], telling)["importance"]
+    assert [one["verdict"] for one in found["features"]] == ["supported", "not tested"]
+    assert found["features"][0]["hover"] == [
+        *("Link", "supported", "adds +0.0123 to Q2, 95 % interval not defined"),
+        "by chance -0.0010; p (corrected) 0.031",
+    ]
+    assert found["features"][1]["hover"] == ["Token size", "not tested", "unknown of every task"]
+    assert found["features"][1]["added"] is None and found["paper"] is None
 
 
 @pytest.mark.slow
