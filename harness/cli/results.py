@@ -64,7 +64,7 @@ def _share_report(options: argparse.Namespace) -> int:
     with Steps(quiet=options.quiet) as steps:
         done = shared_report(store, manifest, out, measures_of, progress=steps.show)
     print(done.line.replace("**", ""))
-    print(done.page)
+    print(done.page, done.page.with_suffix(".html"), sep="\n")
     for word, files in done.occurring.items():
         print(f"look at {few(files)} before you pass it on: a private task has the word {word!r}", file=sys.stderr)
     return 0
