@@ -46,6 +46,9 @@ function confusionPlot(node, counts) {
   const totals = rows.map((row) => row.reduce((sum, one) => sum + one, 0));
   const share = rows.map((row, r) => row.map((one) => (totals[r] ? one / totals[r] : null)));
   const short = classes.map((name) => plain(shortened(name, 18)));
+  const last = classes.length - 0.5;
+  const slanted = classes.length > 4;
+  const ticks = { showgrid: false, tickvals: short.map((_, i) => i), ticktext: short, tickfont: { size: 11 } };
   const hovertext = rows.map((row, r) => row.map((one, c) =>
     lines([`label: ${classes[r]}`, `predicted: ${classes[c]}`, `${one} of ${totals[r]} rows`])));
   plot(node, (width, colours) => ({
@@ -56,9 +59,11 @@ function confusionPlot(node, counts) {
       rows.map((row) => row.map((one) => (classes.length > 20 && !one ? "" : String(one)))),
       share.map((row) => row.map((one) => colourAt(colours.counts, one || 0))), classes.length > 20 ? 8 : 12)],
     layout: layoutOf(width, Math.max(260, 150 + (classes.length > 20 ? 17 : 30) * classes.length), colours, {
-      margin: { l: 10, r: 10, t: 30, b: 10 },
-      xaxis: { title: { text: "predicted", standoff: 14 }, side: "top", showgrid: false, tickvals: short.map((_, i) => i), ticktext: short, tickangle: classes.length > 4 ? -60 : 0, tickfont: { size: 11 } },
-      yaxis: { title: { text: "label", standoff: 14 }, autorange: "reversed", showgrid: false, tickvals: short.map((_, i) => i), ticktext: short, tickfont: { size: 11 } },
+      margin: { l: 10, r: slanted ? 50 : 10, t: 30, b: 10 },
+      xaxis: {
+        ...ticks, title: { text: "predicted", standoff: 14 }, side: "top", range: [-0.5, last], tickangle: slanted ? -60 : 0, ticklabeloverflow: "allow",
+      },
+      yaxis: { ...ticks, title: { text: "label", standoff: 14 }, range: [last, -0.5] },
     }),
   }));
 }

@@ -27,15 +27,15 @@ function showMaps() {
 
 function showMap() {
   const map = shown.maps[chosen.map];
-  const title = make("p", { class: "caption" }, map.title.replace("\n", ", "));
+  const words = map.title.replace("\n", ", ").replace("Gains in", chosen.measure === "gain" ? "Gains in" : "Scores in");
+  const title = make("p", { class: "caption" }, words);
   if (chosen.view === "table") {
     const detail = make("div", { class: "detail", "aria-live": "polite" });
     tell(detail, ["Point at a square, or move among them with the arrow keys."]);
     return void place("map").replaceChildren(
-      title, scrolling("Table of squares", squareTable(map, detail)), detail, legend(map));
+      title, detail, scrolling("Table of squares", squareTable(map, detail)), legend(map));
   }
-  const what = chosen.measure === "gain" ? "gains in points" : "scores";
-  const node = described(`Heatmap of ${what}. ${map.title.replace("\n", ", ")}. The button Table shows the same numbers as a table.`);
+  const node = described(`Heatmap. ${words}. The button Table shows the same numbers as a table.`);
   node.style.minWidth = `${Math.max(320, 190 + 36 * map.columns.length)}px`;
   place("map").replaceChildren(title, scrolling("Heatmap", node), legend(map));
   picture(node, map, chosen.measure, chosen.order);
@@ -65,7 +65,8 @@ function squareNode(square, map, detail) {
   if (!square) return make("span", { tabindex: "-1" }, "");
   const { text, share } = look(square, chosen.measure, map);
   const node = make(square.page ? "a" : "span", {
-    href: square.page ? cellAddress(square.page) : null, tabindex: "-1", class: STATES[square.status], "aria-label": [text, ...square.hover].filter(Boolean).join(". "), role: square.page ? null : "img",
+    href: square.page ? cellAddress(square.page) : null, tabindex: "-1", class: STATES[square.status],
+    "aria-label": [text, ...square.hover].filter(Boolean).join(". "), role: square.page ? null : "img",
     focus: () => tell(detail, square.hover), mouseenter: () => tell(detail, square.hover),
   }, text);
   if (share !== null) {
@@ -102,7 +103,7 @@ function legend(map) {
     [has((one) => one.marks.includes("*")), swatch("", "*"), `p (BH) at most ${level}`],
     [has((one) => one.marks.includes("\u2020")), swatch("", "\u2020"), "collapsed training (this cell or its baseline)"],
     [has((one) => one.marks.includes("\u2021")), swatch("", "\u2021"), "contaminated: test items are training material"],
-    [has((one) => one.status === "baseline"), swatch("alone"), "score of the target alone"],
+    [chosen.measure === "gain" && has((one) => one.status === "baseline"), swatch("alone"), "score of the target alone"],
     [has((one) => one.status === "missing"), swatch("missing"), "planned, not in the store: not trained yet, or failed"],
     [has((one) => one.status === "undefined"), swatch("undefined"), "score not defined (predictions do not vary)"],
     [has((one) => one.status === "not_planned"), swatch(""), "not planned (a task on itself)"],
