@@ -67,6 +67,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
         answers,
         sections.figures(figures, undrawn(question.results, alike)),
         reviewer_sections.answers(found, visible, out),
+        reviewer_sections.explanations(question, answer.told),
         sections.flags(found),
         mixed.warning(found.cells, done),
         sections.caveats(found),

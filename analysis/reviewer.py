@@ -5,13 +5,14 @@ A claim is a gain or a harm that is significant after Benjamini and Hochberg.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.cells import Manifest
+from analysis.curve_figure import CHOICES
 from analysis.frames import Declared, framed
 from analysis.gain_columns import CORRECTIONS
 from analysis.multiple import benjamini_hochberg
@@ -68,6 +69,18 @@ CLAIMS = {
     "p_bh": Declared("float64", "its corrected p"),
     "points_there": Declared("float64", "gain there"),
     "p_bh_there": Declared("float64", "its corrected p there"),
+}
+EXPLAINED = {
+    "cells": Declared("str", "which pairs are used"),
+    "n_contrasts": Declared("int64", "contrasts of mean gains between two themes, in either role"),
+    "contrasts": Declared("int64", f"those with p_max <= {LEVEL}"),
+    "lost": Declared("int64", "significant with all pairs and not, or with the other sign, with these"),
+    "new": Declared("int64", "significant with these and not with all pairs"),
+    "passes": Declared(
+        "boolean", "whether what was rated passes the gate of the guarded analysis; undefined: not asked"
+    ),
+    "p_tasks": Declared("float64", "its p, ratings handed round among tasks"),
+    "p_families": Declared("float64", "the same among families"),
 }
 
 
@@ -128,6 +141,26 @@ def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd
         counts += [int((is_made & is_out).sum()), int((is_made & ~is_out).sum()), int((~is_made).sum())]
         rows.append((name, int(there.p_bh.notna().sum()), *counts, there.points.median()))
     return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
+
+
+def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per choice of pairs: the columns EXPLAINED.
+
+    ``contrasts`` are those of ``analysis.themes.theme_contrasts``, ``curve`` the rows of the specification curve, of
+    which those count that differ from the first in the choice of cells alone.
+    """
+    signs = np.where(contrasts.p_max <= LEVEL, np.sign(contrasts.difference), 0.0)
+    said = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
+    others = [name for name in CHOICES if name != "cells"]
+    gate = {one["cells"]: one for one in curve if all(one[name] == curve[0][name] for name in others)}
+    rows = []
+    for cells in dict.fromkeys([*said.cells, *gate]):
+        there = said.sign[said.cells == cells]
+        own = said.sign[said.cells == ALL].reindex(there.index).fillna(0.0)
+        counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
+        tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
+        rows.append((cells, len(there), *(int(one.sum()) for one in counts), *tested))
+    return framed(pd.DataFrame(rows, columns=list(EXPLAINED)), EXPLAINED)
 
 
 def second_metrics(gains: pd.DataFrame) -> dict[str, str]:

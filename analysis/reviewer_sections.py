@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from analysis.answers import Question
 from analysis.figures import METRIC_NAMES
 from analysis.frames import write_csv
 from analysis.gain_sections import WAYS
-from analysis.markdown import count, few, number, table
-from analysis.reviewer import ALL, LEFT_OUT, NONE, changes, claims, rejections, second_metrics, units
+from analysis.markdown import count, few, number, table, yes_no
+from analysis.reviewer import ALL, LEFT_OUT, NONE, changes, claims, explained_changes, rejections, second_metrics, units
 from analysis.sections import Findings
 from analysis.significance import LEVEL
+from analysis.themes import task_effects, theme_contrasts
 
 HEAD = "## Answers for a reviewer"
 SHORT = {
@@ -46,6 +49,33 @@ def answers(found: Findings, visible: pd.DataFrame, out: Path) -> list[str]:
         *_units(found, rested),
         *_changes(found, changed, named),
     ]
+
+
+def explanations(question: Question, told: Mapping[str, Any]) -> list[str]:
+    """Whether what is said of themes and ratings changes with the pairs; ``told`` is what the guarded answer told."""
+    contrasts = theme_contrasts(task_effects(question.results))
+    frame = explained_changes(contrasts, told.get("curve", ()))
+    write_csv(frame, question.out / "reviewer_explained")
+    if frame.empty:
+        return []
+    text = (
+        "**Does what explains gains hang on some of the cells?** Contrasts of mean gains between themes with"
+        f" p (largest) <= {LEVEL}, and whether what was rated passes the gate of the guarded analysis, which leaves"
+        " families out in any case. Not asked: the specification curve has no such row."
+    )
+    rows = [
+        (
+            *(one.cells, one.n_contrasts, one.contrasts, one.lost, one.new),
+            *(("not asked", "") if pd.isna(one.passes) else (yes_no(one.passes), _two(one.p_tasks, one.p_families))),
+        )
+        for one in frame.itertuples()
+    ]
+    head = ["cells", "contrasts", "significant", "lost", "new", "ratings pass", "p (tasks), p (families)"]
+    return [text, table(head, rows)]
+
+
+def _two(first: float, second: float) -> str:
+    return f"{number(first)}, {number(second)}"
 
 
 def _rejections(found: Findings, frame: pd.DataFrame) -> list[str]:
@@ -86,8 +116,7 @@ def _changes(found: Findings, frame: pd.DataFrame, named: pd.DataFrame) -> list[
         f"**Which claims hang on some of the cells, or on the metric?** A claim is a gain or a harm with p <= {LEVEL}"
         f" after {WAYS['p_bh'].partition(':')[0]}, corrected anew among the cells that are kept. Left out: the claim's"
         " own cell is not among them. Lost: it is, and the claim does not hold there. New: a claim that all cells do"
-        f" not make. The second metric, from the stored predictions: {pairs}. What explains gains without such cells is"
-        " told by the specification curve, contrasts of themes without them stand under Themes."
+        f" not make. The second metric, from the stored predictions: {pairs}."
     )
     rows = [
         (one.cells, one.n_tests, one.gains, one.harms, one.left_out, one.lost, one.new, number(one.median, 1))

@@ -12,7 +12,7 @@ from analysis.gains import SEED, gains
 from analysis.multiple import benjamini_hochberg
 from analysis.other_metrics import OTHERS, other_gains
 from analysis.power import visible_gains
-from analysis.reviewer import LEFT_OUT, WAYS, changes, claims, rejections, units
+from analysis.reviewer import LEFT_OUT, WAYS, changes, claims, explained_changes, rejections, units
 from analysis.reviewer_sections import answers
 from analysis.sections import Findings
 from tests.fake_study import FakeTask, fake_study
@@ -103,6 +103,28 @@ def test_a_claim_is_lost_when_the_correction_is_harder_without_the_others(frame,
     row = found[(found.cells == "without contaminated") & (found.there == "none")].iloc[0]
     assert (row.intermediate, row.target, row.claim) == ("d", "b", "gain")
     assert row.p_bh_there == pytest.approx(0.029 * 4 / 2)
+
+
+def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
+    names = ["cells", "role", "theme_a", "theme_b", "difference", "p_max"]
+    rows = [
+        ("all", "target", "direct", "abstract", 2.0, 0.01),
+        ("all", "target", "direct", "adjacent", 1.0, 0.30),
+        ("not collapsed", "target", "direct", "abstract", 1.0, 0.20),
+        ("not collapsed", "target", "direct", "adjacent", -1.0, 0.03),
+        ("without wassa", "target", "direct", "abstract", -2.0, 0.01),
+    ]
+    same = {"left_out": "target", "outcome": "points", "weights": "equal", "without_rater": ""}
+    curve = [same | {"cells": "all", "passes": True, "p_tasks": 0.01, "p_families": 0.04}]
+    curve += [same | {"cells": "all", "outcome": "ranks", "passes": False, "p_tasks": 0.5, "p_families": 0.5}]
+    curve += [same | {"cells": "not collapsed", "passes": False, "p_tasks": 0.02, "p_families": None}]
+    found = explained_changes(pd.DataFrame(rows, columns=names), curve).set_index("cells")
+    assert found.loc["all", ["contrasts", "lost", "new"]].tolist() == [1, 0, 0]
+    assert found.loc["not collapsed", ["contrasts", "lost", "new"]].tolist() == [1, 1, 1]
+    assert found.loc["without wassa", ["contrasts", "lost", "new"]].tolist() == [1, 1, 0]
+    assert found.passes["all"] and not found.passes["not collapsed"]
+    assert pd.isna(found.passes["without wassa"])
+    assert explained_changes(pd.DataFrame([], columns=names), ()).empty
 
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
