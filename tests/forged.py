@@ -9,6 +9,11 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
+
+from adapters_store import Record
+from adapters_store.record import StoredFile
+
 LIST = "archive.json"
 
 
@@ -38,3 +43,22 @@ def forged(origin: Path, file: Path, changes: Mapping[str, bytes | None]) -> Pat
         name: {"sha256": hashlib.sha256(one).hexdigest(), "bytes": len(one)} for name, one in kept.items()
     }
     return repacked(file, {LIST: json.dumps(head).encode(), **kept})
+
+
+def with_predictions(found: Mapping[str, bytes], *, is_scored: bool) -> tuple[dict[str, bytes | None], str]:
+    """Members in which one cell's predictions are others, with checksums that fit; ``is_scored``: its score too."""
+    cells = json.loads(found["studies/fake.json"])["cells"]
+    key = next(one["key"] for one in cells if one["target"] == "distress" and one["intermediate"])
+    folder = f"objects/{key}"
+    frame = pd.read_parquet(io.BytesIO(found[f"{folder}/test.parquet"]))
+    frame["logit_0"] = frame.logit_0.to_numpy()[::-1].copy()
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False)
+    changed: dict[str, bytes | None] = {f"{folder}/test.parquet": content.getvalue()}
+    record = Record.from_json(found[f"{folder}/record.json"], Path("record.json"))
+    stamp = StoredFile(hashlib.sha256(content.getvalue()).hexdigest(), len(content.getvalue()))
+    results = dict(record.results)
+    if is_scored:
+        results["test"] = float(frame.label.corr(frame.logit_0.astype(float)))
+    other = Record(record.key, record.spec, results, record.provenance, {**record.files, "test.parquet": stamp})
+    return changed | {f"{folder}/record.json": other.to_json()}, key

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import re
@@ -12,20 +11,18 @@ import subprocess
 import sys
 import tarfile
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import analysis.rebuilt
-from adapters_store import Record, Store
-from adapters_store.record import StoredFile
+from adapters_store import Store
 from analysis.report import report
 from harness.cli import deposit as command
 from harness.cli.main import main
 from tasks import similarity
 from tests.fake_study import FakeTask, fake_study
-from tests.forged import forged, members, repacked
+from tests.forged import forged, members, repacked, with_predictions
 
 WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-4.0"]
 TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continuous"))
@@ -40,8 +37,19 @@ def fewer_draws():
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory):
+def registry(tmp_path_factory):
+    """A folder with ratings of one's own, of which one belongs to another study."""
+    folder = tmp_path_factory.mktemp("mine") / "registry"
+    folder.mkdir()
+    rows = ["role,link,A,2", "role,link,B,4", "distress,link,A,5", "distress,link,B,5", "elsewhere,link,A,1"]
+    (folder / "ratings.csv").write_text("\n".join(["task,construct,rater,value", *rows]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stored(registry, tmp_path_factory):
     store, manifest = fake_study(tmp_path_factory.mktemp("store"), TASKS, absent=[("role", "distress")])
+    manifest["study"]["registry"] = [str(registry)]
     for name, task in manifest["tasks"].items():
         task |= {"splits_hash": f"{len(name):064x}", "licence": "CC BY 4.0"}
         inputs = similarity.data_embedding(task["splits_hash"], similarity.POOLED, "random-tiny")
@@ -83,10 +91,20 @@ def typed(capsys, *words):
     return code, said.out, said.err
 
 
-def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def elsewhere(registry, tmp_path, monkeypatch):
+    """Another folder to work in, and none of one's own entries and ratings."""
     monkeypatch.chdir(tmp_path)
+    registry.rename(registry.with_name("gone"))
+    yield tmp_path
+    registry.with_name("gone").rename(registry)
+
+
+def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, tmp_path, capsys):
     shutil.copy(packed, tmp_path / "other-name.tar.gz")
     code, out, _ = typed(capsys, "verify", "other-name.tar.gz", "--json")
+    assert b"role,link,B,4.0\n" in members(packed)["registry/ratings.csv"]
+    assert b"role" in members(packed)["report/table-2-ratings.csv"]
     told = json.loads(out)
     assert (code, told["study"], told["records"], told["differences"], told["versions"]) == (0, "fake", 8, [], [])
     tables = [name for name in members(packed) if name.startswith("report/") and name.endswith(".csv")]
@@ -174,25 +192,6 @@ def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
     [cell] = [one for one in cells if one["key"] in name]
     on = f"{cell['intermediate']} -> " if cell["intermediate"] else ""
     assert f"({on}{cell['target']}, seed 1, full)" in line
-
-
-def with_predictions(found, *, is_scored):
-    """Members in which one cell's predictions are others, with checksums that fit; ``is_scored``: its score too."""
-    cells = json.loads(found["studies/fake.json"])["cells"]
-    key = next(one["key"] for one in cells if one["target"] == "distress" and one["intermediate"])
-    folder = f"objects/{key}"
-    frame = pd.read_parquet(io.BytesIO(found[f"{folder}/test.parquet"]))
-    frame["logit_0"] = frame.logit_0.to_numpy()[::-1].copy()
-    content = io.BytesIO()
-    frame.to_parquet(content, index=False)
-    changed = {f"{folder}/test.parquet": content.getvalue()}
-    record = Record.from_json(found[f"{folder}/record.json"], Path("record.json"))
-    stamp = StoredFile(hashlib.sha256(content.getvalue()).hexdigest(), len(content.getvalue()))
-    results = dict(record.results)
-    if is_scored:
-        results["test"] = float(frame.label.corr(frame.logit_0.astype(float)))
-    other = Record(record.key, record.spec, results, record.provenance, {**record.files, "test.parquet": stamp})
-    return changed | {f"{folder}/record.json": other.to_json()}, key
 
 
 @pytest.mark.parametrize("is_scored", [False, True])

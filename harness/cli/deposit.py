@@ -14,17 +14,18 @@ from adapters_store.altered import Looked, looked_through
 from adapters_store.archive import archive, keys_of
 from adapters_store.restore import restore
 from adapters_store.unpacked import BITE_BYTES, NotAsListed, Piece
+from analysis.data_licences import licences_page
 from analysis.rebuilt import Compared, Difference, compared, lines_apart, rebuilt
 from harness.api import stored_manifest
 from harness.cli.archive import measures_of
 from harness.cli.progress import Steps
 from harness.cli.study import name_of
 from harness.cli.table import print_json
-from harness.sharing.deposit import LOCK, REGISTRY, beside, concerns_of, described, otherwise
+from harness.sharing.deposit import LOCK, REGISTRY, STUDY, beside, otherwise, study_file
 from harness.sharing.zenodo import Deposit
 from tasks.errors import BadInput
 
-REPORT = "report"
+REPORT, LICENCES = "report", "LICENCES.md"
 MOST_SHOWN = 20
 SUFFIXES = (".tar.gz", ".tgz")
 
@@ -42,23 +43,20 @@ def archive_results(options: argparse.Namespace) -> int:
         raise BadInput(f"{file}: an archive is a {SUFFIXES[0]}; give it a name that ends so")
     deposit = Deposit(options.creator, options.licence or "", options.title or "", options.description or "")
     records = sum(key in store for key in keys_of(manifest, f"study {name}"))
-    files = beside(manifest, deposit, records)
+    files = beside(manifest, deposit, records) | {LICENCES: licences_page(manifest).encode()}
     with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
         out = Path(temporary)
         for path in rebuilt(store, manifest, out, steps.show):
             files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
     done = archive(store, name, measures_of(manifest), file, is_light=True, beside=files)
-    concerns = {} if manifest["synthetic"] else concerns_of(manifest)
     if options.json:
         told = {"file": str(file), "bytes": file.stat().st_size, "records": done.records, "measures": done.measures}
-        print_json(told | {"files": len(files), "missing": list(done.missing), "concerns": concerns})
+        print_json(told | {"files": len(files), "missing": list(done.missing)})
         return 0
     print(f"{file}: {done.records} records without weights, {done.measures} measures, {len(files)} files beside them")
-    print(f"{file.stat().st_size / 1e6:.1f} MB; look at it before you pass it on (docs/archive.md)")
+    print(f"{file.stat().st_size / 1e6:.1f} MB; look at its {LICENCES} before you pass it on (docs/archive.md)")
     if done.missing:
         print(f"{len(done.missing)} cells of the study have no record and are not in it")
-    for task, why in concerns.items():
-        print(f"{task}: {why}")
     return 0
 
 
@@ -137,9 +135,10 @@ def _keep(folder: Path, piece: Piece) -> None:
 
 
 def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Difference]:
-    for name, content in described(manifest).items():
+    """What differs in the files that follow from the manifest alone."""
+    for name, made in ((STUDY, study_file(manifest["study"])), (LICENCES, licences_page(manifest))):
         there = (kept / name).read_text(encoding="utf-8", errors="replace") if (kept / name).is_file() else ""
-        for where, one, other in lines_apart(there, content.decode()):
+        for where, one, other in lines_apart(there, made):
             yield Difference(f"{name}, {where}", one, other)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from harness.sharing.publish import FORBIDS, caution
 from harness.sharing.zenodo import Deposit
 from harness.sharing.zenodo import metadata as zenodo
 from tasks.errors import BadInput
@@ -19,7 +18,7 @@ from tasks.ratings import Rating, rating_files, ratings
 
 Manifest = Mapping[str, Any]
 
-ZENODO, LICENCES, STUDY, LOCK, README = ".zenodo.json", "LICENCES.md", "study.toml", "environment.txt", "README.md"
+ZENODO, STUDY, LOCK, README = ".zenodo.json", "study.toml", "environment.txt", "README.md"
 REGISTRY = "registry"  # folder of the ratings that came from the user's own entries
 READ_ME = """# {title}
 
@@ -37,20 +36,14 @@ Results of the study `{name}`, made with empathy-transfer {version}: {records} r
 `empathy-transfer verify ARCHIVE` computes every table anew from the records and compares; it needs no data, GPU or
 network. `empathy-transfer store restore ARCHIVE --store DIR` puts the records into a store.
 """
-MADE_UP = "The texts of this study were made up; the licences are those of the data sets whose form they have.\n\n"
 
 
 class MayNotShare(BadInput):
     """A study has a task whose owner keeps its data private."""
 
 
-def described(manifest: Manifest) -> dict[str, bytes]:
-    """The files that follow from a study's manifest alone, by name: the study and the licences of its data."""
-    return {STUDY: study_file(manifest["study"]).encode(), LICENCES: licences(manifest).encode()}
-
-
 def beside(manifest: Manifest, deposit: Deposit, records: int) -> dict[str, bytes]:
-    """Every file about a study with so many records, but its report, by name.
+    """The files about a study with so many records, but its report and licences, by name.
 
     MayNotShare if a task is private, BadMetadata if ``deposit`` does not say who made it.
     """
@@ -63,46 +56,14 @@ def beside(manifest: Manifest, deposit: Deposit, records: int) -> dict[str, byte
     told = zenodo(deposit, title, _description(manifest, records))
     page = READ_ME.format(title=told["title"], name=manifest["name"], version=_version(), records=records)
     files = {ZENODO: json.dumps(told, indent=1, ensure_ascii=False).encode() + b"\n", README: page.encode()}
-    return files | described(manifest) | {LOCK: lock().encode()} | _own_ratings(manifest)
+    files |= {STUDY: study_file(manifest["study"]).encode(), LOCK: lock().encode()}
+    return files | _own_ratings(manifest)
 
 
 def study_file(study: Mapping[str, Any]) -> str:
     """The TOML of a resolved study. What searches found is left out: it stands in the manifest and in every record."""
     fields = {name: _without_null(value) for name, value in study.items() if value is not None and name != "best"}
     return entry_text(fields)
-
-
-def licences(manifest: Manifest) -> str:
-    """A page of the data sets of a study with their licences, and what these mean for what is in an archive."""
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for name, task in manifest["tasks"].items():
-        licence = str(task.get("licence") or "unstated")
-        rows.setdefault((str(task["dataset"]), licence, concern(task)), []).append(name)
-    table = [
-        f"| {dataset} | {', '.join(tasks)} | {licence} | {note or 'nothing known'} |"
-        for (dataset, licence, note), tasks in rows.items()
-    ]
-    head = "# Licences of the data\n\nNo text of any data set is in this archive. Ids, labels and predictions of test"
-    head += " and validation items are.\n\n"
-    head += MADE_UP if manifest["synthetic"] else ""
-    head += "| data set | tasks | licence | to be thought of |\n|---|---|---|---|\n"
-    return head + "\n".join(table) + "\n"
-
-
-def concern(task: Mapping[str, Any]) -> str:
-    """What is to be thought of before labels and predictions of a task are passed on; nothing if nothing is known."""
-    licence = str(task.get("licence") or "")
-    forbids = [why for words, why in FORBIDS.items() if words in licence.lower()]
-    if forbids:
-        return f"{forbids[0]}: ask their owners before you pass labels on"
-    if not (told := caution({"licence": licence})):
-        return ""
-    return "no licence is stated: ask their authors" if "unstated" in told else "their use is limited: heed the licence"
-
-
-def concerns_of(manifest: Manifest) -> dict[str, str]:
-    """What is to be thought of before an archive is passed on, by task; nothing for tasks of which nothing is known."""
-    return {name: why for name, task in manifest["tasks"].items() if (why := concern(task))}
 
 
 def lock() -> str:
