@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MOST = 10  # items, groups or changes of answers that are listed unless more are asked for
 CONTEXT = (
-    "p: McNemar's exact test, or of a number the sign test, which take items as independent of each other; whether the"
-    " gain counts is said by gains.csv, where whole groups are resampled"
+    "p: McNemar's exact test; of several classes or a number the sign test. Both take items as independent:"
+    " whether the gain counts is said by gains.csv, where whole groups are resampled"
 )
 
 
