@@ -56,16 +56,27 @@ def shown(figure):
     return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
 
 
-@pytest.mark.parametrize("venue", [ACL, of_width(8.0), of_width(24.0)])
-def test_all_text_is_legible_and_inside_the_sheet(venue):
-    for sheet in sheets({"heatmap-macro-f1-full": squares(13), **bars()}, venue):
+def check_names_apart(axes):
+    """Names below the axes do not touch, unless they are turned."""
+    flat = [one.get_window_extent() for one in axes.get_xticklabels() if one.get_text() and not one.get_rotation()]
+    places = sorted((box.x0, box.x1) for box in flat)
+    assert all(left[1] <= right[0] for left, right in pairwise(places))
+
+
+@pytest.mark.parametrize(("venue", "n_tasks"), [(ACL, 13), (of_width(6.0), 2), (of_width(24.0), 4)])
+def test_all_text_is_legible_and_inside_the_sheet(venue, n_tasks):
+    for sheet in sheets({"heatmap-macro-f1-full": squares(n_tasks), **bars()}, venue):
         width = venue.page if sheet.is_wide else venue.column
         figure = fitted(sheet, width, "SYNTHETIC DATA: ")
         assert min(one.get_fontsize() for one in shown(figure)) >= SMALLEST, sheet.name
         box = figure.get_tightbbox()
         assert box.x0 >= -0.01, sheet.name
         assert box.x1 <= width / 2.54 + 0.01, sheet.name
+        assert box.y0 >= -0.01, sheet.name
+        assert box.y1 <= sheet.height / 2.54 + 0.01, sheet.name
         assert figure.get_figwidth() == pytest.approx(width / 2.54)
+        for axes in figure.axes:
+            check_names_apart(axes)
         assert any(one.get_text() == "SYNTHETIC DATA" for one in shown(figure))
 
 

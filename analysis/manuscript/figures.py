@@ -15,6 +15,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 from analysis.curve_figure import specification_curve
@@ -29,6 +30,7 @@ SMALLEST, LARGEST = 6.0, 8.0  # points of any text in print
 TICKS = 8.5  # points of tick labels as the report draws them
 LETTER = 3.6  # points of a letter of the smallest text, on average
 SQUARE, BESIDE = 0.78, 4.6  # cm of a heatmap's square, and of names and scale beside the squares
+NARROW = 10.0  # cm, in which a legend has one column
 HIGHEST = 20.0  # cm; a page is not longer
 EMBEDDED: Any = {"pdf.fonttype": 42, "font.family": "DejaVu Sans", "hatch.linewidth": 0.6}
 Draw = Callable[[pd.DataFrame, str], Figure]
@@ -111,7 +113,19 @@ def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
     for axes in figure.axes:  # ticks that are placed later take their size from here
         axes.tick_params(which="both", labelsize=_legible(TICKS * width / native))
     _fold(figure, width, sheet.height)
+    _keep_inside(figure)
     return figure
+
+
+def _keep_inside(figure: Figure) -> None:
+    """Leave room at the sides that the layout, which reckons once, has let something run over."""
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches()
+    box, engine = figure.get_tightbbox(), figure.get_layout_engine()
+    left, right = max(0.0, -box.x0 / width), max(0.0, box.x1 / width - 1)
+    below, above = max(0.0, -box.y0 / height), max(0.0, box.y1 / height - 1)
+    if isinstance(engine, ConstrainedLayoutEngine) and max(left, right, below, above) > 0:
+        engine.set(rect=(left, below, 1 - left - right, 1 - below - above))
 
 
 def _legible(size: float) -> float:
@@ -121,7 +135,7 @@ def _legible(size: float) -> float:
 def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
     """A heatmap in parts of so many targets as are legible side by side, each as high as its rows."""
     targets = list(dict.fromkeys(sheet.frame.target))
-    rows = sheet.frame.intermediate.nunique()
+    squares, names = 0.46 * max(sheet.frame.intermediate.nunique(), 7), 0.09 * sheet.frame.column.str.len().max()
     most = max(1, int((venue.page - BESIDE) / SQUARE))
     count = ceil(len(targets) / most)
     is_wide = len(targets) > int((venue.column - BESIDE) / SQUARE)
@@ -129,7 +143,8 @@ def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
     for number in range(count):
         frame = sheet.frame[sheet.frame.target.isin(targets[number * size : (number + 1) * size])]
         more = ("", "") if count == 1 else (f"-part-{number + 1}", f" Part {number + 1} of {count}.")
-        height = min(4.4 + 0.46 * rows, HIGHEST)
+        below = 3.2 if is_wide and venue.page > NARROW else 4.6  # legend, name of the axis
+        height = min(squares + names + below, HIGHEST)
         yield Sheet(sheet.name + more[0], sheet.caption + more[1], frame, sheet.draw, is_wide, height)
 
 
@@ -146,15 +161,25 @@ def _fold(figure: Figure, width: float, height: float) -> None:
         own = letters // side_by_side
         axes.title.set_text(_lines(axes.get_title(), int(0.8 * own)))
         axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * own)))
-        axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.55 * upright)))
+        axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.62 * upright)))
+        _turn_ticks(axes, own)
         _fold_legend(axes, letters)
     for legend in list(figure.legends):
         said = [one.get_text() for one in legend.get_texts()]
         columns = max(1, min(letters // (max(map(len, said)) + 8), len(said)))
         style: Any = {"loc": "outside lower center", "fontsize": SMALLEST, "frameon": False}
         handles = [one for one in legend.legend_handles if one is not None]
-        figure.legend(handles, [_lines(one, letters - 10) for one in said], ncols=columns, **style)
+        figure.legend(handles, [_lines(one, letters - 14) for one in said], ncols=columns, **style)
         legend.remove()
+
+
+def _turn_ticks(axes: Axes, letters: int) -> None:
+    """Turn names below the axes that would not stand side by side."""
+    names = [one for one in axes.get_xticklabels() if one.get_text() and not one.get_rotation()]
+    longest = max((len(line) for one in names for line in one.get_text().splitlines()), default=0)
+    if len(names) * (longest + 1) > 0.75 * letters:
+        for one in names:
+            one.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def _fold_legend(axes: Axes, letters: int) -> None:

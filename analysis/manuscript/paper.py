@@ -73,8 +73,8 @@ def _write_text(subject: Subject, found: Sequence[Number], out: Path) -> None:
     _write(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
     asked = [f"- **{question}** {told.as_markdown(answer, printed)}" for question, answer in answers]
     _write(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
-    items = [rf"\item[{escaped(question)}] {told.as_latex(answer, printed)}" for question, answer in answers]
-    lines = [r"\begin{description}\raggedright", *items, r"\end{description}"]
+    items = [rf"\item \textbf{{{escaped(question)}}} {told.as_latex(answer, printed)}" for question, answer in answers]
+    lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     _write(out / "checklist.tex", "\n".join(lines) + "\n")
     write_citations(subject, out)
 
