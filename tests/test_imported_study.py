@@ -151,6 +151,8 @@ def test_the_commands_plan_and_show_a_study_with_imports(shelf, tmp_path, comman
     shown = command("plan", *asked)[1]
     assert "on imported" in shown
     assert "baseline 2, transfer 2, imported 2" in shown
+    why = json.loads(command("plan", *asked, "--why", "--json")[1])["why"]
+    assert [one["kinds"] for one in why] == [{"baselines": 2, "transfers": 2, IMPORTED: 2}]
     assert json.loads(command("study", "show", *asked, "--json")[1])["imported"] == {"theirs": keys["theirs"]}
     (tmp_path / "mine.toml").write_text('extends = "tiny"\n[imported]\ntheirs = "abcdef"\n')
     code, _, refused = command("plan", *asked)

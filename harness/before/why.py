@@ -10,6 +10,7 @@ from typing import Any
 from adapters_store import Record, Store
 from harness.cell import Cell
 from harness.controls import HELPERS
+from harness.imported import IMPORTED
 from harness.notes import failure
 from harness.plan import Plan
 from harness.study_checks import REFERENCES
@@ -154,18 +155,19 @@ def _kind(cell: Cell, of: Sequence[str]) -> str:
     if cell.role in ("baseline", *REFERENCES):
         return cell.role
     if not of:
-        return "transfer" if cell.role == "transfer" else "control"
+        return cell.role if cell.role in ("transfer", IMPORTED) else "control"
     it = "it" if len(of) == 1 else "them"
     return f"onto {it}" if cell.target in of else f"stacked on {it}"
 
 
 def _place(kind: str) -> int:
     """Where a kind stands in a line: what stands on nothing first."""
-    first = ("baseline", "intermediate of controls", *REFERENCES, "transfer", "control", "onto it", "onto them")
+    alone = ("baseline", "intermediate of controls", *REFERENCES)
+    first = (*alone, "transfer", "control", IMPORTED, "onto it", "onto them")
     return first.index(kind) if kind in first else len(first)
 
 
 def _plural(kind: str, count: int) -> str:
-    if count == 1 or kind.startswith(("onto", "stacked", "finetuned")):
+    if count == 1 or kind.startswith(("onto", "stacked", "finetuned", IMPORTED)):
         return kind
     return kind.replace("intermediate", "intermediates") if kind.startswith("intermediate") else f"{kind}s"
