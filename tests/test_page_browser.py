@@ -194,6 +194,8 @@ def test_cells_that_are_missing_controls_or_unknown_have_a_page_that_says_so(ope
     assert "an untrained adapter" in page.locator("#cell h1").text_content()
     go(page, "location.hash = '#/cell/transfer/felt/empathy_hope/full'")
     assert "at or below what always the commonest answer scores" in page.locator("#cell").text_content()
+    go(page, "location.hash = '#/cell/transfer/empathy_hope/news_distress/full'")
+    assert "is not defined" in page.locator("#cell .lead").text_content()
     go(page, "location.hash = '#/cell/of/nobody'")
     assert page.locator("#cell h1").text_content() == "There is no such cell"
 

@@ -30,6 +30,7 @@ function sentence(page) {
     return isDone ? "There is no number to compare: a cell that it is compared with is missing, or others stand on this one."
       : "There is no result: this cell is planned, but not in the store.";
   }
+  if (page.numbers.score === null) return "The score is not defined: the predictions do not vary.";
   if (!("points" in texts)) return `Scores ${texts.score} ${page.metric_name}, 95 % interval ${texts.interval}.`;
   const corrected = texts.p_bh ? `p (BH) = ${texts.p_bh}` : `p = ${texts.p}, not corrected`;
   return `Scores ${texts.score} ${page.metric_name}, against ${texts.alone} of the target alone:`
