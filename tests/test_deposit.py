@@ -255,7 +255,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
         ([], "nobody is named"),
         (["--creator", "Bernard, Ada"], "SPDX"),
         (["--creator", "Doe, Jane", "--licence", "mit"], "placeholder"),
-        ([*WHO, "--out", "a.zip"], r"\.tar\.gz"),
+        ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
     ],
 )
 def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path, capsys, monkeypatch, words, said):
@@ -264,6 +264,13 @@ def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(said, err)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_is_written_over(stored, packed, capsys):
+    before = packed.read_bytes()
+    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
+    assert packed.read_bytes() == before
 
 
 @pytest.mark.slow

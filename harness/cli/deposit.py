@@ -11,7 +11,7 @@ from typing import Any
 
 from adapters_store import Store, StoreError
 from adapters_store.altered import Looked, looked_through
-from adapters_store.archive import archive, keys_of
+from adapters_store.archive import KINDS, archive, keys_of
 from adapters_store.restore import restore
 from adapters_store.unpacked import BITE_BYTES, NotAsListed, Piece
 from analysis.data_licences import licences_page
@@ -39,8 +39,8 @@ def archive_results(options: argparse.Namespace) -> int:
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
     file = Path(options.out or f"{name}-results.tar.gz")
-    if not file.name.endswith(SUFFIXES):
-        raise BadInput(f"{file}: an archive is a {SUFFIXES[0]}; give it a name that ends so")
+    if not file.name.endswith(SUFFIXES) or file.exists():  # said before minutes are spent on tables
+        raise BadInput(f"{file}: an archive is a new {SUFFIXES[0]}; give it a name that ends so and is not there yet")
     deposit = Deposit(options.creator, options.licence or "", options.title or "", options.description or "")
     records = sum(key in store for key in keys_of(manifest, f"study {name}"))
     files = beside(manifest, deposit, records) | {LICENCES: licences_page(manifest).encode()}
@@ -91,7 +91,7 @@ def _verified(file: Path, folder: Path, steps: Steps) -> Found:
     if not any(name.startswith(f"{REPORT}/") for name in looked.listing.members):
         raise NoResults(f"{file}: an archive without a report; `store restore` checks it, `report` makes its tables")
     found = Found(looked.listing.study, differences=list(_altered(looked)))
-    if any(_is_record(one.name) for one in looked.altered):
+    if any(one.name.partition("/")[0] in KINDS for one in looked.altered):
         return found  # tables from damaged records would say nothing
     kept = folder / "kept"
     try:
@@ -114,10 +114,6 @@ def _compare(found: Found, folder: Path, steps: Steps) -> None:
     found.differences += found.compared.differences
     lock = kept / LOCK
     found.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
-
-
-def _is_record(name: str) -> bool:
-    return name.partition("/")[0] in ("objects", "measures", "studies")
 
 
 def _altered(looked: Looked) -> Iterator[Difference]:
