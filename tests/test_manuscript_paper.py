@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 import subprocess
@@ -10,13 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from analysis.manuscript.layout import VENUES, of_width
+from analysis.cells import CONTROLS
+from analysis.manuscript import told
+from analysis.manuscript.checklist import checklist
+from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.layout import VENUES, as_latex, of_width
+from analysis.manuscript.methods import methods
+from analysis.manuscript.numbers import numbers
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.printed import printed
-from analysis.manuscript.references import entries
+from analysis.manuscript.references import entries, used
 from analysis.manuscript.subject import published
+from analysis.manuscript.tables import tables
+from tests.fake_study import fake_study
 from tests.manuscript_study import TASKS, cell, small_subject
 
+NAMES = [task.id for task in TASKS[2:]]
 MACRO = re.compile(r"^\\newcommand\{\\([A-Za-z]+)\}\{(.*)\}% (\S+) \| (.*) \| (\S+)$", re.M)
 BOX = re.compile(rb"/MediaBox \[ ?0 0 ([0-9.]+) ([0-9.]+) ?\]")
 
@@ -124,14 +134,53 @@ def test_figures_have_exact_widths_and_embedded_fonts(folder):
         assert b"/Type3" not in raw, name
 
 
-def test_one_width_is_kept_by_every_figure_and_table(tmp_path):
-    subject = small_subject(tmp_path, TASKS[2:])
-    page = write_paper(subject, tmp_path / "paper", of_width(12.5))
+def test_the_command_keeps_one_width_in_every_figure_and_table(command, tmp_path):
+    fake_study(tmp_path / "store", TASKS[2:])
+    where = ("--store", tmp_path / "store", "--out", tmp_path / "paper")
+    code, out, _ = command("paper", "fake", *where, "--width", "12.5", "--json", "--quiet")
+    assert code == 0
+    page = tmp_path / "paper" / "main.tex"
+    assert json.loads(out) == {"document": str(page), "columns_cm": [12.5, 12.5]}
     assert "textwidth=12.5cm" in page.read_text()
     assert "twocolumn" not in page.read_text()
     for path in (tmp_path / "paper" / "figures").glob("*.pdf"):
         assert float(BOX.search(path.read_bytes())[1]) / 72 * 25.4 == pytest.approx(125, abs=0.1)
     assert "table*" not in "".join(path.read_text() for path in (tmp_path / "paper" / "tables").glob("*.tex"))
+
+
+def test_a_width_too_small_and_two_widths_are_refused(command, tmp_path):
+    code, _, err = command("paper", "published", "--width", "2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--width 2" in err
+    with pytest.raises(SystemExit):
+        command("paper", "published", "--width", "8", "--for", "acl")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"absent": [(below, above) for below in (None, *NAMES) for above in NAMES]}, "0 are finished"),
+        ({"constant": [(None, "mine")], "absent": [("mine", "news_empathy")]}, "cannot be said"),
+        ({"seeds": (1, 2), "controls": CONTROLS, "references": ("finetuned",)}, "Seeds: 1, 2"),
+    ],
+)
+def test_an_unfinished_or_larger_study_is_told_as_it_is(tmp_path, options, said):
+    subject = small_subject(tmp_path, TASKS[2:], **options)
+    parts = methods(subject, used(subject))
+    frames = written(subject, tmp_path)
+    printed_numbers = {one.macro: one.printed for one in numbers(frames) if one.printed}
+    text = " ".join(told.as_markdown(part, printed_numbers) for _, part in parts)
+    assert said in text
+    assert "ridge" not in text
+    assert "(not known)" not in " ".join(answer for _, answer in checklist(subject))
+    for table in tables(frames, ""):
+        assert not re.search(r"\bnan\b|<NA>", as_latex(table, VENUES["acl"]))
+
+
+def written(subject, folder):
+    """The frames of a study as they are read back."""
+    write_data(subject, folder / "data")
+    return read_data(folder / "data")
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def _settings(subject: Subject) -> Iterator[Answer]:
 
 def _statistics(subject: Subject) -> Iterator[Answer]:
     if subject.results.gains.p.isna().all():
-        yield "Which tests?", "None of single gains: no predictions are there."
+        yield "Which tests?", "No test of single gains: no predictions are there."
     else:
         text = "paired draws of groups of test items ([[StudyDraws]]); Benjamini and Hochberg over [[StudyPairsTested]]"
         yield "Which tests?", f"Two-sided, {text} gains; effects and intervals are given beside p values."

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.manuscript.references import ADAPTER, BACKBONE, DATA, PAPERS_WAY, STATISTICS, TRAINING, Use, keys_of
+from analysis.manuscript.references import (
+    ADAPTER,
+    BACKBONE,
+    DATA,
+    GUARDED,
+    PAPERS_WAY,
+    STATISTICS,
+    TRAINING,
+    Use,
+    keys_of,
+)
 from analysis.manuscript.subject import Subject
 from analysis.markdown import few, inline
 
@@ -55,8 +65,8 @@ def _data(subject: Subject, uses: Sequence[Use]) -> str:
     synthetic = "The texts are synthetic and say nothing about real ones. " if subject.results.is_synthetic else ""
     caps = f"; {caps_of(study)}" if caps_of(study) else ""
     text = (
-        f"{synthetic}The study covers [[StudyTasks]] tasks of [[StudyDataSets]] data sets in [[StudyFamilies]] families"
-        f" that share texts or people{keys_of(uses, DATA)}. Splits are"
+        f"{synthetic}Tasks: [[StudyTasks]], of [[StudyDataSets]] data sets{keys_of(uses, DATA)}; families of data sets"
+        f" that share texts or people: [[StudyFamilies]]. Splits are"
         f" {SPLITS.get(str(study['splits']), str(study['splits']))}{caps}."
     )
     missing = subject.stored.manifest["missing"] if subject.stored else {}
@@ -96,7 +106,7 @@ def _training(subject: Subject, uses: Sequence[Use]) -> str:
     study = subject.study
     text = (
         f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')} with a rate that falls linearly to 0 after any warm-up"
-        f" ({settings_of(study)}); the epoch with the best validation score was kept."
+        f" ({settings_of(study)}); the epoch with the best validation score was kept.{_searched(study, uses)}"
         f" Texts were cut to {study.get('max_tokens', '(not known)')} tokens;"
         f" precision {study.get('precision', 'fp32')}."
         f" Seeds: {inline(study['seeds'])}"
@@ -110,6 +120,14 @@ def _training(subject: Subject, uses: Sequence[Use]) -> str:
     return f"{text}. {hours}"
 
 
+def _searched(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
+    """Whose settings a search decided; nothing where none did."""
+    if not study.get("best"):
+        return ""
+    searched = keys_of(uses, TRAINING, "search of settings")
+    return f" Searches on validation rows{searched} decided the settings of {', '.join(study['best'])}."
+
+
 def _tests(subject: Subject, uses: Sequence[Use]) -> str:
     if subject.results.gains.p.isna().all():
         return (
@@ -120,8 +138,8 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
     group, freedom, rate = (keys_of(uses, STATISTICS, name) for name in names)
     return (
         "A gain is the score of a transfer less that of its target alone on the same test items, in points (x 100)."
-        f" Intervals and p values come from [[StudyDraws]] paired draws of whole groups of test items{group} and the"
-        f" spread between seeds where there are several{freedom}. Over the [[StudyPairsTested]] gains that have a p,"
+        f" Intervals and p values come from [[StudyDraws]] paired draws of whole groups of test items{group}; where"
+        f" there are several seeds, their spread is added{freedom}. Over the [[StudyPairsTested]] gains that have a p,"
         f" p values were corrected for the false discovery rate{rate}; other corrections stand beside them"
         f"{keys_of(uses, STATISTICS, 'correction (family-wise)')}. Of these gains, [[StudySignificantGains]] are"
         " significantly above and [[StudySignificantHarms]] below the target alone."
@@ -135,10 +153,14 @@ def _explained(subject: Subject, uses: Sequence[Use]) -> str:
             "Raters ([[StudyRaters]]) judged every task; agreement is Krippendorff's alpha"
             f"{keys_of(uses, STATISTICS, 'agreement of raters')}. "
         )
-    return (
+    reason = subject.why_not_guarded()
+    if reason is not None:
+        return f"{rated}What explains gains for families of tasks that were left out cannot be said: {reason}."
+    text = (
         f"{rated}What explains gains was asked for families of tasks that were left out: a ridge regression"
-        f"{keys_of(uses, STATISTICS, 'guarded analysis')} on gains centred by target, one feature dropped at a time,"
-        " tested against facts handed round among tasks and among families. Importances in the paper's way"
-        f"{keys_of(uses, STATISTICS, PAPERS_WAY)} are given beside it."
-        f" {subject.question.primary.line().split('; hash')[0]}."
+        f"{keys_of(uses, STATISTICS, GUARDED)} on gains centred by target, one feature dropped at a time,"
+        " tested against facts handed round among tasks and among families."
     )
+    if beside := keys_of(uses, STATISTICS, PAPERS_WAY):
+        text += f" Importances in the paper's way{beside}, a fit in the sample, are given beside it."
+    return f"{text} {subject.question.primary.line().split('; hash')[0]}."

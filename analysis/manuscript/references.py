@@ -17,7 +17,7 @@ BACKBONES = {
     "roberta-large": ("liu-etal-2019-roberta",),
     "minilm": ("wang-etal-2020-minilm", "reimers-gurevych-2019-sentence"),
 }
-PAPERS_WAY = "importances in the paper's way"
+PAPERS_WAY, GUARDED = "importances in the paper's way", "guarded analysis"
 RANDOM = "random-tiny"  # not trained by anybody
 METHODS = {
     "seq_bn": ("pfeiffer-etal-2020-mad",),
@@ -43,7 +43,7 @@ RATINGS = {
 }
 EXPLAINED = {
     PAPERS_WAY: ("drucker-etal-1997-support", "breiman-2001-random"),
-    "guarded analysis": ("hoerl-kennard-1970-ridge",),
+    GUARDED: ("hoerl-kennard-1970-ridge",),
 }
 SIMILARITIES = {
     "data_similarity": ("reimers-gurevych-2019-sentence",),
@@ -134,8 +134,8 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         found |= APPROXIMATED
     if len(subject.results.ratings):
         found |= RATINGS
-    if subject.results.gains.percent.notna().any():
-        found |= EXPLAINED
+    worked = {PAPERS_WAY: subject.has_importances(), GUARDED: subject.why_not_guarded() is None}
+    found |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
     found |= _measured(subject)
     for name, keys in found.items():
         yield STATISTICS, name, keys

@@ -16,6 +16,9 @@ from analysis.answers import Question, of_published, of_stored
 from analysis.baselines import baselines
 from analysis.cells import Manifest, cells
 from analysis.gains import gains
+from analysis.guarded_design import grid_of
+from analysis.guarded_q2 import why_no_fold
+from analysis.heuristic_figures import undrawn
 from analysis.results import Results
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -68,6 +71,16 @@ class Subject:
     def tasks(self) -> Mapping[str, Mapping[str, Any]]:
         """The manifest's facts of every task; none for the paper's tables."""
         return self.stored.manifest["tasks"] if self.stored else NO_TASKS
+
+    def why_not_guarded(self) -> str | None:
+        """Why nothing can be said of what explains gains for families left out; None if it can."""
+        asked = self.question.primary.specification
+        grid = grid_of(self.results, asked, self.question.similarities)
+        return grid.why_not() or why_no_fold(grid, asked.left_out)
+
+    def has_importances(self) -> bool:
+        """Whether there are importances in the paper's way."""
+        return not any(line.startswith("Figure 2 ") for line in undrawn(self.results, self.question.similarities))
 
     @property
     def title(self) -> str:

@@ -16,13 +16,15 @@ from harness.cli.table import print_json
 if TYPE_CHECKING:
     from analysis.manuscript.subject import Subject
 
+USUAL = "acl"
+
 
 def write_paper(options: argparse.Namespace) -> int:
     """Write the parts of a manuscript, and print where the document is that holds them all."""
     from analysis.manuscript import paper
     from analysis.manuscript.layout import VENUES, of_width
 
-    venue = VENUES[options.venue] if options.width is None else of_width(options.width)
+    venue = VENUES[options.venue or USUAL] if options.width is None else of_width(options.width)
     subject = subject_of(options)
     out = Path(options.out or f"results/{subject.results.name}/paper")
     with Steps(quiet=options.quiet) as steps:

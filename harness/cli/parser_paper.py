@@ -26,7 +26,7 @@ def add_paper(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     for leaf in (paper, cite):
         leaf.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
     widths = paper.add_mutually_exclusive_group()
-    widths.add_argument("--for", dest="venue", choices=("acl",), default="acl", help="widths of a venue (default: acl)")
+    widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
     _told(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
     _told(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
