@@ -100,12 +100,13 @@ def _print(found: Flips, rows: Mapping[str, Example], why: str, show: int | None
     _table(found, "by seed", by_seed(found.items))
     print(CONTEXT)
     _table(found, "by label" if found.metric == "pearson_r" else "by class", by_class(found))
-    if len(moved := answers(found)):
-        _table(found, f"answers that gave way to others ({len(moved)} kinds)", moved.head(MOST))
+    if len(given := answers(found)):
+        _table(found, f"answers that gave way to others ({len(given)} kinds)", given.head(MOST))
     if rows:
         _table(found, "by length in words", _by_length(found, rows))
     groups = by_group(found.items)
-    _table(found, f"by dialogue or other group ({len(groups)}; the largest surplus first)", groups.head(MOST))
+    moved = groups[groups.better + groups.worse > 0]
+    _table(found, f"by dialogue or other group ({len(moved)} of {len(groups)} have changed items)", moved.head(MOST))
     _print_items(found, rows, show)
     if why:
         print(f"\nids and numbers only, no lengths and no texts: {harmless(why)}")
@@ -117,7 +118,7 @@ def _print_items(found: Flips, rows: Mapping[str, Example], show: int | None) ->
 
     changed = over_seeds(found.items)
     most = show or MOST // 2
-    print(f"\n{len(changed)} items changed; at most {most} of each kind:")
+    print(f"\n{len(changed)} items changed{f'; at most {most} of each kind' if len(changed) else ''}")
     for one in _ends(changed, most).itertuples():
         what = WORDS[found.metric][0 if one.error_change < 0 else 1] if one.error_change else "both, by seed"
         answers = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(one.before, one.after, strict=True))
