@@ -75,6 +75,8 @@ def test_rows_that_cannot_be_read_come_with_a_reason_and_the_others_whole(tmp_pa
         ("4", "", "", "has 3 cells, the header 2"),
         ("6", "café", "", ""),
     ]
+    (tmp_path / "one.csv").write_text("reply\nso\n\nand\n")
+    assert found(tmp_path / "one.csv") == [("0", "so", "", ""), ("1", "", "", NO_TEXT), ("2", "and", "", "")]
     (tmp_path / "a.jsonl").write_bytes(
         b'{"text": "good"}\n{"text": 3}\nnot json\n\n{"text": "a\\ud800"}\n{"txt": "x"}\n'
     )

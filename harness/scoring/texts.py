@@ -117,7 +117,8 @@ class Texts:
             if header is None:
                 raise BadInput(f"{self.file}: is empty; the first line names the columns")
             text = self._text_column(header)
-            for number, cells in enumerate(rows):
+            for number, found in enumerate(rows):
+                cells = found or [""] * (len(header) == 1)  # of one column, an empty line is an empty text
                 if len(cells) == len(header):
                     yield self._line(number, rows.line_num, dict(zip(header, cells, strict=True)), text)
                 elif cells:
