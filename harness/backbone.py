@@ -160,5 +160,5 @@ def _hub_folder(name: str) -> Path:
         reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
         raise BadBackbone(
             f"backbone {name!r} is neither a folder nor to be had from the hub ({reason}); "
-            "download it on a machine with internet, or give a folder, or use --set backbone=minilm"
+            "download it on a machine with internet, give a folder, or take backbone minilm, which comes as a package"
         ) from None

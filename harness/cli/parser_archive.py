@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.parser_leaf import leaf_of, told_out
 
 
 def add_archive(store: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,8 +20,7 @@ def add_archive(store: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     archive.add_argument(
         "--light", action="store_true", help="without weights: enough for reports and figures, not to train on"
     )
-    out = next(action for action in archive._actions if action.dest == "out")
-    out.metavar, out.help = "FILE", "the archive to write (default: STUDY.tar.gz)"
+    told_out(archive, "the archive to write (default: STUDY.tar.gz)", "FILE")
     restore = leaf_of(
         store,
         "restore",
@@ -29,4 +28,4 @@ def add_archive(store: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "store restore real-small.tar.gz --store runs",
         "archive:restore_archive",
     )
-    restore.add_argument("file", metavar="FILE")
+    restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")

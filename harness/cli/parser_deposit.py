@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.parser_leaf import leaf_of, told_out
 
 
 def add_deposit(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,8 +27,7 @@ def add_deposit(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
     archive.add_argument("--title", help="default: the study's")
     archive.add_argument("--description", help="default: what the study is, in two sentences")
-    out = next(action for action in archive._actions if action.dest == "out")
-    out.metavar, out.help = "FILE", "the archive to write (default: STUDY-results.tar.gz)"
+    told_out(archive, "the archive to write (default: STUDY-results.tar.gz)", "FILE")
     verify = leaf_of(
         nouns,
         "verify",
@@ -37,4 +36,4 @@ def add_deposit(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "deposit:verify_archive",
     )
     verify.epilog = f"{verify.epilog}; exit codes: 0 all is equal, 1 what differs is named, 2 no such archive"
-    verify.add_argument("file", metavar="ARCHIVE")
+    verify.add_argument("file", metavar="ARCHIVE", help="what archive has written")

@@ -34,6 +34,12 @@ def leaf_of(
     return leaf
 
 
+def told_out(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
+    """Say what --out of a command is that writes something else than a study's tables."""
+    out = next(action for action in leaf._actions if action.dest == "out")
+    out.metavar, out.help = metavar, text
+
+
 def registry_option(leaf: argparse.ArgumentParser) -> None:
     """Folders with entries of one's own."""
     leaf.add_argument(

@@ -39,7 +39,7 @@ def add_results(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     _analyze_options(analyze)
     for leaf in (figures, report, analyze):
-        leaf.add_argument("study", metavar="STUDY")
+        leaf.add_argument("study", metavar="STUDY", help="a study that the store has")
     for leaf in (figures, analyze):
         leaf.epilog = f"{leaf.epilog}; STUDY may be published: the paper's own tables"
     analyze.epilog = f"{analyze.epilog}, or a .csv with columns intermediate, target, score, baseline"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import device_option, leaf_of
+from harness.cli.parser_leaf import device_option, leaf_of, told_out
 from harness.scoring.texts import FORMS
 
 COLUMNS = {
@@ -27,8 +27,13 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     score.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
     score.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
     score.add_argument(
-        "--task", metavar="ID", action="append", default=[], help="only this task (repeatable; default: all trained)"
+        "--task",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only this task or imported adapter (repeatable; default: all)",
     )
+    told_out(score, "the scores, as .csv, .jsonl or .parquet (default: FILE.scores.csv, without its folder)", "FILE")
     for name, what in COLUMNS.items():
         score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
     score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
@@ -47,6 +52,7 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "adapter export epitome_er --study demo --out epitome_er",
         "adapter:export_adapter",
     )
+    told_out(export, "the folder to write (default: ID)")
     export.add_argument("--bin", action="store_true", help="also as the pickles that older libraries read")
     publish = leaf_of(
         adapter,
