@@ -12,6 +12,7 @@ from tests.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("epitome_er"), FakeTask("empdial_ei"), FakeTask("news_empathy", "continuous"), FakeTask("mine"))
 NASTY = r"A & B_{50%} #1 ~ ^ \x $y$"
+FOREIGN = "\u042d\u043c\u043f\u0430\u0442\u0438\u044f"  # letters that Times has not
 
 
 def small_subject(folder: Path, tasks: Sequence[FakeTask] = TASKS, **options: Any) -> Subject:
@@ -21,6 +22,7 @@ def small_subject(folder: Path, tasks: Sequence[FakeTask] = TASKS, **options: An
         folder / "store", tasks, settings=("full", "half"), flags=flags, helpful=[("mine", "empdial_ei")], **options
     )
     manifest["tasks"]["mine"] |= {"title": NASTY, "licence": "on request", "private": True}
+    manifest["tasks"]["news_empathy"] |= {"title": FOREIGN}
     return stored_study(store, manifest)
 
 

@@ -81,6 +81,14 @@ def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
     assert r"| x\|y & z | 1 |" in as_markdown(table)
 
 
+@pytest.mark.parametrize("title", ["\u4e2d\u6587", "[x]", "*y"])
+def test_a_line_that_begins_with_a_bracket_or_a_star_is_no_argument_of_the_line_break(title):
+    columns = (Column(f"{title} and a head in two lines", "label"), Column("n"))
+    text = as_latex(Table("t", "Caption.", columns, (("first", "1"), (title, "2"))), ACL)
+    assert not re.search(r"\\\\\s*[\[*]", text)
+    assert "{}" in text
+
+
 @pytest.mark.parametrize("width", [0, 5.9, 41, float("nan")])
 def test_a_width_in_which_nothing_can_stand_is_refused(width):
     with pytest.raises(BadInput, match="not a width in cm from 6 to 40"):

@@ -201,7 +201,7 @@ def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
 
 def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
-    body = [" & ".join(map(escaped, row)) + r" \\" for row in table.rows]
+    body = [_guarded(" & ".join(map(escaped, row))) + r" \\" for row in table.rows]
     for place in sorted((one - first for one in table.rules if 0 < one - first < len(body)), reverse=True):
         body.insert(place, r"\midrule")
     lines = [
@@ -223,6 +223,11 @@ def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
     return "\n".join(lines)
 
 
+def _guarded(line: str) -> str:
+    r"""A line of a table that the ``\\`` before it does not take for its own argument."""
+    return "{}" + line if line.startswith(("[", "*")) else line
+
+
 def _has_text(table: Table) -> bool:
     return any(one.kind == "text" for one in table.columns)
 
@@ -238,7 +243,7 @@ def _begin(table: Table, fit: Fit) -> list[str]:
 
 def _latex_head(table: Table, place: int) -> str:
     kind, is_turned = table.columns[place].kind, _is_turned(table, place)
-    lines = [escaped(one) for one in _head(table, place)]
+    lines = [_guarded(escaped(one)) for one in _head(table, place)]
     if kind == "text" or len(lines) == 1:
         text = " ".join(lines)
     else:
