@@ -82,11 +82,15 @@ def line(manifest: Manifest, names: Names) -> str:
     """What is inside a shared report and what is not, in one paragraph."""
     hidden = [names.tasks[name] for name in manifest["tasks"] if name in names.tasks]
     who = f"Private tasks stand under pseudonyms ({', '.join(sorted(hidden))})" if hidden else "No task is private"
+    brought = sorted(
+        shown for name, shown in names.tasks.items() if name not in {*manifest["tasks"], *manifest["missing"]}
+    )
+    who += f". Imported adapters stand under pseudonyms ({', '.join(brought)})" if brought else ""
     return (
         f"**A copy for others.** Inside: scores, gains, counts and settings of {len(manifest['tasks'])} tasks. {who}."
-        " Taken out: texts, ids of items and groups, names and paths of files, hosts and users; of private tasks also"
-        " titles, class names, data sets, sources, versions, warnings and keys. Left in: sizes, shares of classes and"
-        " scores, by which somebody who knows a data set may recognise it."
+        " Taken out: texts, ids of items and groups, names and paths of files, hosts and users, and where adapters came"
+        " from; of private tasks also titles, class names, data sets, sources, versions, warnings and keys. Left in:"
+        " sizes, shares of classes and scores, by which somebody who knows a data set may recognise it."
     )
 
 

@@ -16,6 +16,7 @@ from tasks.metrics import floor, score, secondary
 from tasks.task import METRICS
 
 Pair = tuple[str | None, str]
+BELOW = {"random": "random", "control": "chat", "imported": "glasswort_er"}  # other controls stand on the target
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def fake_study(
                 lanes: list[tuple[str, str | None]] = [("baseline", None), *((role, None) for role in references)]
                 if seed in seeds:
                     lanes += [("transfer", other.id) for other in tasks if other.id != task.id]
-                    lanes += [(role, {"random": "random", "control": "chat"}.get(role, task.id)) for role in controls]
+                    lanes += [(role, BELOW.get(role, task.id)) for role in controls]
                 for role, intermediate in lanes:
                     is_pair = role in ("baseline", "transfer")
                     pair = (intermediate if is_pair else role, task.id)

@@ -23,7 +23,7 @@ from tests.secret_study import CLASSES, RATER, SECRET, TITLE, WORDS, secret_stud
 
 DRAWS = 100
 MISSING = {"whispered_grief": "whispered.csv is not in /home/ottoline/data", "empdial": "not in /home/ottoline/data"}
-EVERYWHERE = (*WORDS, "whispered", "/home", "sevenoaks", "epitome_er-1", "fake-cluster")
+EVERYWHERE = (*WORDS, "whispered", "glasswort", "/home", "sevenoaks", "epitome_er-1", "fake-cluster")
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
@@ -60,10 +60,15 @@ def words_in(folder: Path, words: tuple[str, ...]) -> list[tuple[str, str]]:
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     flag = f"class_missing_in_test:{CLASSES[1]}"
-    options = {"seeds": (1, 2), "flags": {("epitome_er", SECRET): [flag]}, "absent": [(SECRET, "news_empathy")]}
+    options = {
+        "seeds": (1, 2),
+        "flags": {("epitome_er", SECRET): [flag]},
+        "absent": [(SECRET, "news_empathy")],
+        "controls": ("imported",),
+    }
     store, manifest = secret_study(folder, missing_tasks=MISSING, **options)
     manifest["study"] |= {"title": f"On {TITLE.lower()}", "backbone": "/home/ottoline/sevenoaks/roberta"}
-    manifest["study"]["slurm"] = {"account": "fake-cluster"}
+    manifest["study"] |= {"slurm": {"account": "fake-cluster"}, "imported": {"glasswort_er": "f" * 64}}
     manifest["tasks"]["epitome_er"]["warnings"] = ["ids of /home/ottoline/data/splits are not complete"]
     contacts = [
         Contact(a, b, 9, 9, int(a != b), 0, 0, 0, 0, 3, 0) for a in manifest["tasks"] for b in manifest["tasks"]
@@ -133,7 +138,7 @@ def test_letters_do_not_follow_names_and_are_the_same_each_time(study):
         manifest["tasks"]["zebra"] = manifest["tasks"][SECRET]
         names = names_of(manifest)
         assert names == names_of(manifest)
-        assert sorted(names.tasks.values()) == ["task-a", "task-b"]
+        assert sorted(names.tasks.values()) == ["adapter-a", "task-a", "task-b"]
         orders.add(names.tasks[SECRET])
     assert orders == {"task-a", "task-b"}
 
@@ -149,16 +154,12 @@ def test_a_shipped_task_is_private_when_its_entry_says_so(study):
     assert pseudonyms == {names.tasks[SECRET], names.tasks["epitome_er"]}
 
 
-def test_imported_adapters_have_pseudonyms_too(study):
-    manifest = copy.deepcopy(study[1])
-    below = {"role": "imported", "intermediate": "their_er", "intermediate_key": "f" * 64, "key": "e" * 64}
-    manifest["cells"].append(manifest["cells"][0] | below)
-    manifest["study"]["imported"] = {"their_er": "f" * 64}
-    names = names_of(manifest)
-    keys = {cell["key"]: cell["key"] for cell in manifest["cells"]}
-    hidden = hidden_manifest(manifest, names, keys, Path("ratings"))
-    assert hidden["cells"][-1]["intermediate"] == names.task("their_er") == "adapter-a"
-    assert "their_er" not in str(hidden)
+def test_imported_adapters_have_pseudonyms_too(study, shared):
+    below = pd.read_csv(shared.page.with_name("controls.csv")).intermediate
+    assert set(below) == {"adapter-a"} == {names_of(study[1]).tasks["glasswort_er"]}
+    assert "Imported adapters stand under pseudonyms (adapter-a)." in shared.line
+    keys = {cell["key"]: cell["key"] for cell in study[1]["cells"]}
+    assert "imported" not in hidden_manifest(study[1], names_of(study[1]), keys, Path("ratings"))["study"]
 
 
 def test_a_copy_is_never_put_beside_other_files(study, tmp_path):
@@ -187,4 +188,4 @@ def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_
     assert asked == [Path("results/study-shared")]
     assert out.startswith("A copy for others. Inside: ")
     assert str(shared.page) in out
-    assert "look at report.md before you pass it on: a private task has the word 'ward'" in err
+    assert "look at report.md before you pass it on: a private task or adapter has the word 'ward'" in err

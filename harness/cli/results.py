@@ -66,7 +66,10 @@ def _share_report(options: argparse.Namespace) -> int:
     print(done.line.replace("**", ""))
     print(done.page, done.page.with_suffix(".html"), sep="\n")
     for word, files in done.occurring.items():
-        print(f"look at {few(files)} before you pass it on: a private task has the word {word!r}", file=sys.stderr)
+        print(
+            f"look at {few(files)} before you pass it on: a private task or adapter has the word {word!r}",
+            file=sys.stderr,
+        )
     return 0
 
 
