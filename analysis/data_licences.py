@@ -11,6 +11,10 @@ HEAD = (
     " validation items are, and go with their data."
 )
 MADE_UP = "The texts of this study were made up; the licences are those of the data sets whose form they have."
+BROUGHT = (
+    "Cells stand on adapters of others: {names}. Their weights are not in this archive. Where they came from their"
+    " records say (`origin` in `record.json`); under which licence, and what they were trained on, is not known here."
+)
 COLUMNS = ("data set", "tasks", "licence as stated", "may texts and labels be shared")
 
 
@@ -21,4 +25,6 @@ def licences_page(manifest: Manifest) -> str:
         rows.setdefault((str(task["dataset"]), str(task.get("licence") or "unstated")), []).append(name)
     body = [(data, ", ".join(tasks), licence, sharing(licence)) for (data, licence), tasks in rows.items()]
     parts = [HEAD, *([MADE_UP] if manifest["synthetic"] else []), table(COLUMNS, body)]
+    if brought := sorted(manifest["study"].get("imported") or {}):
+        parts.append(BROUGHT.format(names=", ".join(brought)))
     return "\n\n".join(parts) + "\n"

@@ -113,6 +113,9 @@ def test_the_page_of_licences_has_every_data_set_with_what_may_be_shared(manifes
     assert "| hope | hope | CC-BY-NC-4.0 | yes, naming its authors, not commercially |" in page
     assert "| distress | distress | on request; not to be passed on | on request: no: ask its authors" in page
     assert "made up" not in page and "made up" in licences_page({**manifest, "synthetic": True})
+    assert "of others" not in page
+    brought = {**manifest, "study": {**manifest["study"], "imported": {"their_er": "f" * 64}}}
+    assert "Cells stand on adapters of others: their_er." in licences_page(brought)
     assert "| hope | hope | unstated | nothing is granted" in licences_page(
         {**manifest, "tasks": {"hope": {"dataset": "hope"}}}
     )
