@@ -43,11 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     scorer = Scorer(store, store.manifest(options.study), precision=options.precision, device="cpu")
     lanes, ours = _timed(lambda: {one.task: logits for one, logits, _ in scorer.logits(rows)})
     alone, theirs = _timed(lambda: {one.task: by_the_library(scorer, one, rows) for one in scorer.tasks})
-    apart = max(float(np.abs(ours[task] - theirs[task]).max()) for task in theirs)
+    gaps = {task: np.abs(ours[task] - theirs[task]) for task in theirs}
+    apart = max(float(gap.max()) for gap in gaps.values())
+    relative = max(float((gap / (1 + np.abs(theirs[task]))).max()) for task, gap in gaps.items())
+    classes = [one.task for one in scorer.tasks if one.outputs > 1]
+    other = sum(int((ours[task].argmax(1) != theirs[task].argmax(1)).sum()) for task in classes)
     lengths = [len(windows[0].ids) for windows in (scorer.groups[0].form.encode(row) for row in rows)]
     print(f"{alone / lanes:.2f} times as fast: {lanes:.1f} CPU seconds for {alone:.1f} one adapter at a time")
     shape = f"{len(rows)} texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}), {options.precision}"
-    print(f"  {len(scorer.tasks)} tasks in {len(scorer.groups)} passes, {shape}; logits differ by at most {apart:.1e}")
+    print(f"  {len(scorer.tasks)} tasks in {len(scorer.groups)} passes, {shape}")
+    print(f"  logits differ by at most {apart:.1e}, of 1 + their size by {relative:.1e}; {other} classes differ")
     print(f"  {machine.described()}")
 
 
