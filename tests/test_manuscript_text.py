@@ -21,7 +21,8 @@ def test_no_letter_with_a_meaning_in_latex_stays_as_it_is(letter):
 
 def test_accents_are_written_out_and_letters_without_a_font_are_named():
     assert escaped("Jo\u00e3o Vuli\u0107 \u2264 1") == r"Jo\~{a}o Vuli\'{c} $\leq$ 1"
-    assert escaped("\u4e2d and \U0001f642") == "[U+4E2D] and [U+1F642]"
+    assert escaped("\u4e2d and \U0001f642") == r"[U+4E2D]\allowbreak{} and [U+1F642]\allowbreak{}"
+    assert points_wide("\u4e2d", 10) == points_wide("[U+4E2D]", 10)
     assert escaped("two\nlines\t here") == "two lines here"
 
 

@@ -80,6 +80,7 @@ WIDTHS = {  # of Times in thousandths of its size
     "m&": 778,
     "%M": 889,
 }
+UNKNOWN = "[U+"
 WIDEST = 960
 MARGIN = 1.03  # a line of the estimated width is never too wide
 
@@ -99,12 +100,14 @@ def letters(text: object) -> str:
 def points_wide(text: str, size: float) -> float:
     """Points that a line of Times takes at a size in points, rather too many than too few."""
     of_letter = {letter: width for group, width in WIDTHS.items() for letter in group}
-    return MARGIN * sum(of_letter.get(letter, WIDEST) for letter in text) * size / 1000
+    shown = "".join(_number(letter) if _letter(letter).startswith(UNKNOWN) else letter for letter in text)
+    return MARGIN * sum(of_letter.get(letter, WIDEST) for letter in shown) * size / 1000
 
 
 def widest_word(text: str, size: float) -> float:
     """Points of the widest part of a text that is not broken over lines."""
-    return max((points_wide(one, size) for one in re.split(r"[\s]|(?<=-)", text) if one), default=0.0)
+    apart = "".join(f" {one} " if _letter(one).startswith(UNKNOWN) else one for one in text)
+    return max((points_wide(one, size) for one in re.split(r"\s|(?<=-)", apart) if one), default=0.0)
 
 
 def _letter(one: str) -> str:
@@ -115,4 +118,9 @@ def _letter(one: str) -> str:
     base, *marks = list(unicodedata.normalize("NFKD", one))
     if len(marks) == 1 and marks[0] in ACCENTS and base.isascii() and base.isalpha():
         return f"\\{ACCENTS[marks[0]]}{{{base}}}"
-    return f"[U+{ord(one):04X}]"
+    return _number(one) + r"\allowbreak{}"
+
+
+def _number(one: str) -> str:
+    """What stands for a letter that the usual fonts do not have."""
+    return f"{UNKNOWN}{ord(one):04X}]"

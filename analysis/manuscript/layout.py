@@ -16,8 +16,9 @@ POINTS_PER_CM = 72.27 / 2.54
 SIZES = {"small": 10.0, "footnotesize": 9.0, "scriptsize": 8.0}  # of an 11 pt document
 GAPS = {10.0: 3.0, 9.0: 3.0, 8.0: 2.0}  # points at either side of a column, by size
 NARROWEST_TEXT = 64.0  # points of a column whose text is broken over lines
-LONGEST = 540.0  # points of a table's lines on a page, below its caption
-LONGEST_LABEL = 32  # letters that stand on one line
+HIGHEST = 540.0  # points of a table's lines on a page, below its caption
+LONGEST_LABEL = 32  # letters of a turned head that stand on one line
+LONGEST = 150.0  # points of a label, at 10 points, that stands on one line
 NARROWEST, WIDEST = 6.0, 40.0
 
 
@@ -110,7 +111,7 @@ def as_latex(table: Table, venue: Venue) -> str:
 def _folded(table: Table) -> Table:
     """The table, whose labels are broken over lines where one of them is long."""
     kinds = [
-        "text" if one.kind == "label" and any(len(row[place]) > LONGEST_LABEL for row in table.rows) else one.kind
+        "text" if one.kind == "label" and any(points_wide(row[place], 10) > LONGEST for row in table.rows) else one.kind
         for place, one in enumerate(table.columns)
     ]
     columns = tuple(Column(one.head, kind) for one, kind in zip(table.columns, kinds, strict=True))
@@ -175,7 +176,7 @@ def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
     """The table in parts that a page is long enough for, and the row of the whole that each begins with."""
     size = SIZES[fit.size]
     heads = [points_wide(one, size) for place in range(len(table.columns)) for one in _head(table, place)]
-    most = int((LONGEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
+    most = int((HIGHEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
     lines = [max(_lines(table, fit, row)) for row in table.rows]
     starts, used = [0], 0
     for place, count in enumerate(lines):
