@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 from adapters_store.record import Record
 from adapters_store.store import Store
-from analysis.cells import BASELINE, TRANSFER, Manifest, MixedRecords, Predictions, predictions
+from analysis.cells import BASELINE, IMPORTED, TRANSFER, Manifest, MixedRecords, Predictions, predictions
 from analysis.frames import Declared, framed
 from tasks.errors import BadInput, UnknownTask
 from tasks.toml_file import nearest
@@ -181,13 +181,15 @@ def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
 def _planned(
     manifest: Manifest, intermediate: str, target: str, setting: str
 ) -> tuple[Mapping[int, str], Mapping[int, str]]:
-    """Keys by seed of a transfer and of its target alone."""
-    for name in (intermediate, target):
-        if name not in manifest["tasks"]:
-            raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, manifest['tasks'])}")
+    """Keys by seed of a transfer, from a task or an imported adapter, and of its target alone."""
+    brought = manifest["study"].get("imported", {})
+    for name, known in ((intermediate, [*manifest["tasks"], *brought]), (target, list(manifest["tasks"]))):
+        if name not in known:
+            raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, known)}")
     found: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
     for cell in manifest["cells"]:
         role = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
+        role = TRANSFER if role == IMPORTED else role
         below = intermediate if role == TRANSFER else None
         if role in found and (cell["intermediate"], cell["target"], cell["setting"]) == (below, target, setting):
             found[role][int(cell["seed"])] = cell["key"]

@@ -16,7 +16,7 @@ def add_flips(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "flips epitome_er news_empathy --study demo --show 5",
         "flips:show_flips",
     )
-    flips.add_argument("intermediate", metavar="INTERMEDIATE", help="task whose adapter is below")
+    flips.add_argument("intermediate", metavar="INTERMEDIATE", help="task, or imported adapter, that is below")
     flips.add_argument("target", metavar="TARGET", help="task that was trained on top of it, and tested")
     flips.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has")
     flips.add_argument("--setting", metavar="NAME", default="full", help="share of the training data (default: full)")
