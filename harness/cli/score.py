@@ -105,7 +105,7 @@ def _notes(tasks: Sequence[Chosen], asked: Sequence[str], manifest: Mapping[str,
 def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
     print(f"\n{summary.scored} of {summary.texts} texts scored: {out}")
     for why, count in summary.listed.most_common():
-        print(f"  {count} texts: {why}")
+        print(f"  {count} text{'s' * (count > 1)}: {why}")
     if summary.listed:
         print(f"  listed in {listed}")
 
