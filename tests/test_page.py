@@ -109,6 +109,7 @@ def test_numbers_are_written_with_the_decimals_of_the_report(out, shown):
         }
         for text, (name, digits) in words.items():
             assert page["texts"][text] == (f"{float(row[name]):.{digits}f}" if row[name] else "not defined")
+        assert page["numbers"]["low"] == (float(row["low"]) if row["low"] else None)
 
 
 def words(text):

@@ -222,6 +222,10 @@ def test_the_table_of_cells_filters_and_sorts(opened):
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.locator("#cell-table").get_by_role("button", name=re.compile("^Score")).click()
     assert page.locator("th[aria-sort=ascending]").count() == 1
+    page.get_by_role("button", name="95 % interval", exact=True).click()
+    ends = page.locator("#cell-table tbody td:nth-child(8)").all_text_contents()
+    lows = [float(one.partition(" to ")[0]) for one in ends if " to " in one]
+    assert lows == sorted(lows, reverse=True) and len(lows) > 10
     rows.first.get_by_role("link").click()
     page.locator("#cell h1").wait_for()
     assert not page.locator("#overview").is_visible()

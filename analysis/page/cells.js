@@ -19,7 +19,7 @@ function cellObjects() {
     const isGain = "points" in page.texts;
     return {
       ...cell, page, name: cell.intermediate ? titleOf(cell.intermediate) : null, flag: page.flags.length > 0,
-      points: page.numbers.points ?? null, p_bh: page.numbers.p_bh ?? null, low: page.numbers.points ?? null,
+      points: page.numbers.points ?? null, p_bh: page.numbers.p_bh ?? null, low: isGain ? page.numbers.low ?? null : null,
       texts: {
         name: cell.intermediate ? titleOf(cell.intermediate) : "none", target: titleOf(cell.target), role: cell.role,
         setting: cell.setting, seed: String(cell.seed), score: run.texts ? run.texts[0] : "",

@@ -65,7 +65,7 @@ def _page(
         "title": cell_title(found, where),
         **{"role": role, "intermediate": intermediate, "target": target, "setting": setting},
         "metric_name": METRIC_NAMES[task["metric"]],
-        "numbers": {} if told is None else {name: plain(told.get(name)) for name in ("score", "points", "p_bh")},
+        "numbers": {} if told is None else {name: plain(told.get(name)) for name in ("score", "points", "low", "p_bh")},
         "texts": {} if told is None else _texts(role, told),
         "facts": _facts(role, told),
         "corrections": _corrections(role, told),
