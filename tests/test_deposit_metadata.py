@@ -59,6 +59,7 @@ def test_what_is_said_goes_before_what_the_study_says_and_is_no_markup():
     ("typed", "fields"),
     [
         ("Bernard, Ada", {"name": "Bernard, Ada"}),
+        ("Doe, Adaeze", {"name": "Doe, Adaeze"}),
         ("Bernard ,  Ada;Some University", {"name": "Bernard, Ada", "affiliation": "Some University"}),
         (
             WHO,

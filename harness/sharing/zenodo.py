@@ -14,7 +14,8 @@ ORCID = re.compile(r"(\d{4}-){3}\d{3}[\dX]")
 NUMBER = re.compile(r"[\dXx -]+")
 ADDRESS = "https://orcid.org/"
 LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
-PLACEHOLDERS = {"doe", "todo", "tbd", "tba", "fixme", "family", "name", "lastname", "surname", "author", "anonymous"}
+PLACEHOLDERS = {"todo", "tbd", "tba", "fixme", "family", "name", "lastname", "surname", "author", "anonymous"}
+NOBODY = {("doe", "jane"), ("doe", "john")}
 HOW = "write: --creator 'Family name, Given names; affiliation; ORCID', the last two as you like"
 
 
@@ -64,7 +65,8 @@ def creator(typed: str) -> dict[str, str]:
     family, comma, given = (part.strip() for part in name.partition(","))
     if not (family and comma and given) or len(rest) > 2:
         raise BadMetadata(f"creator {typed!r} is not a name; {HOW}")
-    if {family.lower(), given.lower()} & PLACEHOLDERS:
+    names = family.lower(), given.lower()
+    if names in NOBODY or {*names} & PLACEHOLDERS:
         raise BadMetadata(f"creator {typed!r} is a placeholder, not a person; {HOW}")
     found = {"name": f"{family}, {given}"}
     for part in filter(None, rest):
