@@ -45,14 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     alone, theirs = _timed(lambda: {one.task: by_the_library(scorer, one, rows) for one in scorer.tasks})
     gaps = {task: np.abs(ours[task] - theirs[task]) for task in theirs}
     apart = max(float(gap.max()) for gap in gaps.values())
-    relative = max(float((gap / (1 + np.abs(theirs[task]))).max()) for task, gap in gaps.items())
     classes = [one.task for one in scorer.tasks if one.outputs > 1]
+    shares = max(float(np.abs(_shares(ours[task]) - _shares(theirs[task])).max()) for task in classes)
+    numbers = max(float(gap.max()) for task, gap in gaps.items() if task not in classes)
     other = sum(int((ours[task].argmax(1) != theirs[task].argmax(1)).sum()) for task in classes)
     lengths = [len(windows[0].ids) for windows in (scorer.groups[0].form.encode(row) for row in rows)]
     print(f"{alone / lanes:.2f} times as fast: {lanes:.1f} CPU seconds for {alone:.1f} one adapter at a time")
     shape = f"{len(rows)} texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}), {options.precision}"
     print(f"  {len(scorer.tasks)} tasks in {len(scorer.groups)} passes, {shape}")
-    print(f"  logits differ by at most {apart:.1e}, of 1 + their size by {relative:.1e}; {other} classes differ")
+    print(f"  logits differ by at most {apart:.1e}, probabilities by {shares:.1e}, numbers by {numbers:.1e}")
+    print(f"  classes that differ: {other}")
     print(f"  {machine.described()}")
 
 
@@ -88,6 +90,10 @@ def by_the_library(scorer: Scorer, one: Chosen, rows: Sequence[Example]) -> Any:
         with torch.inference_mode():
             found.append(network(**tokenizer.pad(columns, return_tensors="pt"), head=name).logits)
     return torch.cat(found).numpy()
+
+
+def _shares(logits: Any) -> Any:  # noqa: ANN401
+    return torch.from_numpy(logits).double().softmax(dim=1).numpy()
 
 
 def _timed(run: Callable[[], dict[str, Any]]) -> tuple[float, dict[str, Any]]:
