@@ -162,7 +162,8 @@ def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_p
     asked = ("score", file, "--study", "tiny", "--store", store.root, "--out", out)
     code, said, _ = command(*asked, "--task", "epitome_er", "--task", "news_empathy")
     assert code == 0
-    assert f"2 of 2 texts scored: {out}" in said
+    assert f"2 of 3 texts scored: {out}" in said
+    assert "text is empty" in said
     for one in chosen(store, manifest, ["epitome_er", "news_empathy"]):
         (row,) = [line.split() for line in said.splitlines() if line.startswith(one.task)]
         assert f"{one.record.results['test']:.3f}" in row
