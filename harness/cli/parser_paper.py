@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.parser_leaf import leaf_of, told_out
 
 
 def add_paper(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,10 +28,5 @@ def add_paper(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     widths = paper.add_mutually_exclusive_group()
     widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
-    _told(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
-    _told(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
-
-
-def _told(leaf: argparse.ArgumentParser, text: str) -> None:
-    out = next(action for action in leaf._actions if action.dest == "out")
-    out.help = text
+    told_out(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
+    told_out(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
