@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
-from adapters_store.listing import imports
-from adapters_store.record import MARKER, Record, check_file_name, check_key
+from adapters_store.listing import keys_in
+from adapters_store.record import MARKER, Record, check_file_name
 from adapters_store.sealed import seal
 from adapters_store.store import MEASURE, Store
 from adapters_store.weights import without_weights
@@ -85,11 +85,9 @@ def archive(
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
     """The keys of a study's cells and imports, each once; CorruptRecord naming ``where`` if the manifest has none."""
-    try:
-        keys = (*(cell["key"] for cell in manifest["cells"]), *imports(manifest))
-        return list(dict.fromkeys(map(check_key, keys)))
-    except (KeyError, TypeError, AttributeError, StoreError):
-        raise CorruptRecord(f"{where}: its manifest does not name its cells; run the study again") from None
+    if (keys := keys_in(manifest)) is None:
+        raise CorruptRecord(f"{where}: its manifest does not name its cells; run the study again")
+    return keys
 
 
 def _member(name: str, content: bytes) -> Member:

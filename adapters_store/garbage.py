@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from adapters_store import disk
 from adapters_store.errors import StoreError
+from adapters_store.imports import is_imported
 from adapters_store.listing import named_keys
 from adapters_store.record import KEY
 from adapters_store.store import Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
 KINDS = ("staging", "packs", "records")
-IMPORTED = "imported"  # the role of a record that was trained elsewhere
 
 
 class Leftover(NamedTuple):
@@ -101,7 +101,7 @@ def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]
 
 def _is_imported(store: Store, key: str) -> bool:
     try:
-        return store.get(key).spec.get("role") == IMPORTED
+        return is_imported(store.get(key).spec)
     except StoreError:
         return False
 

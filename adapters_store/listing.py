@@ -10,6 +10,7 @@ from typing import Any
 
 from adapters_store import disk
 from adapters_store.errors import StoreError
+from adapters_store.imports import imports_of
 from adapters_store.record import KEY, MARKER, check_key
 from adapters_store.store import Store
 
@@ -58,17 +59,19 @@ def listing(store: Store) -> list[Row]:
 
 def named_keys(store: Store, study: str) -> set[str]:
     """Keys of the cells and imports that a study's manifest names; CorruptRecord or StoreError if it cannot tell."""
-    manifest = store.manifest(study)
-    try:
-        return {check_key(key) for key in (*(cell["key"] for cell in manifest["cells"]), *imports(manifest))}
-    except (TypeError, KeyError, AttributeError, StoreError):
+    if (keys := keys_in(store.manifest(study))) is None:
         path = store.root / "studies" / f"{study}.json"
-        raise StoreError(f"{path}: does not name its cells; run the study again to write it anew") from None
+        raise StoreError(f"{path}: does not name its cells; run the study again to write it anew")
+    return set(keys)
 
 
-def imports(manifest: Mapping[str, Any]) -> list[str]:
-    """The keys of what a study imports; no run of it could make these records again."""
-    return list(manifest.get("study", {}).get("imported", {}).values())
+def keys_in(manifest: Mapping[str, Any]) -> list[str] | None:
+    """The keys of a manifest's cells and imports, each once and in its order; None if it cannot tell."""
+    try:
+        keys = (*(cell["key"] for cell in manifest["cells"]), *imports_of(manifest).values())
+        return list(dict.fromkeys(map(check_key, keys)))
+    except (TypeError, KeyError, AttributeError, StoreError):
+        return None
 
 
 def _sizes(store: Store) -> dict[str, int]:

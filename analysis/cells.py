@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from adapters_store.imports import IMPORTED
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.contamination import contaminated_pairs
@@ -19,7 +20,6 @@ from tasks.metrics import MEASURES, decisions
 Manifest = Mapping[str, Any]
 
 BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
-IMPORTED = "imported"  # transfers from adapters that others have trained, on texts that nobody here knows
 CONTROLS = ("self", "shuffled", "random", "control", IMPORTED)
 SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
 TYPES = {

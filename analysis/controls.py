@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from adapters_store.imports import IMPORTED
 from adapters_store.store import Store
-from analysis.cells import CONTROLS, IMPORTED, Manifest
+from analysis.cells import CONTROLS, Manifest
 from analysis.gains import SEED, TYPES, compared
 from analysis.significance import DRAWS, LEVEL
 

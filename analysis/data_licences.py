@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adapters_store.imports import imports_of
 from analysis.cells import Manifest
 from analysis.manuscript.licences import sharing
 from analysis.markdown import table
@@ -25,6 +26,6 @@ def licences_page(manifest: Manifest) -> str:
         rows.setdefault((str(task["dataset"]), str(task.get("licence") or "unstated")), []).append(name)
     body = [(data, ", ".join(tasks), licence, sharing(licence)) for (data, licence), tasks in rows.items()]
     parts = [HEAD, *([MADE_UP] if manifest["synthetic"] else []), table(COLUMNS, body)]
-    if brought := sorted(manifest["study"].get("imported") or {}):
+    if brought := sorted(imports_of(manifest)):
         parts.append(BROUGHT.format(names=", ".join(brought)))
     return "\n\n".join(parts) + "\n"

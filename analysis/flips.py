@@ -11,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from adapters_store.imports import IMPORTED
 from adapters_store.record import Record
 from adapters_store.store import Store
-from analysis.cells import BASELINE, IMPORTED, TRANSFER, Manifest, MixedRecords, Predictions, predictions
+from analysis.cells import BASELINE, TRANSFER, Manifest, MixedRecords, Predictions, predictions
 from analysis.frames import Declared, framed
 from tasks.errors import BadInput, UnknownTask
 from tasks.toml_file import nearest

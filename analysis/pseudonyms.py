@@ -15,8 +15,9 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+from adapters_store.imports import IMPORTED
 from adapters_store.key import key_of
-from analysis.cells import IMPORTED, Manifest
+from analysis.cells import Manifest
 from tasks.ratings import Rating, rating_files, ratings
 from tasks.registry import Registry
 

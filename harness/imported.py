@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from adapters_store import Record, Store, StoreError
+from adapters_store.imports import IMPORTED, is_imported
 from harness.backbone import Backbone
 from harness.cell import Cell, make_cell
 from harness.study import StudyConfig
@@ -15,7 +15,6 @@ from tasks.errors import BadInput, BadStudy
 from tasks.loading import Splits
 from tasks.registry import Registry
 
-IMPORTED = "imported"  # the role of their records, and of the cells that stand on them
 RESERVED = ("intermediate", "random")  # what else may be below a target
 
 
@@ -64,7 +63,7 @@ def imported_cells(study: StudyConfig, registry: Registry, backbone: Backbone, s
 def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Cell:
     record = store.get(study.imported[name])
     spec, where = record.spec, f"imported.{name}: record {record.key[:12]}"
-    if spec.get("role") != IMPORTED:
+    if not is_imported(spec):
         raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
     if spec["target"] != name:
         raise BadStudy(f"{where} was imported as {spec['target']!r}; call it so in the study")
@@ -103,8 +102,3 @@ def imported_as(store: Store, name: str) -> list[Record]:
         if is_imported(record.spec) and record.spec["target"] == name:
             found.append(record)
     return found
-
-
-def is_imported(spec: Mapping[str, Any]) -> bool:
-    """Whether a record holds an adapter from elsewhere."""
-    return spec.get("role") == IMPORTED

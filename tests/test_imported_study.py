@@ -13,6 +13,7 @@ import pytest
 from adapters_store import Store, key_of
 from adapters_store.archive import keys_of
 from adapters_store.garbage import garbage
+from adapters_store.imports import IMPORTED
 from adapters_store.listing import named_keys
 from analysis.controls import control_means, controls
 from analysis.gains import gains
@@ -20,7 +21,6 @@ from harness.api import Study
 from harness.backbone import resolve
 from harness.engines.local import LocalEngine
 from harness.grid import run_grid
-from harness.imported import IMPORTED
 from harness.manifest import manifest_of
 from harness.pack import PackRunner
 from harness.plan import make_plan

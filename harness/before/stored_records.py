@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adapters_store import Record, Store, StoreError
-from harness.imported import is_imported
+from adapters_store.imports import is_imported
 
 SMOKE = "-smoke"  # how the name of a smoke run's study ends
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import Record, Store
+from adapters_store.imports import IMPORTED
 from harness.cell import Cell
 from harness.controls import HELPERS
-from harness.imported import IMPORTED
 from harness.notes import failure
 from harness.plan import Plan
 from harness.study_checks import REFERENCES

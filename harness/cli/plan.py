@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from collections import Counter
 
+from adapters_store.imports import IMPORTED
 from harness.api import Study
 from harness.before.stored_records import records
 from harness.before.why import Why, why
@@ -14,7 +15,6 @@ from harness.cli.costs import Costs
 from harness.cli.study import study_of
 from harness.cli.table import print_json, print_rows
 from harness.controls import HELPERS, ROLES
-from harness.imported import IMPORTED
 from harness.plan import Plan
 from harness.study_checks import REFERENCES
 from tasks.loading import Splits

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from adapters_store import Store
+from adapters_store.imports import imports_of
 from harness.api import stored_manifest
 from harness.cli.interrupt import stop_if_asked
 from harness.cli.study import name_of
 from harness.cli.table import print_json, print_rows
-from harness.scoring.chosen import imported_of
 from harness.scoring.texts import Texts
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _task_row(one: Chosen) -> dict[str, object]:
 def _notes(tasks: Sequence[Chosen], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """How imported adapters read the texts, which was done in some other way once, and which of them cannot answer."""
     answering = [one.task for one in tasks]
-    headless = [] if asked else [name for name in imported_of(manifest) if name not in answering]
+    headless = [] if asked else [name for name in imports_of(manifest) if name not in answering]
     return [f"{name} is imported without a head, so it is not scored" for name in headless] + [
         f"{one.task} is imported: how its texts were put together when it was trained is not known; here they are read "
         f"as those of the study, format {one.form['input_format']}, at most {one.form['max_tokens']} tokens"

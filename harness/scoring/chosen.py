@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import Record, Store
-from harness.imported import imported_as, is_imported
+from adapters_store.imports import imports_of, is_imported
+from harness.imported import imported_as
 from tasks.errors import BadInput
 from tasks.task import METRICS, Task
 from tasks.toml_file import nearest
@@ -65,7 +66,7 @@ def chosen(
     known = list(manifest["tasks"])
     found = {
         name: _of_task(store, manifest, name, seed) if name in known else _brought(store, manifest, name)
-        for name in tasks or [*known, *imported_of(manifest)]
+        for name in tasks or [*known, *imports_of(manifest)]
     }
     lacking = [name for name in tasks if found[name] is None]
     for name in lacking:
@@ -79,17 +80,12 @@ def chosen(
     return every
 
 
-def imported_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The keys of the adapters that a study imports, by name."""
-    return dict(manifest["study"].get("imported", {}))
-
-
 def _brought(store: Store, manifest: Mapping[str, Any], name: str) -> Chosen | None:
     """An imported adapter, of the study or by its name alone; None if it has no head.
 
     It reads texts as the study's tasks do, for how it once did is not known.
     """
-    known = imported_of(manifest)
+    known = imports_of(manifest)
     records = [store.get(known[name])] if name in known else imported_as(store, name)
     if not records:
         tasks = list(manifest["tasks"])

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from adapters_store import Record, Store, key_of
+from adapters_store.imports import IMPORTED
 from harness.backbone import Backbone
-from harness.imported import IMPORTED, check_name
+from harness.imported import check_name
 from harness.methods import METHODS, check_width
 from harness.provenance import provenance
 from harness.sharing.hub_source import Source
