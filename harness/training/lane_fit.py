@@ -18,12 +18,12 @@ from harness.training.fit import Fitted, Part, finite
 from harness.training.frozen import Frozen
 from harness.training.inputs import Encoded
 from harness.training.lane_adamw import LaneAdamW, rate_factor
-from harness.training.lane_predict import batch_of, cuts_of, predicted
+from harness.training.lane_predict import batch_of, predicted
 from harness.training.lane_state import LaneState
-from harness.training.lanes import forward
+from harness.training.lanes import Lanes, forward
 from harness.training.losses import balanced_weights, summed_losses, total_weight
 from harness.training.masks import draw
-from harness.training.microbatches import TRAINED
+from harness.training.microbatches import cuts, trained_cutting
 from harness.training.seeds import seed_of
 from tasks import metrics
 
@@ -114,7 +114,7 @@ class LaneTrainer:
 
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
-        lanes, batch = self.state.lanes(), self._batch(rows, range(len(rows)))
+        lanes, batch = self._lanes(), self._batch(rows, range(len(rows)))
         with torch.inference_mode():
             stacked = forward(self.frozen, lanes, batch, None)
             alone = forward(self.frozen, replace(lanes, intermediates=None), batch, None)
@@ -148,7 +148,9 @@ class LaneTrainer:
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), weights)
         of_class = None if weights is None else to_device(weights, self.device)
-        for cut in cuts_of(numbers, lengths, TRAINED, self.device):
+        cutting = trained_cutting(self.device.type, is_bf16=self.frozen.dtype == torch.bfloat16)
+        lanes = self._lanes()  # once: their views and casts save nothing, so every cut's gradients pass through them
+        for cut in cuts(numbers, lengths, *cutting):
             masks = draw(
                 self.frozen,
                 [lengths[i] for i in cut],
@@ -158,12 +160,15 @@ class LaneTrainer:
                 step=step,
                 lanes=self.recipe.noise,
             )
-            logits = forward(self.frozen, self.state.lanes(), self._batch(rows, cut), masks)
+            logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
             losses = summed_losses(logits, to_device(torch.from_numpy(labels[cut]), self.device), of_class)
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
         self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
         return total
+
+    def _lanes(self) -> Lanes:
+        return self.state.lanes().to(self.frozen.dtype)
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)

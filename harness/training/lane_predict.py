@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from harness.training.devices import to_device
 from harness.training.frozen import Frozen
 from harness.training.inputs import Encoded
 from harness.training.lanes import Lanes, forward
-from harness.training.microbatches import EVALUATED, Cutting, cuts, padded
+from harness.training.microbatches import EVALUATED, cuts, padded
 
 
 def predicted(
@@ -23,25 +23,15 @@ def predicted(
     """Logits ``[K, rows, outputs]`` in the order of ``rows``, each the mean over its windows."""
     flat = [window for windows in rows for window in windows]
     lengths = [len(window.ids) for window in flat]
+    lanes = lanes.to(frozen.dtype)
     out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1], device=frozen.device)
     with torch.inference_mode():
-        for numbers in cuts_of(range(len(flat)), lengths, EVALUATED, frozen.device):
+        for numbers in cuts(range(len(flat)), lengths, *EVALUATED[frozen.device.type]):
             places = to_device(torch.tensor(numbers), frozen.device)
             batch = batch_of(frozen, flat, numbers, pad_id, has_segments=has_segments)
             out[:, places] = forward(frozen, lanes, batch, None).float()
     sizes = [len(windows) for windows in rows]
     return np.stack([one.mean(dim=1).numpy() for one in torch.split(out.cpu(), sizes, dim=1)], axis=1)
-
-
-def cuts_of(
-    numbers: Sequence[int],
-    lengths: Sequence[int] | Mapping[int, int],
-    cutting: Mapping[str, Cutting],
-    device: torch.device,
-) -> Iterator[list[int]]:
-    """The rows ``numbers`` as cuts of the size that suits the device."""
-    own = cutting[device.type]
-    return cuts(numbers, lengths, max_tokens=own.max_tokens, spare=own.spare)
 
 
 def batch_of(

@@ -4,7 +4,8 @@ All lanes see the same rows. Frozen layers are one matrix product over all lanes
 weights ``[K, ...]``. Below the first adapter the lanes are equal and computed once; the last layer is computed for the
 first token only, because nothing else reaches the heads. The mathematics of a stack is the adapters library's
 (`seq_bn`): with h the dropped-out output of the feed-forward block, r its residual and N the layer's own norm,
-``h <- A(N(h + r)) + h`` for the intermediate, then for the target, then ``N(h + r)``.
+``h <- A(N(h + r)) + h`` for the intermediate, then for the target, then ``N(h + r)``; here with ``s = h + r`` as
+``s <- s + A(N(s))`` and ``N(s)``.
 """
 
 from __future__ import annotations
@@ -78,63 +79,36 @@ class Lanes:
 
 
 def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks | None) -> Tensor:
-    """Logits ``[K, b, outputs]`` of a padded batch (``[b, t]``); ``masks`` None means evaluation."""
-    lanes, attention_mask = lanes.to(frozen.dtype), batch["attention_mask"]
+    """Logits ``[K, b, outputs]`` of a padded batch (``[b, t]``); ``masks`` None means evaluation.
+
+    ``lanes`` are in the encoder's precision (``Lanes.to``).
+    """
+    attention_mask = batch["attention_mask"]
     embedded = frozen.embed(**{name: value for name, value in batch.items() if name != "attention_mask"})
     hidden = embedded.unsqueeze(0) if masks is None else embedded.unsqueeze(0) * masks.embedding
     exact = torch.promote_types(hidden.dtype, torch.float32)
     hidden_from = torch.zeros(attention_mask.shape, dtype=exact, device=attention_mask.device)
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
-    last = len(frozen.layers) - 1
     for depth, layer in enumerate(frozen.layers):
-        hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks, first_only=depth == last)
+        hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks)
     return lanes.heads(hidden[:, :, 0].to(lanes.heads.dense.dtype), None if masks is None else masks.head)
 
 
 def _block(
-    frozen: Frozen,
-    layer: Layer,
-    lanes: Lanes,
-    depth: int,
-    hidden: Tensor,
-    hidden_from: Tensor,
-    masks: Masks | None,
-    *,
-    first_only: bool,
+    frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, hidden_from: Tensor, masks: Masks | None
 ) -> Tensor:
-    """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t or 1, d]``."""
-    query = hidden[:, :, :1] if first_only else hidden
-    attended = layer.attended(
-        _attention(frozen, layer, query, hidden, hidden_from, masks.attention[depth] if masks else None)
-    )
-    attended = attended if masks is None else attended * masks.attended[depth]
-    residual = layer.attention_norm(attended + query)
-    output = layer.down(frozen.activation(layer.up(residual)))
-    output = output if masks is None else output * masks.output[depth]
-    output = _adapted(layer, lanes, depth, output, residual)
-    return layer.output_norm(output + residual)
+    """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t, d]``, of the last layer ``[K, b, 1, d]``."""
+    attended = layer.attention(hidden, hidden_from, masks.attention[depth] if masks else None)
+    hidden = hidden[:, :, : attended.shape[2]]
+    hidden = layer.attention_norm(_added(hidden, layer.attended(attended), masks.attended[depth] if masks else None))
+    output = layer.down(frozen.activation(layer.up(hidden)))
+    total = _added(hidden, output, masks.output[depth] if masks else None)
+    shape = (lanes.count, *total.shape[1:])
+    for banks in (lanes.intermediates, lanes.targets):
+        if banks:
+            total = total + banks[depth](layer.output_norm(total).flatten(1, 2)).view(shape)
+    return layer.output_norm(total)
 
 
-def _attention(
-    frozen: Frozen, layer: Layer, query: Tensor, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None
-) -> Tensor:
-    """Context vectors of the queries ``[K, b, q, d]`` over all tokens; ``mask`` is ``[b, heads, q, t]``."""
-    lanes, batch, tokens, width = hidden.shape
-    size = width // frozen.heads
-    queries = layer.query(query).view(lanes, batch, -1, frozen.heads, size).transpose(2, 3)
-    both = layer.key_value(hidden).view(lanes, batch, tokens, 2, frozen.heads, size)
-    keys, values = both[:, :, :, 0].transpose(2, 3), both[:, :, :, 1].transpose(2, 3)
-    weights = (queries @ keys.transpose(-1, -2)).to(hidden_from.dtype) + hidden_from
-    weights = weights.softmax(dim=-1)
-    weights = weights if mask is None else weights * mask
-    return (weights.to(values.dtype) @ values).transpose(2, 3).reshape(lanes, batch, -1, width)
-
-
-def _adapted(layer: Layer, lanes: Lanes, depth: int, output: Tensor, residual: Tensor) -> Tensor:
-    """Output of the feed-forward block after the intermediate's and the target's adapter."""
-    shape = (lanes.count, *output.shape[1:])
-    banks = [lanes.intermediates[depth]] if lanes.intermediates else []
-    for bank in (*banks, lanes.targets[depth]):
-        normed = layer.output_norm(output + residual)
-        output = output + bank(normed.flatten(1, 2)).view(shape)
-    return output
+def _added(residual: Tensor, output: Tensor, mask: Tensor | None) -> Tensor:
+    return residual + output if mask is None else torch.addcmul(residual, output, mask)

@@ -19,6 +19,7 @@ from harness.training.devices import CPU
 from harness.training.fit import Part
 from harness.training.microbatches import EVALUATED as EVALUATED_CUTS
 from harness.training.microbatches import TRAINED as TRAINED_CUTS
+from harness.training.microbatches import trained_cutting
 
 LIMIT_FILES = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 USABLE = 0.65  # of the memory that is left: peaks up to 1.43 times as high as planned were measured
@@ -93,7 +94,7 @@ def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part], device: 
         value_bytes=value_bytes,
         shared_noise=cell.spec["shared_noise"],
         backbone_bytes=size,
-        trained=TRAINED_CUTS[device.type].max_tokens,
+        trained=trained_cutting(device.type, is_bf16=value_bytes == 2).max_tokens,
         evaluated=EVALUATED_CUTS[device.type].max_tokens,
         draws_masks=device.type != "cpu",
     )

@@ -19,10 +19,16 @@ class Cutting(NamedTuple):
 
 MAX_WASTE = 0.12  # share of padding in one cut
 TRAINED = {"cpu": Cutting(96), "cuda": Cutting(4096, spare=768)}  # by the family of the device (docs/training.md)
+TRAINED_BF16 = {"cpu": Cutting(192, spare=32)}  # products cost less there, so more of a cut is what every cut costs
 EVALUATED = {"cpu": Cutting(512), "cuda": Cutting(16384, spare=768)}
 GRID = (
     8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape that occurs
 )
+
+
+def trained_cutting(device: str, *, is_bf16: bool) -> Cutting:
+    """How training cuts its batches on this family of devices."""
+    return TRAINED_BF16.get(device, TRAINED[device]) if is_bf16 else TRAINED[device]
 
 
 def padded(length: int, limit: int) -> int:
@@ -33,7 +39,6 @@ def padded(length: int, limit: int) -> int:
 def cuts(
     numbers: Sequence[int],
     lengths: Sequence[int] | Mapping[int, int],
-    *,
     max_tokens: int = TRAINED["cpu"].max_tokens,
     spare: int = 0,
 ) -> Iterator[list[int]]:
