@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.training import lane_predict
+from harness.training import lane_fit, lane_predict
 from harness.training.fit import Part
 from harness.training.inputs import Encoded
 from harness.training.lanes import forward
@@ -58,11 +58,11 @@ def test_a_lane_is_the_same_alone_in_a_chunk_and_beside_other_neighbours(noisy, 
     assert_same(trained(noisy, chosen), chosen, together)
 
 
-def one_by_one(numbers, lengths, **_):
+def one_by_one(numbers, lengths, *_):
     return ([number] for number in numbers)
 
 
-def uncut(numbers, lengths, **_):
+def uncut(numbers, lengths, *_):
     return iter([list(numbers)])
 
 
@@ -70,7 +70,8 @@ def uncut(numbers, lengths, **_):
 def test_a_lane_is_the_same_however_batches_are_cut(noisy, together, cut, monkeypatch):
     lengths = [len(row[0].ids) for row in noisy[2].rows]
     assert 1 < len(list(cuts(range(8), lengths))) < 8  # neither is what is usually done
-    monkeypatch.setattr(lane_predict, "cuts", cut)
+    for module in (lane_fit, lane_predict):
+        monkeypatch.setattr(module, "cuts", cut)
     assert_same(trained(noisy, [0, 3]), [0, 3], together)
 
 

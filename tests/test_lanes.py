@@ -19,7 +19,7 @@ from harness.training.lane_state import put_back, stacked
 from harness.training.lanes import forward
 from harness.training.losses import summed_losses
 from harness.training.masks import draw
-from harness.training.microbatches import cuts
+from harness.training.microbatches import TRAINED, Cutting, cuts, trained_cutting
 from tests.toy_lanes import alone, fitted, intermediates, network, part, trainer
 
 
@@ -51,11 +51,11 @@ def test_a_lane_does_not_depend_on_its_neighbours_with_dropout_on():
 
 
 def test_weights_do_not_depend_on_how_batches_are_cut(monkeypatch):
-    from harness.training import lane_predict
+    from harness.training import lane_fit
 
     made, data = network(dropout=0.1), part(400)
     whole = fitted(copy.deepcopy(made), intermediates(made, 2), data)
-    monkeypatch.setattr(lane_predict, "cuts", lambda numbers, lengths, **_: cuts(numbers, lengths, max_tokens=30))
+    monkeypatch.setattr(lane_fit, "cuts", lambda numbers, lengths, *_: cuts(numbers, lengths, max_tokens=30))
     cut = fitted(copy.deepcopy(made), intermediates(made, 2), data)
     assert all(float((whole[name] - cut[name]).abs().max()) < 1e-5 for name in whole)
 
@@ -141,7 +141,13 @@ def test_masks_drop_the_exact_share_and_belong_to_the_example():
     assert float(many.max()) == pytest.approx(1 / 0.9, abs=2e-5)
 
 
-@pytest.mark.parametrize(("max_tokens", "spare"), [(96, 0), (4096, 768)])
+def test_only_bf16_on_a_processor_is_cut_otherwise_than_its_device():
+    assert trained_cutting("cpu", is_bf16=False) == TRAINED["cpu"] == Cutting(96)
+    assert trained_cutting("cpu", is_bf16=True) == Cutting(192, spare=32)
+    assert trained_cutting("cuda", is_bf16=True) == trained_cutting("cuda", is_bf16=False) == TRAINED["cuda"]
+
+
+@pytest.mark.parametrize(("max_tokens", "spare"), [(96, 0), (192, 32), (4096, 768)])
 def test_cuts_keep_every_row_once_within_bounds(max_tokens, spare):
     lengths = np.random.default_rng(0).integers(1, 200, 300).tolist()
     made = list(cuts(range(300), lengths, max_tokens=max_tokens, spare=spare))

@@ -68,22 +68,19 @@ def norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa
     return Norm(module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype), module.eps)
 
 
-def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scale: float = 1.0) -> Linear:
-    """Dense layers over the same input as one, their outputs side by side and ``scale`` times as large."""
-    weight, bias = weights_of(modules, dtype, device, scale)
+def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scales: Sequence[float] = ()) -> Linear:
+    """Dense layers over the same input as one, their outputs side by side, each ``scales`` times as large."""
+    parts = [weights_of(*one, dtype, device) for one in zip(modules, scales or [1.0] * len(modules), strict=True)]
+    weight, bias = (torch.cat(part) for part in zip(*parts, strict=True))
     if not _serves_onednn(dtype, device):
         return Linear(weight, bias, None)
     pack = torch.ops.mkldnn._reorder_linear_weight
     return Linear(pack(weight), bias, pack(weight.t().contiguous()))
 
 
-def weights_of(
-    modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scale: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """The weights ``[out, in]`` and biases ``[out]`` of dense layers, side by side and ``scale`` times as large."""
-    weight = scale * torch.cat([module.weight for module in modules]).detach()
-    bias = scale * torch.cat([module.bias for module in modules]).detach()
-    return weight.to(device, dtype), bias.to(device, dtype)
+def weights_of(module: Any, scale: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    """The weight ``[out, in]`` and bias ``[out]`` of a dense layer, ``scale`` times as large."""
+    return (scale * module.weight.detach()).to(device, dtype), (scale * module.bias.detach()).to(device, dtype)
 
 
 def _serves_onednn(dtype: torch.dtype, device: torch.device) -> bool:

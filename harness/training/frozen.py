@@ -91,17 +91,21 @@ def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: boo
 
 
 def _of_all_tokens(own: Any, dtype: torch.dtype, device: torch.device) -> AllTokens:  # noqa: ANN401
-    query = linear([own.query], dtype, device, scale=1 / math.sqrt(own.attention_head_size))
-    return AllTokens(query, linear([own.key, own.value], dtype, device), own.num_attention_heads)
+    projections = linear([own.query, own.key, own.value], dtype, device, [_query_scale(own), 1.0, 1.0])
+    return AllTokens(projections, own.num_attention_heads)
 
 
 def _of_first_token(own: Any, dtype: torch.dtype, device: torch.device) -> FirstToken:  # noqa: ANN401
     by_head = (own.num_attention_heads, own.attention_head_size, -1)
-    key, _ = weights_of([own.key], dtype, device)
-    value, bias = weights_of([own.value], dtype, device)
+    key, _ = weights_of(own.key, 1.0, dtype, device)
+    value, bias = weights_of(own.value, 1.0, dtype, device)
     return FirstToken(
-        query=linear([own.query], dtype, device, scale=1 / math.sqrt(own.attention_head_size)),
+        query=linear([own.query], dtype, device, [_query_scale(own)]),
         key=key.view(by_head),
         value=value.view(by_head).transpose(1, 2).contiguous(),
         value_bias=bias.view(own.num_attention_heads, 1, -1),
     )
+
+
+def _query_scale(own: Any) -> float:  # noqa: ANN401
+    return 1 / math.sqrt(own.attention_head_size)

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.training.bottleneck import Bottleneck
 from harness.training.devices import lanes_of
-from harness.training.lanes import Bottleneck, Heads, Lanes
+from harness.training.lanes import Heads, Lanes
 from harness.training.model import INTERMEDIATE
 
 ADAPTER = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")

@@ -16,28 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from harness.training.bottleneck import Bottleneck
 from harness.training.frozen import Frozen, Layer
 from harness.training.masks import Masks
-
-
-@dataclass(frozen=True)
-class Bottleneck:
-    """The adapters of one layer, one per lane: ``down [K, r, d]``, ``up [K, d, r]`` and their biases ``[K, 1, .]``."""
-
-    down: Tensor
-    down_bias: Tensor
-    up: Tensor
-    up_bias: Tensor
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """Down, relu, up; ``[K or 1, n, d]`` to ``[K, n, d]``."""
-        lanes = self.down.shape[0]
-        inner = torch.baddbmm(self.down_bias, values.expand(lanes, -1, -1), self.down.transpose(1, 2)).relu()
-        return torch.baddbmm(self.up_bias, inner, self.up.transpose(1, 2))
-
-    def to(self, dtype: torch.dtype) -> Bottleneck:
-        """The same weights in another precision."""
-        return Bottleneck(self.down.to(dtype), self.down_bias.to(dtype), self.up.to(dtype), self.up_bias.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -103,10 +84,9 @@ def _block(
     hidden = layer.attention_norm(_added(hidden, layer.attended(attended), masks.attended[depth] if masks else None))
     output = layer.down(frozen.activation(layer.up(hidden)))
     total = _added(hidden, output, masks.output[depth] if masks else None)
-    shape = (lanes.count, *total.shape[1:])
     for banks in (lanes.intermediates, lanes.targets):
         if banks:
-            total = total + banks[depth](layer.output_norm(total).flatten(1, 2)).view(shape)
+            total = banks[depth](total, layer.output_norm)
     return layer.output_norm(total)
 
 
