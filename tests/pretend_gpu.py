@@ -120,8 +120,9 @@ def pretend_gpu(monkeypatch, cutting="cpu"):
         patch.setattr(torch.Tensor, "pin_memory", pinned)
         patch.setattr(torch.cuda, "mem_get_info", lambda device: (10**12, 10**12))
         patch.setattr(torch.cuda, "get_device_name", lambda device: "pretended")
-        for rule in (microbatches.TRAINED, microbatches.EVALUATED):
-            patch.setitem(rule, DEVICE.type, rule[cutting])
+        for rule in (microbatches.TRAINED, microbatches.TRAINED_BF16, microbatches.EVALUATED):
+            if cutting in rule:
+                patch.setitem(rule, DEVICE.type, rule[cutting])
         patch.setattr(torch, "tensor", made_here)
         patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
         with PretendGpu() as gpu:
