@@ -35,7 +35,7 @@ from harness.training import memory
 from harness.training.chunks import is_out_of_memory
 from harness.training.devices import name_of
 from harness.training.lane_fit import LaneTrainer
-from harness.training.microbatches import EVALUATED, TRAINED
+from harness.training.microbatches import EVALUATED, TRAINED, trained_cutting
 
 PEAK = 989e12  # FLOP a second, dense bf16, of an H100 or H200 SXM as their data sheets have it
 TRANSFERS = 17  # of a column
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return
-    cut = TRAINED[device.type]
+    cut = trained_cutting(device.type, is_bf16=options.precision == "bf16")
     print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
     print(f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free")
     print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (data sheet, not measured)\n")
@@ -158,7 +158,7 @@ def _planned(trainer: LaneTrainer, shape: Shape, longest: int) -> int:
         weights=sum(value[0].numel() for value in trained),
         longest=longest,
         value_bytes=frozen.dtype.itemsize,
-        trained=TRAINED[frozen.device.type].max_tokens,
+        trained=trained_cutting(frozen.device.type, is_bf16=frozen.dtype == torch.bfloat16).max_tokens,
         evaluated=EVALUATED[frozen.device.type].max_tokens,
         draws_masks=frozen.device.type != "cpu",
     )
