@@ -49,12 +49,13 @@ class Engine(Protocol):
 
 @dataclass
 class GridReport:
-    """The three lists a run ends with, and what the store had before."""
+    """The three lists a run ends with, what the store had before, and the latest outcome."""
 
     stored: list[Cell] = field(default_factory=list)
     done: list[Cell] = field(default_factory=list)
     failed: list[tuple[Cell, str]] = field(default_factory=list)
     not_run: list[tuple[Cell, str]] = field(default_factory=list)
+    last: Outcome | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -63,6 +64,7 @@ class GridReport:
 
     def add(self, outcome: Outcome) -> None:
         """Enter an outcome into its list."""
+        self.last = outcome
         if outcome.error is None:
             (self.done if outcome.was_run else self.stored).append(outcome.cell)
         else:

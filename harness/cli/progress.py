@@ -1,4 +1,4 @@
-"""What a run shows while it runs: done / running / left, time to go, current cell and epoch."""
+"""What a run shows while it runs: how many cells are done and left, time to go, what is trained and its epoch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Progress:
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         """Prepare for ``total`` cells, the stored ones included."""
-        self.quiet, self.total, self.current = quiet, total, ""
+        self.quiet, self.total = quiet, total
         self.is_terminal = sys.stderr.isatty()
         self.bar: tqdm[None] | None = None
         self.finished = 0
@@ -83,25 +83,21 @@ class Progress:
     def on_epoch(self, what: str, epoch: int, epochs: int) -> None:
         """Show what is being trained."""
         stop_if_asked()
-        self.current = f"{what}: epoch {epoch}/{epochs}"
         if self.bar is not None:
-            self.bar.set_postfix_str(self.current)
+            self.bar.set_postfix_str(f"{what}: epoch {epoch}/{epochs}")
 
     def on_cell(self, report: GridReport) -> None:
         """Show how far the grid is."""
         stop_if_asked()
         failed = len(report.failed) + len(report.not_run)
-        trained = len(report.done) + len(report.failed)
-        left = self.total - len(report.stored) - len(report.done) - failed
-        running = min(1, left)
-        text = f"{len(report.stored) + len(report.done)} done, {running} running, {left - running} left" + (
-            f", {failed} failed" if failed else ""
-        )
+        done = len(report.stored) + len(report.done)
+        left = self.total - done - failed
+        text = f"{done} done, {left} left" + (f", {failed} failed" if failed else "")
         if self.bar is not None:
             self.bar.initial = len(report.stored)  # stored cells cost no time: they do not count in the rate
             self.bar.n = self.total - left
             self.bar.set_description_str(text)
-        elif not self.quiet and trained > self.finished:
-            sys.stderr.write(f"{text}; finished: {self.current}\n")
+        elif not self.quiet and report.last is not None and report.last.was_run:
+            what = "finished" if report.last.error is None else "failed"
+            sys.stderr.write(f"{text}; {what}: {report.last.cell.label}\n")
             sys.stderr.flush()
-        self.finished = trained
