@@ -31,10 +31,11 @@ from harness.plan import Plan, make_plan
 from harness.search_found import Found, Trial, with_best
 from harness.statistics import counted
 from harness.study import StudyConfig
-from harness.study_file import load_study
+from harness.study_file import load_study, study_names
 from tasks.contamination import Contact
 from tasks.errors import BadInput
 from tasks.registry import Registry
+from tasks.toml_file import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -238,7 +239,9 @@ def stored_manifest(store: Store, name: str) -> dict[str, Any]:
     known = store.manifests()
     if name not in known:
         there = f"it has {', '.join(known)}" if known else "it has no study yet"
+        file = name if name in study_names() else "FILE.toml, the file of a study of this name"
         raise NotRun(
-            f"store {store.root} has no run of study {name!r} ({there}); start it with: empathy-transfer run {name}"
+            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, known)}; "
+            f"start it with: empathy-transfer run {file}"
         )
     return store.manifest(name)

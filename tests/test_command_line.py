@@ -45,10 +45,14 @@ def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
     assert (len(report["done"]), len(report["stored"])) == (0, 16)
 
 
-def test_progress_names_done_running_left_and_the_current_cell(tmp_path):
+def test_progress_names_done_left_and_the_cell_that_has_ended(tmp_path):
     done = console("run", "tiny", "--store", tmp_path / "runs", "--only-target", "epitome_er", "--limit", "24")
     assert done.returncode == 0, done.stderr
-    assert "4 done, 1 running, 2 left; finished: news_empathy (baseline), seed 1, full: epoch 2/2" in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "finished: " in line]
+    ended = [line.split("finished: ")[1] for line in lines]
+    assert lines[0].startswith("1 done, 6 left; finished: ")
+    assert len(set(ended)) == len(ended) == 7
+    assert sum("(baseline)" in one for one in ended[:4]) == 4
 
 
 def test_status_counts_what_is_stored_and_what_is_left(finished, command):
@@ -123,7 +127,8 @@ USAGE = [
     (["run", "tiny", "--limit", "0"], "max_train 0 is not a whole number"),
     (["run", "tiny", "--threads", "0"], "--threads 0 is not"),
     (["run", "tiny", "--set", "backbone='./nothing'"], "no such folder"),
-    (["report", "tiny"], "has no run of study 'tiny'"),
+    (["report", "tiny"], "run of study 'tiny' (it has no study yet); start it with: empathy-transfer run tiny\n"),
+    (["status", "mine"], "start it with: empathy-transfer run FILE.toml, the file of a study of this name"),
     (["status"], "has no study yet"),
     (["tasks", "show", "epitome_err"], "did you mean 'epitome_er'"),
 ]
