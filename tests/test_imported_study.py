@@ -17,6 +17,9 @@ from adapters_store.imports import IMPORTED
 from adapters_store.listing import named_keys
 from analysis.controls import control_means, controls
 from analysis.gains import gains
+from analysis.manuscript.methods import methods
+from analysis.manuscript.references import bibliography, origin_of, used
+from analysis.manuscript.subject import stored_study
 from harness.api import Study
 from harness.backbone import resolve
 from harness.engines.local import LocalEngine
@@ -253,6 +256,25 @@ def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, comm
         code, _, refused = command("adapter", verb[0], "theirs", "--study", "tiny", "--store", store.root, *verb[1:])
         assert code == 2
         assert "theirs was imported" in refused
+
+
+def test_a_manuscript_names_adapters_of_others_and_where_they_came_from(trained):
+    store, plan, manifest = trained
+    subject = stored_study(store, manifest)
+    uses = used(subject)
+    text, listed = dict(methods(subject, uses))["Models"], bibliography(uses)
+    for name, key in plan.study.imported.items():
+        files = store.get(key).spec["origin"]["files"]
+        assert files
+        assert f"{name} (seq_bn, " in text
+        assert f"% no entry is known for: adapter of others {name} (" in listed
+        assert all(
+            f"{file} of SHA-256 {found[:12]}" in part for file, found in files.items() for part in (text, listed)
+        )
+    assert origin_of({"origin": {"hub": "me/mine", "commit": "a1b2", "files": {}}}) == "me/mine at commit a1b2"
+    bare = manifest | {"study": manifest["study"] | {"imported": {}}}
+    plain = stored_study(store, bare)
+    assert "others" not in dict(methods(plain, used(plain)))["Models"]
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin"])

@@ -15,6 +15,7 @@ from analysis.manuscript.references import (
     TRAINING,
     Use,
     keys_of,
+    origin_of,
 )
 from analysis.manuscript.subject import Subject
 from analysis.markdown import few, inline
@@ -90,9 +91,20 @@ def _models(subject: Subject, uses: Sequence[Use]) -> str:
         f" the frozen backbone {study['backbone']}{backbone}, with the adapters library"
         f"{keys_of(uses, TRAINING, 'adapters library')}."
     )
-    if not study.get("transfers", True):
-        return text
-    return f"{text} {COMPOSITIONS[str(study.get('composition', 'stack'))]}"
+    if study.get("transfers", True):
+        text += f" {COMPOSITIONS[str(study.get('composition', 'stack'))]}"
+    return f"{text}{_of_others(subject)}"
+
+
+def _of_others(subject: Subject) -> str:
+    """Which adapters of others targets stand on; nothing where none do."""
+    if not subject.imports:
+        return ""
+    named = [f"{name} ({spec['adapter']['method']}, {origin_of(spec)})" for name, spec in subject.imports.items()]
+    return (
+        f" Targets were also trained on frozen adapters that others have trained: {', '.join(named)}. What those"
+        " learned from the records do not know."
+    )
 
 
 def _adapter(subject: Subject) -> Mapping[str, Any]:

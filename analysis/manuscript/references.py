@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from analysis.manuscript.subject import Subject
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
+OF_OTHERS = "adapter of others"
 THE_PAPER = ("lahnala-etal-2025-muddy", "lahnala-etal-2025-practical")
 BACKBONES = {
     "roberta-base": ("liu-etal-2019-roberta",),
@@ -116,13 +117,24 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if study["backbone"] != RANDOM:
         yield BACKBONE, str(study["backbone"]), BACKBONES.get(study["backbone"], ())
     best = (one["method"] for one in study.get("best", {}).values() if "method" in one)
-    for method in dict.fromkeys([study["adapter"]["method"], *best]):
+    of_others = (str(one["adapter"]["method"]) for one in subject.imports.values())
+    for method in dict.fromkeys([study["adapter"]["method"], *best, *of_others]):
         yield ADAPTER, method, METHODS.get(method, ())
+    for name, spec in subject.imports.items():
+        yield OF_OTHERS, f"{name} ({origin_of(spec)})", ()
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
         yield TRAINING, "AdamW", (ADAMW,)
         if subject.stored.searches:
             yield TRAINING, "search of settings", (OPTUNA,)
+
+
+def origin_of(spec: Mapping[str, Any]) -> str:
+    """Where an imported adapter came from: a repository at a commit, or files that are known by their hash alone."""
+    origin = spec["origin"]
+    if origin["hub"]:
+        return f"{origin['hub']} at commit {origin['commit']}"
+    return "; ".join(f"{name} of SHA-256 {found[:12]}" for name, found in sorted(origin["files"].items()))
 
 
 def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:

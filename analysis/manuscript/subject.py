@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.imports import imports_of
 from adapters_store.record import Record
 from adapters_store.sealed import unsigned
 from adapters_store.store import Store
@@ -35,7 +36,10 @@ NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
 
 @dataclass(frozen=True)
 class Stored:
-    """What the store has of a study: manifest, finished records, searches, and frames of cells, gains, baselines."""
+    """What the store has of a study: manifest, finished records, searches, and frames of cells, gains, baselines.
+
+    ``imports`` are the specs of the adapters of others, by name.
+    """
 
     manifest: Manifest
     records: tuple[Record, ...]
@@ -43,6 +47,7 @@ class Stored:
     cells: pd.DataFrame
     gains: pd.DataFrame
     baselines: pd.DataFrame
+    imports: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,11 @@ class Subject:
         return not any(line.startswith("Figure 2 ") for line in undrawn(self.results, self.question.similarities))
 
     @property
+    def imports(self) -> Mapping[str, Mapping[str, Any]]:
+        """The specs of adapters of others that targets stand on, by name."""
+        return self.stored.imports if self.stored else {}
+
+    @property
     def title(self) -> str:
         """The study's title, or its name."""
         return str(self.study.get("title") or self.results.name)
@@ -102,7 +112,8 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
     records = tuple(store.get(key) for key in planned.key[planned.status == "done"])
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     alone = baselines(store, manifest)
-    stored = Stored(manifest, records, _searches(store, manifest["name"]), planned, found, alone)
+    imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
+    stored = Stored(manifest, records, _searches(store, manifest["name"]), planned, found, alone, imports)
     return Subject(question, datasets, stored, unknown)
 
 
