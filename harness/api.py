@@ -40,6 +40,8 @@ from tasks.toml_file import nearest
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.flips import Flips
+
 
 class NotRun(BadInput):
     """The store knows no run of this study."""
@@ -226,6 +228,12 @@ class Study:
         from analysis.controls import controls
 
         return controls(self.store, self.manifest())
+
+    def flips(self, intermediate: str, target: str, *, setting: str = "full", seeds: Sequence[int] = ()) -> Flips:
+        """The test items that an intermediate turned right or wrong, from the store alone; errors: `analysis.flips`."""
+        from analysis.flips import flips
+
+        return flips(self.store, self.manifest(), intermediate, target, setting=setting, seeds=seeds)
 
     def report(self, out: str | Path) -> Path:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from harness.api import Study
 from tests.secret_study import CLASSES, SECRET, TEXT, secret_study
 
 PAIR = ("flips", "epitome_er", SECRET, "--study", "fake")
@@ -101,3 +102,11 @@ def test_a_number_of_items_is_from_one(flips, number):
     code, _, err = flips("--show", number)
     assert code == 2
     assert "not a number of items from 1" in err
+
+
+def test_from_python_they_are_what_the_command_tells(flips, place):
+    (place / "fake.toml").write_text('extends = "tiny"\n')
+    found = Study(place / "fake.toml", store=place / "runs").flips("epitome_er", SECRET, seeds=[2])
+    assert set(found.items.seed) == {2}
+    told = json.loads(flips("--json", "--seed", "2")[1])
+    assert (found.items.change == "better").sum() == sum(one["better"] for one in told["items"])
