@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
+from scipy.stats import rankdata
+from scipy.stats import t as student
 
 from adapters_store.store import Store
 from analysis.cells import BASELINE, TRANSFER, Manifest, planned_cells
@@ -50,6 +51,7 @@ COMPARED = {
     "points_b": Declared("float64", "gain in b"),
     "difference": Declared("float64", "points_b - points_a"),
     "p_difference": Declared("float64", "two-sided, that both true gains are equal, errors taken as independent"),
+    "conditional": Declared("bool", "whether either gain holds for one training run, so that p_difference does too"),
     "conclusion_a": Declared("str", f"{GAIN} or {HARM} if p after Benjamini and Hochberg is at most .05, else {NONE}"),
     "conclusion_b": Declared("str", f"the same of b; {UNTESTED} where there is no p"),
     "is_same_sign": Declared("bool", "whether both gains lie on the same side of 0, or both are 0"),
@@ -108,7 +110,7 @@ def side_of_published() -> Side:
     """One side from the paper's printed scores: without predictions, and so without tests."""
     results = printed()
     frame = results.gains.assign(setting="full", points=100 * results.gains.gain, splits=pd.NA)
-    frame["standard_error"] = 100 * frame.standard_error
+    frame = frame.assign(standard_error=100 * frame.standard_error, df=np.inf, seed_error=np.nan)
     alone = frame.drop_duplicates("target").assign(role=BASELINE, intermediate="", score=lambda rows: rows.baseline)
     scores = pd.concat([alone, frame.assign(role=TRANSFER)])[[*CELL, "metric", "score", "splits", "n_seeds"]]
     titles = dict(zip(results.tasks.task, results.tasks.title, strict=True))
@@ -139,18 +141,29 @@ def compared_scores(a: Side, b: Side) -> pd.DataFrame:
 
 def compared_gains(a: Side, b: Side) -> pd.DataFrame:
     """One row per gain that both have, in the same metric: the columns COMPARED."""
-    columns = [*PAIR, "metric", "points", "standard_error", "p_bh"]
+    columns = [*PAIR, "metric", "points", "standard_error", "df", "seed_error", "p_bh"]
     both = a.gains[columns].merge(b.gains[columns], on=[*PAIR, "metric"], suffixes=("_a", "_b"), sort=False)
     both = both.dropna(subset=["points_a", "points_b"]).reset_index(drop=True)
     for side in "ab":
         both[f"conclusion_{side}"] = _conclusions(both[f"points_{side}"], both[f"p_bh_{side}"])
     both["difference"] = both.points_b - both.points_a
-    error = np.sqrt(both.standard_error_a**2 + both.standard_error_b**2)
-    both["p_difference"] = 2 * norm.sf((both.difference.abs() / error.where(error > 0)).astype(float))
+    both["p_difference"] = _p_of_difference(both)
+    both["conditional"] = (both.seed_error_a == 0) | (both.seed_error_b == 0)
     both["is_same_sign"] = np.sign(both.points_a) == np.sign(both.points_b)
     tested = (both.conclusion_a != UNTESTED) & (both.conclusion_b != UNTESTED)
     both["is_flipped"] = tested & (both.conclusion_a != both.conclusion_b)
     return framed(both, COMPARED)
+
+
+def _p_of_difference(both: pd.DataFrame) -> NDArray[np.float64]:
+    """P that both gains are equal: variances added, with the degrees of freedom of both (Satterthwaite 1946)."""
+    variances = np.stack([both[f"standard_error_{side}"].to_numpy("float64") ** 2 for side in "ab"])
+    freedom = np.stack([both[f"df_{side}"].to_numpy("float64") for side in "ab"])
+    total = variances.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = np.abs(both.difference.to_numpy("float64")) / np.where(total > 0, np.sqrt(total), np.nan)
+        found: NDArray[np.float64] = 2 * student.sf(sizes, total**2 / (variances**2 / freedom).sum(axis=0))
+    return found
 
 
 def crossed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -190,6 +190,11 @@ def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> list[str]:
         " are not, and the test is then too careful.",
         "Intervals resample targets. With few of them they are too narrow; with fewer than three there is none.",
     ]
+    if n_runs := int(pairs.conditional.sum()):
+        points.append(
+            f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
+            " their p, which says whether these runs differ, not whether what was studied does."
+        )
     for name in dict.fromkeys(scores.found[scores.found != BOTH]):
         part = scores[scores.found == name]
         named = few([f"{one.intermediate or 'none'} > {one.target}, {one.setting}" for one in part.itertuples()])

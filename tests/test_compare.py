@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
+from scipy.stats import t as student
 
 from adapters_store import Store
 from analysis.cells import cells
@@ -99,14 +100,31 @@ def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]
     a, b = (one.gains.set_index(["intermediate", "target"]).loc[("role", "hope")] for one in sides)
     row = frame.loc[("role", "hope")]
     assert (row.points_a, row.points_b) == (a.points, b.points)
-    z = (b.points - a.points) / np.hypot(a.standard_error, b.standard_error)
-    assert row.p_difference == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
+    size = abs(b.points - a.points) / np.hypot(a.standard_error, b.standard_error)
+    parts = [one.standard_error**4 / one.df for one in (a, b)]
+    df = (a.standard_error**2 + b.standard_error**2) ** 2 / sum(parts)
+    assert row.p_difference == pytest.approx(2 * student.sf(size, df))
+    assert row.p_difference > math.erfc(size / math.sqrt(2))
+
+
+def test_equal_gains_of_few_seeds_differ_in_one_of_twenty_comparisons_at_most() -> None:  # of a normal p: one of 8
+    rng, seeds = np.random.default_rng(5), 3
+    sides = []
+    for name in "ab":
+        drawn = rng.normal(size=(4000, seeds))
+        gains = _gains(drawn.mean(axis=1).tolist(), [0.5] * 4000)
+        error = drawn.std(axis=1, ddof=1) / np.sqrt(seeds)
+        gains = gains.assign(standard_error=error, seed_error=error, df=seeds - 1.0)
+        sides.append(Side(name, pd.DataFrame(), gains, {}, {}))
+    frame = compared_gains(*sides)
+    assert (frame.p_difference <= 0.05).mean() < 0.06
+    assert not frame.conditional.any()
 
 
 def _gains(points: list[float], p: list[float | None]) -> pd.DataFrame:
     names = [f"t{place}" for place in range(len(points))]
     frame = pd.DataFrame({"intermediate": "i", "target": names, "setting": "full", "metric": "macro_f1"})
-    return frame.assign(points=points, standard_error=1.0, p_bh=pd.Series(p, dtype="float64"))
+    return frame.assign(points=points, standard_error=1.0, df=9.0, seed_error=0.1, p_bh=pd.Series(p, dtype="float64"))
 
 
 def test_conclusions_flip_only_where_both_are_tested() -> None:
@@ -192,6 +210,7 @@ def test_the_command_writes_page_frames_and_figure(
     assert "| seeds | 1 | 3, 4 |" in page
     assert "| Title of role | Title of hope | full |" in page  # it gains in the first alone
     assert "Transfers in both without a defined gain in one of them: 1." in page
+    assert "11 of 11 differences rest on a gain of one training run" in page
     names = {path.name for path in out.iterdir()}
     assert {"compare-gains-full.png", "compare-gains-full.svg", "compare-gains-full.csv"} <= names
     assert {"compared_scores.csv", "compared_gains.parquet", "agreement.csv"} <= names
