@@ -216,6 +216,9 @@ def _over_full(rows: pd.DataFrame, of_full: pd.DataFrame | None, column: Column)
         "points_over_full": one.points,
         "low_over_full": 100 * one.evidence.low,
         "high_over_full": 100 * one.evidence.high,
+        "standard_error_over_full": 100 * one.evidence.standard_error,
+        "df_over_full": one.evidence.df,
+        "p_over_full": one.evidence.p,
     }
 
 

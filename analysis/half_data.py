@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.multiple import benjamini_hochberg
-from analysis.results import INTERVAL_WIDTH, Declared, Results, framed
+from analysis.results import Declared, Results, framed
 from analysis.significance import LEVEL
 from analysis.themes import ROLES
 from tasks.errors import BadInput
@@ -23,7 +22,6 @@ from tasks.ratings import themes
 
 MARGIN = 2.0  # points; the smallest change that the paper's two printed digits can show for certain
 EVERY_THEME = "all"
-ONE_SIDED = float(stats.norm.ppf(1 - LEVEL))
 NON_INFERIORITY = {
     "role": Declared("str", "which of the pair's two tasks is of the theme"),
     "theme": Declared("str", "class of tasks; all: every task"),
@@ -32,7 +30,7 @@ NON_INFERIORITY = {
     "n_tasks": Declared("int64", "tasks of the theme in this role"),
     "n_pairs": Declared("int64", "finished pairs"),
     "points_over_full": Declared("float64", "mean over pairs of points above the baseline with all data"),
-    "lower": Declared("float64", "one-sided 95 % bound of it by Student's t over intermediates or over targets"),
+    "lower": Declared("float64", "one-sided 95 % bound of it by Student's t over intermediates and over targets"),
     "non_inferior": Declared("boolean", "whether the bound rules out a loss as large as the margin"),
     "pairs_non_inferior": Declared("int64", "pairs that each rule out such a loss at 5 %, one-sided"),
     "pairs_inferior": Declared("int64", "pairs that each lose more than the margin at 5 %, one-sided"),
@@ -61,41 +59,44 @@ def non_inferiority(results: Results, *, margin: float = MARGIN) -> pd.DataFrame
 
 
 def against_full(results: Results) -> Results:
-    """The same with gains over the baseline that had all data, and a normal p from their intervals."""
-    frame = results.gains.assign(gain=results.gains.gain_over_full)
-    frame["standard_error"] = (frame.high_over_full - frame.low_over_full) / INTERVAL_WIDTH
-    sizes = frame.gain.abs() / frame.standard_error.where(frame.standard_error > 0)
-    frame["p"] = 2 * stats.norm.sf(sizes)
-    frame["p_bh"] = benjamini_hochberg(frame.p)
+    """The same with gains over the baseline that had all data, with their own standard errors and p."""
+    frame = results.gains.assign(
+        gain=results.gains.gain_over_full,
+        standard_error=results.gains.standard_error_over_full,
+        p=results.gains.p_over_full,
+        p_bh=benjamini_hochberg(results.gains.p_over_full),
+    )
     return replace(results, gains=frame)
 
 
 def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
-    """What the pairs say together: the bound is the lower of two, over intermediates and over targets.
-
-    Pairs of one target share its test set and baseline, pairs of one intermediate its adapter; a mean over few of
-    either is known no better than they vary, and from a single one there is no bound.
-    """
-    bounds = [_bound(100 * pairs.groupby(side).gain_over_full.mean().to_numpy()) for side in ROLES]
-    lower = float(np.min(bounds))  # NaN if either is
+    """What the pairs say together, with the bound of their mean."""
+    lower = _bound(pairs)
     verdict = pd.NA if np.isnan(lower) else lower > -margin
     counts = {"n_tasks": pairs[role].nunique(), "n_pairs": len(pairs)}
     mean = 100 * pairs.gain_over_full.mean()
     return {**counts, "points_over_full": mean, "lower": lower, "non_inferior": verdict}
 
 
-def _bound(points: NDArray[np.float64]) -> float:
-    """One-sided lower 95 % bound of the mean of independent values; NaN for fewer than two."""
-    if points.size < 2:
+def _bound(pairs: pd.DataFrame) -> float:
+    """One-sided lower 95 % bound of the mean of pairs, in points; NaN with fewer than two tasks on either side.
+
+    Pairs of one target share its test set and baseline, pairs of one intermediate its adapter, so the mean is known no
+    better than either side varies: the variance of its mean over intermediates and that over targets are added, which
+    counts what belongs to neither twice, and the side with fewer tasks gives the degrees of freedom.
+    """
+    means = [100 * pairs.groupby(side).gain_over_full.mean() for side in ROLES]
+    fewest = min(len(one) for one in means)
+    if fewest < 2:
         return float("nan")
-    reach = stats.t.ppf(1 - LEVEL, points.size - 1) * points.std(ddof=1) / np.sqrt(points.size)
-    return float(points.mean() - reach)
+    error = np.sqrt(sum(one.var(ddof=1) / len(one) for one in means))
+    return float(100 * pairs.gain_over_full.mean() - stats.t.ppf(1 - LEVEL, fewest - 1) * error)
 
 
 def _each(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
     """How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant."""
     points = 100 * pairs.gain_over_full
-    reach = 100 * ONE_SIDED * (pairs.high_over_full - pairs.low_over_full) / INTERVAL_WIDTH
+    reach = 100 * stats.t.ppf(1 - LEVEL, pairs.df_over_full) * pairs.standard_error_over_full
     good, bad = int((points - reach > -margin).sum()), int((points + reach < -margin).sum())
     holds_0 = (pairs.low_over_full <= 0) & (pairs.high_over_full >= 0)
     counts = {"pairs_non_inferior": good, "pairs_inferior": bad, "pairs_undecided": len(pairs) - good - bad}

@@ -19,8 +19,6 @@ from analysis.gains import gains as gains_of
 from analysis.significance import DRAWS
 from tasks.ratings import Rating, constructs, rating_files, ratings
 
-INTERVAL_WIDTH = 2 * 1.959964  # a 95 % interval in standard errors
-
 GAINS = {
     "intermediate": Declared("str", "task whose adapter is below"),
     "target": Declared("str", "task that was trained and tested"),
@@ -36,6 +34,9 @@ GAINS = {
     "gain_over_full": Declared("float64", "score - the baseline with all data"),
     "low_over_full": Declared("float64", "lower end of its 95 % interval"),
     "high_over_full": Declared("float64", "upper end of its 95 % interval"),
+    "standard_error_over_full": Declared("float64", "of gain_over_full"),
+    "df_over_full": Declared("float64", "degrees of freedom of that standard error"),
+    "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0"),
     "collapsed": Declared("boolean", "score or baseline is at or below what always the commonest answer scores"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
 }
@@ -102,8 +103,8 @@ class Results:
         pairs = pairs[pairs.setting == setting].reset_index(drop=True)
         frame = pairs.assign(
             gain=pairs.points / 100,
-            standard_error=(pairs.high - pairs.low) / INTERVAL_WIDTH / 100,
-            **{f"{name}_over_full": pairs[f"{name}_over_full"] / 100 for name in ("low", "high")},
+            standard_error=pairs.standard_error / 100,
+            **{name: pairs[name] / 100 for name in ("low_over_full", "high_over_full", "standard_error_over_full")},
             gain_over_full=pairs.points_over_full / 100,
         )
         counted = stored_statistics(store, manifest)

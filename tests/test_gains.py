@@ -235,7 +235,8 @@ def test_with_less_data_a_gain_is_given_over_its_own_and_over_the_full_baseline(
         assert row.points_over_full == pytest.approx(100 * (row.score - row.full_baseline))
         assert row.low_over_full < row.points_over_full < row.high_over_full
     full = frame[frame.setting == "full"]
-    assert (full[["points", "low", "high"]].to_numpy() == full.filter(like="over_full").to_numpy()).all()
+    for name in ("points", "low", "high", "standard_error", "df", "p"):
+        assert full[name].equals(full[f"{name}_over_full"].rename(name))
 
 
 def test_without_the_full_baseline_there_is_only_a_gain_over_its_own(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
+from analysis.gains import gains
 from analysis.half_data import against_full, non_inferiority
 from analysis.published import approximately_tested, results, table
 from analysis.results import Results
@@ -120,11 +122,12 @@ def test_tasks_without_a_theme_take_no_part(published):
     assert len(rating_means(found)) == 18
 
 
-def halved(published, over_full, error):
+def halved(published, over_full, error, *, df=np.inf, p=0.5):
     """The published grid as if with half data, at these points over full with this standard error in points."""
-    reach = 1.959964 * error / 100
+    reach = stats.t.ppf(0.975, df) * error / 100
     frame = published.gains.assign(gain_over_full=over_full / 100)
     frame = frame.assign(low_over_full=frame.gain_over_full - reach, high_over_full=frame.gain_over_full + reach)
+    frame = frame.assign(standard_error_over_full=error / 100, df_over_full=df, p_over_full=p)
     return replace(published, gains=frame, setting="half")
 
 
@@ -151,8 +154,26 @@ def test_the_bound_of_a_mean_is_students_over_the_side_that_varies(published, si
     assert frame.n_tasks["target", "all"] == 18
     for role in ("intermediate", "target"):
         assert frame.points_over_full[role, "all"] == pytest.approx(of_task.mean())
-        expected = of_task.mean() - 1.739607 * of_task.std() / np.sqrt(18)
+        error = of_task.std() / np.sqrt(18) * np.sqrt(1 + 1 / 17**2)  # no task is paired with itself
+        expected = of_task.mean() - 1.739607 * error
         assert frame.lower[role, "all"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_mean_without_loss_is_said_to_be_inferior_to_the_margin_as_seldom_as_claimed(published):
+    rng, names = np.random.default_rng(3), published.tasks.task
+    wrong = 0
+    for _ in range(300):
+        below, above = (pd.Series(rng.normal(0, 2, 18), names) for _ in range(2))
+        points = -2.0 + published.gains.intermediate.map(below) + published.gains.target.map(above)
+        frame = non_inferiority(halved(published, points + rng.normal(0, 1, 306), 1.0), margin=2.0)
+        wrong += frame.non_inferior[frame.theme == "all"].iloc[0]
+    assert wrong <= 24  # of 300 at 5 %: exceeded with probability .01
+
+
+def test_pairs_of_few_seeds_are_held_to_students_bound(published):
+    few, many = (non_inferiority(halved(published, -1.0, 0.5, df=df), margin=2.0) for df in (2.0, np.inf))
+    assert (many.pairs_non_inferior == many.n_pairs).all()  # 1.0 + 1.64 x 0.5 < 2
+    assert (few.pairs_undecided == few.n_pairs).all()  # 1.0 + 2.92 x 0.5 > 2
 
 
 def test_a_baseline_that_all_intermediates_share_does_not_make_them_sure(published):
@@ -163,9 +184,10 @@ def test_a_baseline_that_all_intermediates_share_does_not_make_them_sure(publish
 
 
 def test_gains_over_full_are_counted_with_their_own_p(published):
-    against = against_full(halved(published, 3.0, 1.0))
+    against = against_full(halved(published, 3.0, 1.0, p=0.02))
     assert against.gains.gain.to_numpy() == pytest.approx(np.full(306, 0.03))
-    assert against.gains.p.to_numpy() == pytest.approx(np.full(306, 0.0026998), abs=1e-6)
+    assert against.gains.standard_error.to_numpy() == pytest.approx(np.full(306, 0.01))
+    assert (against.gains[["p", "p_bh"]] == 0.02).all(axis=None)
     assert theme_counts(against).gains.sum() == 2 * 306
 
 
@@ -185,3 +207,17 @@ def test_a_study_of_three_tasks_with_a_gap_and_without_ratings_is_told(tmp_path)
     assert theme_counts(full).n_pairs.tolist() == [4, 4]  # one missing, one without a correlation
     assert len(theme_contrasts(task_effects(full))) == 0
     assert non_inferiority(half).n_pairs.max() == 4
+
+
+def test_results_have_the_standard_errors_of_their_gains(tmp_path):
+    tasks = [FakeTask("one"), FakeTask("two"), FakeTask("three", kind="continuous")]
+    store, manifest = fake_study(tmp_path, tasks, seeds=(1, 2), settings=("full", "half"))
+    pairs = gains(store, manifest, draws=200)
+    for setting, part in pairs.groupby("setting"):
+        frame = Results.from_gains(store, manifest, pairs, setting).gains
+        for name in ("standard_error", "standard_error_over_full"):
+            assert (100 * frame[name]).to_numpy() == pytest.approx(part[name].to_numpy())
+        for name in ("p", "df_over_full", "p_over_full"):
+            assert frame[name].to_numpy() == pytest.approx(part[name].to_numpy())
+    half = pairs[pairs.setting == "half"]
+    assert (half.p_over_full <= 0.05).equals((half.low_over_full > 0) | (half.high_over_full < 0))
