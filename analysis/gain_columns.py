@@ -19,7 +19,7 @@ COLUMNS = {
     "score": Declared("float64", "test score of the transfer"),
     "points": Declared("float64", "100 (score - baseline)"),
     "fisher_z": Declared("float64", "difference of mean atanh r; of correlations only"),
-    "percent": Declared("float64", "100 (score - baseline) / baseline; undefined where the baseline is near 0"),
+    "percent": Declared("float64", "100 (score - baseline) / baseline; undefined where the baseline is below .05"),
     "low": Declared("float64", "lower end of the 95 % interval of points"),
     "high": Declared("float64", "its upper end"),
     "standard_error": Declared("float64", "of points, through groups of test items and through seeds"),

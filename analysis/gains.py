@@ -25,7 +25,7 @@ from analysis.significance import DRAWS, LEVEL, Evidence, difference_evidence
 SEED = 20_240_901
 MORE = 10  # times as many draws where a correction is undecided
 FEW_GROUPS = 20
-SMALLEST_BASELINE = 0.05  # below it a percentage of the baseline says nothing
+SMALLEST_BASELINE = 0.05  # below it, and of a negative correlation, a percentage of the baseline says nothing
 
 PAIR = ["intermediate", "target", "setting"]
 TYPES = {name: one.type for name, one in COLUMNS.items()}
@@ -168,7 +168,7 @@ def _gain(
                 "missing_seeds": len(top) < len(rows) or len(base) < len(of_baseline),
                 "few_groups": column.groups.count < FEW_GROUPS,
                 "undefined_r": np.isnan(score - baseline),
-                "percent_undefined": abs(baseline) < SMALLEST_BASELINE,
+                "percent_undefined": baseline < SMALLEST_BASELINE,
             }
         ),
         *flags_of(top),

@@ -164,7 +164,7 @@ def _outcomes(gains: pd.DataFrame, outcome: str) -> tuple[Array, Array]:
     """What is explained, per pair, and its standard error (NaN for ranks, which have none)."""
     score, baseline, error = (gains[one].to_numpy("float64") for one in ("score", "baseline", "standard_error"))
     if outcome == "percent":
-        return gains.percent.to_numpy("float64"), 100 * error / np.abs(baseline)
+        return gains.percent.to_numpy("float64"), 100 * error / baseline
     points, errors = 100 * (score - baseline), 100 * error
     is_r = (gains.metric == "pearson_r").to_numpy()
     inside = (np.abs(score) < LARGEST_R) & (np.abs(baseline) < LARGEST_R)

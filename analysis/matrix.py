@@ -126,7 +126,7 @@ def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
         n_seeds=("gain", "size"), score=("score", "mean"), baseline=("baseline", "mean"), spread=("gain", "var")
     )
     grouped["gain"] = grouped.score - grouped.baseline
-    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline.abs() >= SMALLEST_BASELINE)
+    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
     grouped["standard_error"] = _standard_errors(grouped)
     planned = rows.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
     found = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])

@@ -27,7 +27,7 @@ GAINS = {
     "score": Declared("float64", "test score of the transfer"),
     "baseline": Declared("float64", "test score of the target alone, in the same setting"),
     "gain": Declared("float64", "score - baseline, in the metric's own unit"),
-    "percent": Declared("float64", "100 gain / baseline; undefined where the baseline is near 0"),
+    "percent": Declared("float64", "100 gain / baseline; undefined where the baseline is below .05"),
     "standard_error": Declared("float64", "of the gain; Results.errors says how it was found"),
     "p": Declared("float64", "two-sided, that the true gain is 0"),
     "p_bh": Declared("float64", "p after Benjamini and Hochberg over all pairs"),

@@ -85,6 +85,13 @@ def test_seeds_are_averaged_and_their_spread_is_pooled_within_a_target(write):
     assert gains.p.isna().all()
 
 
+def test_of_a_negative_correlation_there_is_no_percentage(write):
+    gains = read_matrix(write(HEAD, "a,b,.3,-.2", "b,a,.3,.2")).results.gains.set_index("target")
+    assert gains.gain["b"] == pytest.approx(0.5)
+    assert np.isnan(gains.percent["b"])
+    assert gains.percent["a"] == pytest.approx(50)
+
+
 def test_what_a_table_cannot_tell_is_said(write):
     limits = read_matrix(write(f"{HEAD},note", "a,b,.5,.5,x", "b,a,,.4,y", "c,a,.3,.4,z")).limits
     said = "\n".join(limits)
