@@ -134,6 +134,7 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
         "status": "done",
         "score": results["test"],
         "n_groups": results["n_test_groups"],
+        "is_folded": "folds" in results,
         **{f"cut_{part}": _cut_share(results["cut"], part) for part in ("history", "target")},
         "collapsed": "collapsed" in results["flags"],
         "flags": ";".join(results["flags"]),
@@ -144,12 +145,16 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
 def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
     """The row with a mark if its test items are training material of the target itself or of the intermediate.
 
-    What an imported intermediate was trained on is not known.
+    What an imported intermediate was trained on is not known. A control that stands on the target's own texts stands in
+    every fold on the adapter of the first, which was trained on what the other folds test.
     """
-    if contaminated is None or row["role"] == IMPORTED:
+    if row["role"] in ("self", "shuffled") and row.get("is_folded"):
+        is_marked = True
+    elif contaminated is None or row["role"] == IMPORTED:
         return row
-    trained = (row["target"], row["intermediate"])
-    is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)
+    else:
+        trained = (row["target"], row["intermediate"])
+        is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)
     flags = ";".join(filter(None, (row["flags"], "contaminated" if is_marked else "")))
     return {**row, "contaminated": is_marked, "flags": flags}
 

@@ -47,9 +47,9 @@ def controls(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int 
 def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
     """One row per control, metric and setting: its mean gain over targets, and that of their transfers less it.
 
-    The first rows, named ``transfer``, are of the transfers themselves. Intervals are Student's t over targets (NaN
-    with fewer than two), each counting once: its transfers enter by their mean. Only targets where both are defined
-    count.
+    The first rows, named ``transfer``, are of the transfers themselves, over all targets that have one. Intervals are
+    Student's t over targets (NaN with fewer than two), each counting once: its transfers enter by their mean. In a
+    control's row only targets count where both it and a transfer are defined.
     """
     if controls.empty:
         return pd.DataFrame(columns=list(MEAN_TYPES)).astype(MEAN_TYPES)
@@ -59,7 +59,7 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
     tasks = controls.intermediate.where(controls.control.isin(("control", IMPORTED)), "")
     of_target = transfers.rename(columns={"points": "transfer_points"}).drop(columns="liveness")
     both = pd.concat([own, controls.assign(intermediate=tasks).merge(of_target, on=where, how="left")])
-    both = both.dropna(subset=["points"]).sort_values(["metric", "setting"], kind="stable")
+    both = both.dropna(subset=["points", "transfer_points"]).sort_values(["metric", "setting"], kind="stable")
     groups = both.groupby(["control", "intermediate", "metric", "setting"], sort=False)
     rows = [
         {**dict(zip(("control", "intermediate", "metric", "setting"), names, strict=True)), **_mean(part)}
@@ -70,7 +70,7 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
 
 def _mean(part: pd.DataFrame) -> dict[str, Any]:
     """Means over the targets of one control."""
-    less = (part.transfer_points - part.points).dropna().to_numpy(dtype=float)
+    less = (part.transfer_points - part.points).to_numpy(dtype=float)
     found = {"n_targets": len(part), "liveness": part.liveness.mean(), "transfer_points": part.transfer_points.mean()}
     found |= dict(zip(("points", "low", "high"), _interval(part.points.to_numpy(dtype=float)), strict=True))
     if part.control.iloc[0] != "transfer":

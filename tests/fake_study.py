@@ -21,13 +21,17 @@ BELOW = {"random": "random", "control": "chat", "imported": "glasswort_er"}  # o
 
 @dataclass(frozen=True)
 class FakeTask:
-    """A task of ``groups`` groups with ``rows`` test rows in all; ``only_class`` gives all of them one label."""
+    """A task of ``groups`` groups with ``rows`` test rows in all; ``only_class`` gives all of them one label.
+
+    One of several ``folds`` has records that name them.
+    """
 
     id: str
     kind: str = "multiclass"
     rows: int = 120
     groups: int = 24
     only_class: int | None = None
+    folds: int = 0
 
     @property
     def metric(self) -> str:
@@ -58,6 +62,7 @@ def fake_study(
     settings: Sequence[str] = ("full",),
     helpful: Collection[Pair] = (),
     constant: Collection[Pair] = (),
+    turned: Collection[Pair] = (),
     absent: Collection[Pair] = (),
     flags: Mapping[Pair, Sequence[str]] | None = None,
     versions: Mapping[Pair, int] | None = None,
@@ -68,7 +73,8 @@ def fake_study(
     """A store with all cells of a study but the ``absent`` pairs', and its manifest, also written as ``fake``.
 
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
-    nearly right, those of ``constant`` ones do not vary. Every record has the same ``history``.
+    nearly right, those of ``constant`` ones do not vary, those of ``turned`` ones rise where others fall.
+    Every record has the same ``history``.
     """
     store, cells = Store(root), []
     for task in tasks:
@@ -88,6 +94,7 @@ def fake_study(
                     if pair not in absent:
                         noise = 0.1 if pair in helpful else 1.0
                         logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
+                        logits = -logits if pair in turned else logits
                         _put(store, task, spec, logits, list((flags or {}).get(pair, ())), history)
     manifest = {
         "schema": 1,
@@ -147,6 +154,7 @@ def _put(
         "intermediate_unchanged": None if spec["intermediate"] is None else True,
         "trainable_parameters": 1000,
         "flags": flags,
+        **({"folds": [{}] * task.folds} if task.folds else {}),
     }
     provenance = {"created": "2024-01-01T00:00:00+00:00", "host": "here", "device": "cpu", "wall_seconds": 1.5}
     provenance |= {"cpu_seconds": 1.0, "versions": {"torch": "2.0"}, "code": "abc123"}

@@ -76,6 +76,15 @@ def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:
     assert cells(store, manifest).contaminated.isna().all()
 
 
+def test_controls_on_the_own_texts_of_a_task_in_folds_are_marked(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope", folds=5), FakeTask("role"))
+    store, manifest = fake_study(tmp_path / "store", tasks, controls=("self", "shuffled", "random"))
+    frame = cells(store, manifest)
+    marked = {(one.role, one.target) for one in frame[frame.contaminated.fillna(False)].itertuples()}
+    assert marked == {("self", "hope"), ("shuffled", "hope")}
+    assert set(frame[frame.contaminated.fillna(False)]["flags"]) == {"contaminated"}
+
+
 def test_the_map_is_drawn_alike_from_equal_numbers(tmp_path: Path) -> None:
     frame = frame_of(
         [contact("hope", "hope"), contact("hope", "role", 40), contact("role", "hope"), contact("role", "role")]

@@ -9,7 +9,6 @@ import pytest
 from adapters_store import Store
 from analysis.baselines import baselines
 from analysis.cells import CONTROLS, Manifest, MixedRecords, cells
-from analysis.controls import control_means, controls
 from analysis.gain_columns import COLUMNS, CORRECTIONS
 from analysis.gains import MORE, PAIR, SEED, TYPES, compared, gains
 from analysis.multiple import benjamini_hochberg, benjamini_yekutieli, holm
@@ -143,6 +142,15 @@ def test_a_baseline_near_zero_has_no_percentage(tmp_path: Path) -> None:
     assert np.isfinite(row.points)
 
 
+def test_a_negative_correlation_has_no_percentage(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, turned=[(None, "distress")])
+    row = _gain(store, manifest, "hope", "distress")
+    assert row.baseline < -0.3 < 0.3 < row.score
+    assert row.points > 60
+    assert np.isnan(row.percent)
+    assert "percent_undefined" in row["flags"]
+
+
 def test_without_its_baseline_a_gain_is_missing(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path, TASKS, absent=[(None, "hope")])
     assert _gain(store, manifest, "role", "hope")["flags"] == "missing"
@@ -254,32 +262,3 @@ def test_controls_and_references_leave_gains_as_they_are(tmp_path: Path) -> None
     alone = baselines(*more, draws=DRAWS)
     assert list(alone.role) == ["baseline", "finetuned"] * 4
     assert alone[alone.role == "baseline"].score.tolist() == baselines(*plain, draws=DRAWS).score.tolist()
-
-
-def test_a_control_is_compared_as_a_transfer_is_and_averaged_over_targets(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2), controls=CONTROLS, helpful=[("random", "hope")])
-    frame, pairs = controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)
-    assert list(zip(frame.control, frame.target, strict=True)) == [
-        (role, task.id) for task in TASKS for role in CONTROLS
-    ]
-    assert not {"p_bh", "significant"} & set(frame)
-    found = frame.set_index(["control", "target"])
-    assert found.points["random", "hope"] > found.points["self", "hope"] + 10
-    means = control_means(frame, pairs).set_index(["control", "metric"])
-    assert list(means.loc["control"].intermediate) == ["chat", "chat"]
-    row, own = means.loc["self", "macro_f1"], found.points[[("self", "hope"), ("self", "role")]]
-    of_target = pairs[pairs.metric == "macro_f1"].groupby("target").points.mean()
-    assert (row.n_targets, row.points) == (2, pytest.approx(own.mean()))
-    assert row.transfers_less_control == pytest.approx(of_target.mean() - own.mean())
-    half = 12.706 * own.std() / np.sqrt(2)
-    assert (row.low, row.high) == (
-        pytest.approx(own.mean() - half, rel=1e-3),
-        pytest.approx(own.mean() + half, rel=1e-3),
-    )
-    assert means.points["transfer", "macro_f1"] == pytest.approx(of_target.mean())
-
-
-def test_a_study_without_controls_has_none(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path, TASKS)
-    assert controls(store, manifest, draws=DRAWS).empty
-    assert control_means(controls(store, manifest, draws=DRAWS), gains(store, manifest, draws=DRAWS)).empty
