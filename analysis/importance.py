@@ -130,16 +130,16 @@ def against_table6(importances: pd.DataFrame) -> pd.DataFrame:
 def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, seed: int | None) -> dict[str, Array]:
     """The columns [pairs, width] of every feature as the paper's model sees them; features not known are left out.
 
-    ``seed`` draws the stand-ins of similarities that were not measured; None leaves those out too.
+    ``seed`` draws the stand-ins of similarities that were not measured of every pair; None leaves those out too.
     """
     rng = np.random.default_rng((seed or 0, 0))
     blocks = {}
     for name, feature in features_of(results).items():
         columns = pairs[list(feature.columns)]
         if feature.kind == SIMILARITY:
-            stand_in = _stand_in(name, len(pairs), rng)
-            if columns[name].notna().any() or seed is not None:
-                blocks[name] = (columns if columns[name].notna().all() else stand_in).to_numpy()
+            stand_in, is_measured = _stand_in(name, len(pairs), rng), columns[name].notna().all()
+            if is_measured or seed is not None:
+                blocks[name] = (columns if is_measured else stand_in).to_numpy()
         elif feature.kind == CONSTRUCT:
             chosen = [name] if setting.difference else [f"{name}_intermediate", f"{name}_target"]
             blocks[name] = columns[chosen].to_numpy()

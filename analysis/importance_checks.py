@@ -15,13 +15,13 @@ from analysis.results import Results
 SCHEMES = ("target", "intermediate", "both")
 
 
-def unseen_tasks(results: Results, setting: PaperSetting) -> pd.DataFrame:
+def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per scheme: Q2 of all pairs together, each predicted without its target, its intermediate, or both.
 
     Q2 compares with the mean of the training pairs, not of all, and is NaN where no pair is left to test on or nothing
-    varies. Similarities that were not measured take no part.
+    varies. Similarities take part if they were measured of every pair.
     """
-    blocks, percent, gains = _without_stand_ins(results, setting)
+    blocks, percent, gains = _without_stand_ins(results, setting, similarities)
     roles = {role: gains[role].to_numpy() for role in ("intermediate", "target")}
     found = []
     for scheme in SCHEMES:
@@ -42,21 +42,22 @@ def shuffled_ratings(
     *,
     permutations: int,
     seed: int,
+    similarities: pd.DataFrame | None = None,
     progress: Progress = lambda done, of: None,
 ) -> pd.DataFrame:
     """One row per construct: its importance, and what it is where ratings are handed round among tasks.
 
     A construct has to be known of every task. ``p_largest`` compares it with the largest of the constructs. Splits stay
-    the same; similarities that were not measured take no part.
+    the same; similarities take part if they were measured of every pair.
     """
-    blocks, _, _ = _without_stand_ins(results, setting)
+    blocks, _, _ = _without_stand_ins(results, setting, similarities)
     names = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT and name in blocks]
     if not names:
         return pd.DataFrame(columns=["feature", "importance", "null_mean", "null_95", "p", "p_largest"])
-    observed = _importances(results, setting, seed, names)
+    observed = _importances(results, setting, similarities, seed, names)
     null = []
     for order in task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
-        null.append(_importances(permuted_ratings(results, order), setting, seed, names))
+        null.append(_importances(permuted_ratings(results, order), setting, similarities, seed, names))
         progress(len(null), permutations)
     drawn = pd.DataFrame(null)
     largest = drawn.max(axis=1).to_numpy()
@@ -73,16 +74,20 @@ def shuffled_ratings(
     )
 
 
-def _importances(results: Results, setting: PaperSetting, seed: int, names: list[str]) -> dict[str, float]:
-    blocks, percent, _ = _without_stand_ins(results, setting)
+def _importances(
+    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int, names: list[str]
+) -> dict[str, float]:
+    blocks, percent, _ = _without_stand_ins(results, setting, similarities)
     rows, _ = one_seed(blocks, percent, setting, seed, names)
     return {row["feature"]: row["importance"] for row in rows}
 
 
-def _without_stand_ins(results: Results, setting: PaperSetting) -> tuple[dict[str, Array], Array, pd.DataFrame]:
+def _without_stand_ins(
+    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None
+) -> tuple[dict[str, Array], Array, pd.DataFrame]:
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
-    blocks = paper_blocks(results, pair_features(results), setting, None)
+    blocks = paper_blocks(results, pair_features(results, similarities=similarities), setting, None)
     return {name: block[usable] for name, block in blocks.items()}, percent[usable], results.gains[usable]
 
 

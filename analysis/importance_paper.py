@@ -36,7 +36,12 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
     frames = {
         "importances": _joined({name: one.importances for name, one in found.items()}),
         "fits": _joined({name: one.fits for name, one in found.items()}),
-        "unseen": _joined({name: unseen_tasks(question.results, SETTINGS[name]) for name in SETTINGS}),
+        "unseen": _joined(
+            {
+                name: unseen_tasks(question.results, one, similarities=question.similarities)
+                for name, one in SETTINGS.items()
+            }
+        ),
         "null": _null(question, progress),
     }
     if question.results.name == PUBLISHED:
@@ -67,6 +72,7 @@ def _null(question: Question, progress: Progress) -> pd.DataFrame:
         SETTINGS["V1"],
         permutations=PERMUTATIONS,
         seed=0,
+        similarities=question.similarities,
         progress=lambda done, of: progress(before + done, _steps(), "ratings handed round"),
     )
 

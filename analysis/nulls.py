@@ -47,18 +47,24 @@ def handed_round(facts: Array, orders: Array) -> Array:
 
 
 def family_typical(facts: Array, family: Array, *, is_code: bool) -> Array:
-    """What is typical of each family, [families] or [families, families]: the mean, or of codes the commonest."""
+    """What is typical of each family, [families] or [families, families]: the mean, or of codes the commonest.
+
+    A family of one task has no pair of its own; it gets the mean of the families that have one.
+    """
     members = [family == one for one in range(family.max() + 1)]
     if facts.ndim == 2:
         off = ~np.eye(len(facts), dtype=bool)
-        return np.array([[_mean(facts[np.outer(one, other) & off]) for other in members] for one in members])
+        typical = np.array([[_mean(facts[np.outer(one, other) & off]) for other in members] for one in members])
+        single = np.isnan(typical)
+        within = np.diag(typical)[~np.diag(single)]
+        return np.where(single, within.mean() if within.size else facts[off].mean(), typical)
     if is_code:
         return np.array([np.bincount(facts[one]).argmax() for one in members])
     return np.array([facts[one].mean() for one in members])
 
 
 def _mean(values: Array) -> float:
-    return float(values.mean()) if values.size else 0.0
+    return float(values.mean()) if values.size else float("nan")
 
 
 def permutation_p(observed: float, null: Sequence[float] | Array) -> float:

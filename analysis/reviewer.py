@@ -74,7 +74,7 @@ EXPLAINED = {
     "cells": Declared("str", "which pairs are used"),
     "n_contrasts": Declared("int64", "contrasts of mean gains between two themes, in either role"),
     "contrasts": Declared("int64", f"those with p_max <= {LEVEL}"),
-    "lost": Declared("int64", "significant with all pairs and not, or with the other sign, with these"),
+    "lost": Declared("int64", "significant with all pairs, but not, or not to be formed, or turned round with these"),
     "new": Declared("int64", "significant with these and not with all pairs"),
     "passes": Declared(
         "boolean", "whether what was rated passes the gate of the guarded analysis; undefined: not asked"
@@ -155,11 +155,11 @@ def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]
     gate = {one["cells"]: one for one in curve if all(one[name] == curve[0][name] for name in others)}
     rows = []
     for cells in dict.fromkeys([*said.cells, *gate]):
-        there = said.sign[said.cells == cells]
-        own = said.sign[said.cells == ALL].reindex(there.index).fillna(0.0)
+        formed, own = said.sign[said.cells == cells], said.sign[said.cells == ALL]
+        there, own = formed.align(own, fill_value=0.0)
         counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
         tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
-        rows.append((cells, len(there), *(int(one.sum()) for one in counts), *tested))
+        rows.append((cells, len(formed), *(int(one.sum()) for one in counts), *tested))
     return framed(pd.DataFrame(rows, columns=list(EXPLAINED)), EXPLAINED)
 
 

@@ -13,7 +13,7 @@ from analysis.guarded_design import PRIMARY, Specification, grid_of, specificati
 from analysis.guarded_fit import SCHEMES, FoldFit, folds
 from analysis.guarded_gate import Arrangements, against_nulls, largest_p
 from analysis.importance import SETTINGS, paper_importances
-from analysis.nulls import family_orders, handed_round, permutation_p, task_orders
+from analysis.nulls import family_orders, family_typical, handed_round, permutation_p, task_orders
 from analysis.published import results
 
 
@@ -152,6 +152,18 @@ def test_a_batch_of_arrangements_is_each_of_them_fitted_alone(grid):
     for draw in range(4):
         alone = FoldFit(fold, several, grid.weights, [*fixed, *(block[draw] for block in batch)])
         assert together[draw] == pytest.approx(alone.errors([], penalties)[0], rel=1e-10)
+
+
+def test_what_is_typical_of_a_family_without_a_pair_is_that_of_the_families_that_have_one():
+    family = np.array([0, 0, 1, 2, 2])
+    alike = np.full((5, 5), 0.5)
+    alike[0, 1] = alike[1, 0] = 0.9
+    alike[3, 4] = alike[4, 3] = 0.7
+    np.fill_diagonal(alike, 1.0)
+    typical = family_typical(alike, family, is_code=False)
+    assert np.diag(typical) == pytest.approx([0.9, 0.8, 0.7])
+    assert typical[~np.eye(3, dtype=bool)] == pytest.approx(np.full(6, 0.5))
+    assert family_typical(alike[1:4, 1:4], np.arange(3), is_code=False) == pytest.approx(np.full((3, 3), 0.5))
 
 
 def test_what_belongs_to_a_target_alone_explains_no_gain(grid):

@@ -55,6 +55,19 @@ def test_unseen_targets_are_predicted_worse_than_by_the_mean(published):
     assert q2["both"] == pytest.approx(-0.14, abs=0.02)
 
 
+def test_similarities_that_were_measured_of_every_pair_take_part_in_what_a_fit_is_worth(published):
+    percent = published.gains.percent
+    known = published.gains[["intermediate", "target"]].assign(
+        data_similarity=1.5 * (percent - percent.mean()) / percent.std(), task_similarity=0.0
+    )
+    bare, with_them, with_a_gap = (
+        unseen_tasks(published, SETTINGS["V1"], similarities=one).set_index("left_out").q2["target"]
+        for one in (None, known, known.assign(data_similarity=known.data_similarity.mask(known.index == 7)))
+    )
+    assert with_them > bare + 0.1
+    assert with_a_gap == pytest.approx(bare, abs=0.02)
+
+
 @pytest.mark.slow
 def test_ratings_handed_round_among_tasks_look_important_too(published):
     null = shuffled_ratings(published, SETTINGS["V1"], permutations=200, seed=0).set_index("feature")

@@ -110,6 +110,8 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
     rows = [
         ("all", "target", "direct", "abstract", 2.0, 0.01),
         ("all", "target", "direct", "adjacent", 1.0, 0.30),
+        ("all", "intermediate", "direct", "abstract", 3.0, 0.02),  # not to be formed without its only family
+        ("not collapsed", "intermediate", "direct", "abstract", 3.0, 0.02),
         ("not collapsed", "target", "direct", "abstract", 1.0, 0.20),
         ("not collapsed", "target", "direct", "adjacent", -1.0, 0.03),
         ("without wassa", "target", "direct", "abstract", -2.0, 0.01),
@@ -119,9 +121,9 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
     curve += [same | {"cells": "all", "outcome": "ranks", "passes": False, "p_tasks": 0.5, "p_families": 0.5}]
     curve += [same | {"cells": "not collapsed", "passes": False, "p_tasks": 0.02, "p_families": None}]
     found = explained_changes(pd.DataFrame(rows, columns=names), curve).set_index("cells")
-    assert found.loc["all", ["contrasts", "lost", "new"]].tolist() == [1, 0, 0]
-    assert found.loc["not collapsed", ["contrasts", "lost", "new"]].tolist() == [1, 1, 1]
-    assert found.loc["without wassa", ["contrasts", "lost", "new"]].tolist() == [1, 1, 0]
+    assert found.loc["all", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 0, 0]
+    assert found.loc["not collapsed", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 1, 1]
+    assert found.loc["without wassa", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [1, 1, 2, 0]
     assert found.passes["all"] and not found.passes["not collapsed"]
     assert pd.isna(found.passes["without wassa"])
     assert explained_changes(pd.DataFrame([], columns=names), ()).empty
