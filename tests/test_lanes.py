@@ -14,6 +14,8 @@ from adapters import BertAdapterModel, RobertaAdapterModel, XLMRobertaAdapterMod
 from adapters_store import Store
 from harness.cell import make_cell
 from harness.pack import run_cells
+from harness.training import lane_predict
+from harness.training.fit import Part
 from harness.training.frozen import freeze
 from harness.training.lane_state import put_back, stacked
 from harness.training.lanes import forward
@@ -205,3 +207,24 @@ def test_the_way_of_training_is_part_of_the_key(study, tiny, toy_splits):
         for one in ("library", "lanes")
     ]
     assert keys[0] != keys[1]
+
+
+def test_liveness_is_the_largest_change_and_holds_no_more_tokens_at_once_than_an_evaluation(monkeypatch):
+    made, rows = network(), [windows[0] for windows in part(16, longest=60).rows]
+    lanes = intermediates(made, 3)
+    one = trainer(made, lanes)
+    bare = trainer(copy.deepcopy(made), lanes)
+    bare.state = dataclasses.replace(bare.state, frozen={})
+    windows = Part([(row,) for row in rows], np.zeros(16, dtype=np.int64))
+    expected = np.abs(one.predict(windows) - bare.predict(windows)).max(axis=(1, 2))
+    sizes = []
+
+    def watched(frozen, lanes, batch, masks):
+        sizes.append(batch["input_ids"].numel())
+        return forward(frozen, lanes, batch, masks)
+
+    monkeypatch.setattr(lane_predict, "forward", watched)
+    monkeypatch.setitem(lane_predict.EVALUATED, "cpu", Cutting(64))
+    assert one.liveness(rows) == pytest.approx(expected, abs=1e-6)
+    assert max(sizes) <= 64 < sum(sizes)
+    assert expected[0] == 0 < min(expected[1:])

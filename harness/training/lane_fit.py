@@ -93,8 +93,7 @@ class LaneTrainer:
 
     def predict(self, part: Part) -> NDArray[np.float32]:
         """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
-        lanes = self.state.lanes()
-        return predicted(self.frozen, lanes, part.rows, self.pad_id, has_segments=self.has_segments)
+        return self._predicted(self.state.lanes(), part.rows)
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, as if the others had never been there."""
@@ -114,11 +113,9 @@ class LaneTrainer:
 
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
-        lanes, batch = self._lanes(), self._batch(rows, range(len(rows)))
-        with torch.inference_mode():
-            stacked = forward(self.frozen, lanes, batch, None)
-            alone = forward(self.frozen, replace(lanes, intermediates=None), batch, None)
-        changes: list[float] = (stacked - alone).abs().flatten(1).amax(dim=1).cpu().tolist()
+        lanes, windows = self.state.lanes(), [(row,) for row in rows]
+        stacked, alone = (self._predicted(one, windows) for one in (lanes, replace(lanes, intermediates=None)))
+        changes: list[float] = np.abs(stacked - alone).max(axis=(1, 2)).tolist()
         return changes
 
     def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
@@ -166,6 +163,9 @@ class LaneTrainer:
             total += losses.detach() * (len(numbers) / share)
         self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
         return total
+
+    def _predicted(self, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]]) -> NDArray[np.float32]:
+        return predicted(self.frozen, lanes, rows, self.pad_id, has_segments=self.has_segments)
 
     def _lanes(self) -> Lanes:
         return self.state.lanes().to(self.frozen.dtype)
