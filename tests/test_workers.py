@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,6 +80,19 @@ def test_a_pack_whose_worker_dies_is_begun_anew_and_only_one_that_dies_again_has
         assert notes.failure(store, packs[1].cells[0].key).reason == errors["two"]
         assert notes.progress(store) == {}
     assert (errors["one"], errors["three"]) == (None, None)
+
+
+def test_a_worker_that_dies_while_another_s_outcome_is_read_ends_no_run(packs, tiny, store):
+    splits, packs = packs
+    run = WorkersEngine(1, 1).run(Pretending(tiny, splits, store, silent), steps(packs))
+    found = [next(run)]
+    for process in multiprocessing.active_children():
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    time.sleep(0.5)  # until the pool has seen it, and refuses what it is given
+    found += run
+    assert [one.error for one in found] == [None] * 3
+    assert {one.cell.target for one in found} == {"one", "two", "three"}
 
 
 @pytest.mark.slow

@@ -46,16 +46,15 @@ class WorkersEngine:
                 room = (1 if shaken else crew.count) - len(running)
                 for step in [one for one in waiting if one.after <= ended][:room]:
                     waiting.remove(step)
-                    running[crew.pool.submit(_run, step.pack)] = step
+                    running[crew.submit(step.pack)] = step
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 crew.listen()
-                lost = [future for future in done if isinstance(future.exception(), BrokenProcessPool)]
-                if lost:  # then all are
+                if any(map(_is_lost, done)):  # then all that have not ended are
                     done, _ = wait(running)
                     crew.restart()
                 for future in done:
                     step = running.pop(future)
-                    if future in lost and step.pack.id not in shaken:
+                    if _is_lost(future) and step.pack.id not in shaken:
                         waiting.insert(0, step)
                         shaken.add(step.pack.id)
                     else:
@@ -81,6 +80,15 @@ class _Crew:
         start = (sent, self.told, self.context.Value("i", 0), self.threads)
         self.pool = ProcessPoolExecutor(self.count, self.context, _start, start)
 
+    def submit(self, pack: Pack) -> Future[list[Outcome]]:
+        """What will become of a pack; a process that died since the last look is told of as if at work on it."""
+        try:
+            return self.pool.submit(_run, pack)
+        except BrokenProcessPool as problem:
+            lost: Future[list[Outcome]] = Future()
+            lost.set_exception(problem)
+            return lost
+
     def listen(self) -> None:
         """Hand on what was told."""
         while not self.told.empty():
@@ -93,6 +101,11 @@ class _Crew:
         self.pool.shutdown(wait=True, cancel_futures=True)
         for pack in packs:
             noted_of(self.function.store, pack.id, pack, self.function.job).end()
+
+
+def _is_lost(future: Future[list[Outcome]]) -> bool:
+    """Whether the process that was to give it, or a neighbour of that, has died."""
+    return isinstance(future.exception(), BrokenProcessPool)
 
 
 def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> list[Outcome]:
