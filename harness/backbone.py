@@ -123,6 +123,7 @@ def _of_folder(name: str, folder: Path) -> Backbone:
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
     _refuse_kernels(name, config, values)
+    _refuse_other_encoders(name, config, values)
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
     offset = 0 if model_type == "bert" else 2  # RoBERTa numbers positions from padding_idx + 1
@@ -136,6 +137,16 @@ def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
             raise BadBackbone(
                 f"backbone {name!r}: {config} asks for {field} {value!r}, which could be code from elsewhere; "
                 f"take that line out of it, or write one of {', '.join(filter(None, ATTENTIONS))}"
+            )
+
+
+def _refuse_other_encoders(name: str, config: Path, values: Mapping[str, Any]) -> None:
+    """BadBackbone for a config whose encoder is not the plain one: its adapters would be trained on another."""
+    for field, plain in (("position_embedding_type", "absolute"), ("is_decoder", False)):
+        if values.get(field, plain) != plain:
+            raise BadBackbone(
+                f"backbone {name!r}: {config} says {field} {values[field]!r}; only {plain!r} is supported, so take "
+                "another backbone"
             )
 
 

@@ -15,7 +15,7 @@ from harness.training.seeds import seed_of
 from tasks.loading import Splits
 
 SCHEMA = 1
-TRAINING_VERSION = 3  # raised when masks, batching or initialisation change
+TRAINING_VERSION = 4  # raised when masks, batching or initialisation change
 
 
 @dataclass(frozen=True)

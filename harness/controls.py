@@ -41,7 +41,8 @@ def control_lanes(
     """The controls in a target's column, each on its intermediate in ``below``; ``random`` has none that is stored."""
     lanes = []
     for control in study.controls:
-        role = "random" if control == "random" else ""
+        is_apart = control == "random" or not study.shared_noise  # self and shuffled stand on the same task
+        role = control if is_apart else ""
         cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=below.get(control), role=role)
         lanes.append(replace(cell, role=control))
     return lanes

@@ -9,7 +9,7 @@ from harness.cell import make_cell
 
 def test_key_is_golden(study, tiny, toy_splits):
     cell = make_cell(study, tiny, toy_splits("one"), seed=1, setting="full")
-    assert cell.key == "0074351f14e6ae7185e039bdc8ddf5f5d0e508b8252bd21e3128f36c04aed87e"
+    assert cell.key == "ad154874df164c18686674cea17b172748e08b08107885a932f71b88c3e5a182"
 
 
 def test_key_of_a_transfer_holds_the_key_of_its_intermediate(study, tiny, toy_splits):

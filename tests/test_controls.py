@@ -92,6 +92,13 @@ def test_shuffled_stands_on_the_same_texts_with_labels_permuted_by_seeds_in_its_
     assert len(set(seeds)) == len(seeds) == 2 * 2 * 2
 
 
+def test_where_noise_is_not_shared_no_two_lanes_of_a_column_have_the_same(plan_of):
+    for pack in plan_of(shared_noise=False).transfers:
+        assert len({cell.noise for cell in pack.cells}) == len(pack.cells) == 4
+    roles = {cell.role: cell.spec["role"] for cell in plan_of().cells}
+    assert roles["self"] == roles["shuffled"] == "transfer"  # where it is shared their keys stay
+
+
 def test_random_stands_on_nothing_that_is_stored(plan_of):
     cells = of_role(plan_of(), "random")
     assert [(cell.intermediate, cell.spec["intermediate_key"]) for cell in cells] == [("random", None)] * 2

@@ -114,3 +114,10 @@ def test_packed_products_and_their_gradients_are_those_of_the_plain_layer(dtype,
     )
     for ours, theirs in pairs:
         assert float((ours.double() - theirs).detach().abs().max()) < tolerance * float(theirs.detach().abs().max())
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
+def test_heads_drop_out_as_those_of_the_library_do(own, expected):
+    made = network(dropout=0.1, classifier_dropout=own)
+    (head,) = [module for module in made.heads["t"] if isinstance(module, torch.nn.Dropout)][:1]
+    assert freeze(made).head_dropout == head.p == expected

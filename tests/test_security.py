@@ -217,6 +217,15 @@ def test_a_backbone_that_asks_for_code_of_the_hub_is_refused(tmp_path, field):
     assert resolve(str(tmp_path)).max_tokens == 64
 
 
+@pytest.mark.parametrize(("field", "other"), [("position_embedding_type", "relative_key"), ("is_decoder", True)])
+def test_a_backbone_that_lanes_would_compute_wrongly_is_refused(tmp_path, field, other):
+    config = {"model_type": "bert", "max_position_embeddings": 64, field: other}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(BadBackbone, match=f"config.json says {field} {other!r}; only"):
+        resolve(str(tmp_path))
+
+
 def test_an_encoder_of_other_classes_than_the_librarys_own_is_refused(tmp_path):
     (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling"}]')
     refuse_foreign_modules(tmp_path)

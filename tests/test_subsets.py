@@ -92,3 +92,24 @@ def test_permuted_labels_are_the_same_labels_on_other_texts_and_the_test_keeps_i
         assert sum(a.label != b.label for a, b in zip(after, before, strict=True)) > 20
     assert [row.label for row in shuffled.train] != [row.label for row in shuffled.validation]
     assert shuffled.test == plain.test
+
+
+def several() -> Splits:
+    """300 rows with eight labels in very many combinations; the last label is one row's alone."""
+    rng = np.random.default_rng(3)
+    labels = [(*one, 0) for one in (rng.random((299, 7)) < 0.35).astype(int).tolist()] + [(0,) * 7 + (1,)]
+    label = Label("label", "multilabel", tuple("abcdefgh"), separator="|")
+    task = Task("toy", Dataset("toy", "Toy", "toys"), "Toy", ("x.csv",), "table", label)
+    rows = tuple(Example(str(i), str(i), str(i), (), f"text {i}", tuple(one)) for i, one in enumerate(labels))
+    return Splits(task, rows, rows, rows, "0" * 64, ())
+
+
+@pytest.mark.parametrize("share", [10, 25, 50])
+def test_of_several_labels_a_stratified_share_is_that_share_and_has_every_class(share: int) -> None:
+    everything = several()
+    assert len({row.label for row in everything.train}) > 60
+    for seed in range(5):
+        kept = rows_of(ACell(f"{share}%-stratified", seed, spec=spec()), everything).train
+        assert len(kept) - 3 * share in (0, 1)
+        assert len({row.id for row in kept}) == len(kept)
+        assert np.array([row.label for row in kept]).any(axis=0).all()

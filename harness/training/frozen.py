@@ -73,8 +73,14 @@ def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device 
         width=config.hidden_size,
         hidden_dropout=config.hidden_dropout_prob,
         attention_dropout=config.attention_probs_dropout_prob,
-        head_dropout=config.hidden_dropout_prob,
+        head_dropout=_head_dropout(config),
     )
+
+
+def _head_dropout(config: Any) -> float:  # noqa: ANN401
+    """The probability that the adapters library gives its heads: the classifier's own where the config has one."""
+    own = getattr(config, "classifier_dropout", None)
+    return float(config.hidden_dropout_prob if own is None else own)
 
 
 def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401

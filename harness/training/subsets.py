@@ -70,18 +70,25 @@ def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: 
 def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Example, ...]:
     """A share of every class (of every tenth by size, for numbers) by a seeded permutation, in file order.
 
-    Every class or tenth keeps at least a row; what rounding takes from one goes to the next.
+    Every class or tenth keeps at least a row; what rounding takes from one goes to the next. Of several labels the
+    share is taken of every combination, of which there may be more than rows to keep, and then a row of every class.
     """
     strata: dict[Answer, list[int]] = {}
-    names = _strata(rows)
-    for i in np.random.default_rng(seed).permutation(len(rows)).tolist():
+    names, order = _strata(rows), np.random.default_rng(seed).permutation(len(rows)).tolist()
+    for i in order:
         strata.setdefault(names[i], []).append(i)
+    fewest = 0 if isinstance(names[0], tuple) else 1
     kept, owed = [], 0.0
     for _, places in sorted(strata.items()):
         owed += len(places) * share
-        count = min(max(1, round(owed)), len(places))
+        count = min(max(fewest, round(owed)), len(places))
         owed -= count
         kept += places[:count]
+    found = {one for i in kept for one in classes_of(names[i])}
+    for i in order:
+        if not found.issuperset(classes_of(names[i])):
+            kept.append(i)
+            found.update(classes_of(names[i]))
     return tuple(rows[i] for i in sorted(kept))
 
 
