@@ -66,6 +66,13 @@ def test_lanes_whose_checkpoints_another_run_takes_away_just_then_begin_anew(col
     assert_same_bytes(column, column.run(store, column.lanes))
 
 
+def test_a_run_that_is_behind_leaves_what_another_has_come_to(column):
+    key, points = column.lanes[0].key, Checkpoints(column.store_with_baselines(), "fold-1", 1)
+    for stage in (1, 3, 2):
+        points.write(stage, {key: Checkpoint()})
+    assert points.stages(key) == [2, 3]
+
+
 def test_a_half_stored_pack_is_finished_without_training_or_evaluation(column, monkeypatch):
     store, put = column.store_with_baselines(), Store.put
 

@@ -78,9 +78,10 @@ class Checkpoints:
         return found
 
     def write(self, stage: int, lanes: Mapping[str, Checkpoint]) -> None:
-        """Keep the checkpoints of lanes that train together, by key; then remove their other stages.
+        """Keep the checkpoints of lanes that train together, by key; then remove their earlier stages.
 
-        Where they cannot be written, training goes on, and a warning says so.
+        Later ones are of another run of the study, which has come further. Where a checkpoint cannot be written,
+        training goes on, and a warning says so.
         """
         for key, one in lanes.items():
             path = self._path(key, stage)
@@ -95,7 +96,8 @@ class Checkpoints:
                 return
         for key in lanes:
             for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
-                if path != self._path(key, stage):
+                number = path.name.split(".")[1]
+                if not number.isdecimal() or int(number) < stage:
                     with suppress(OSError):
                         path.unlink()
 
