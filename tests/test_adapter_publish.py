@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -26,6 +27,7 @@ class FakeHub:
 
     asked: ClassVar[list[tuple[str, object]]] = []
     refuses = False
+    is_private = True
 
     def __init__(self, token):
         self.token = token
@@ -35,6 +37,9 @@ class FakeHub:
             raise OSError(f"no rights for {self.token}")
         self.asked.append((name, private))
         return f"https://hub.example/{name}"
+
+    def repo_info(self, name):
+        return SimpleNamespace(private=self.is_private)
 
     def upload_folder(self, *, repo_id, folder_path, commit_message):
         self.asked.append((repo_id, sorted(path.name for path in folder_path.iterdir())))
@@ -89,6 +94,14 @@ def test_an_upload_needs_a_token_and_says_where_it_went(folder, hub, monkeypatch
     monkeypatch.delenv(publish.TOKEN)
     with pytest.raises(BadInput, match=publish.TOKEN):
         upload(folder, "me/mine", private=True)
+
+
+def test_nothing_private_is_put_into_a_repository_that_is_public_already(folder, hub, monkeypatch):
+    monkeypatch.setattr(hub, "is_private", False)
+    with pytest.raises(BadInput, match="me/mine is there already and public; say --public"):
+        upload(folder, "me/mine", private=True)
+    assert hub.asked == [("me/mine", True)]
+    assert upload(folder, "me/mine", private=False) == "https://hub.example/me/mine"
 
 
 def test_a_refusal_of_the_hub_never_shows_the_token(folder, hub, monkeypatch):

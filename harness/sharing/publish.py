@@ -61,7 +61,8 @@ def leaving(folder: Path) -> list[Leaving]:
 def upload(folder: Path, repository: str, *, private: bool) -> str:
     """Push the folder to a repository of the hub, made if need be, and return its address.
 
-    BadInput without a token in the environment, or when the hub refuses; the token is never shown.
+    BadInput without a token in the environment, when the hub refuses, or when a repository that should be private is
+    there already and public, which the hub would leave so; the token is never shown.
     """
     token = os.environ.get(TOKEN)
     if not token:
@@ -72,6 +73,8 @@ def upload(folder: Path, repository: str, *, private: bool) -> str:
     api = HfApi(token=token)
     try:
         address = api.create_repo(repository, private=private, exist_ok=True)
+        if private and not api.repo_info(repository).private:
+            raise BadInput(f"{repository} is there already and public; say --public, or name another with --repository")
         api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Add an adapter with its card")
     except (HfHubHTTPError, HFValidationError, OSError) as problem:
         reason = " ".join(str(problem).replace(token, "...").split())[:300]
