@@ -97,8 +97,12 @@ def test_a_job_that_dies_at_every_try_is_a_failure_that_names_job_and_log(slurm,
     error, was_run = outcomes["one (baseline)"]
     assert was_run
     assert error == "job 5 ended as OUT_OF_MEMORY and left no word (the last of 2 tries); its log: 5.out"
-    assert outcomes["one -> two"] == ("its intermediate one is not in the store", False)
+    assert outcomes["one -> two"] == ("its intermediate one failed", False)
     assert outcomes["three -> two"] == (None, True)
+    found = {note.label.split(",")[0]: note for note in notes.failures(slurm.store).values()}
+    assert set(found) == {"one (baseline)", "two -> one", "three -> one"}  # whatever trains on one dies
+    note = found["one (baseline)"]
+    assert (note.reason, note.job, note.log) == (error, "5", "5.out")
 
 
 def test_a_cell_that_fails_is_data_and_not_tried_again(slurm, launch, steps):
@@ -114,6 +118,7 @@ def test_a_job_that_somebody_cancels_stays_cancelled(slurm, launch, steps):
     slurm.fate["one"] = ["CANCELLED"]
     outcomes = told(list(SlurmEngine(Slurm(tries=5)).run(launch, steps)))
     assert outcomes["one (baseline)"] == ("job 1_0 was cancelled; its log: 1_0.out", True)
+    assert [note.reason for note in notes.failures(slurm.store).values()] == ["job 1_0 was cancelled; its log: 1_0.out"]
     assert sum(pack.target == "one" and len(pack.cells) == 1 for pack in slurm.packs.values()) == 1
 
 

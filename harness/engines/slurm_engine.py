@@ -137,6 +137,9 @@ class _Watch:
         if seen.is_stuck or is_early:
             self.waiting.append(step)
         else:
+            for one in found:
+                if one.error == lost:
+                    flight.noted.fail(one.cell.key, one.cell.label, lost, "")
             yield from found
 
     @property
