@@ -86,7 +86,8 @@ class Search:
     def inputs(self) -> dict[str, Any]:
         """Everything that decides what a trial finds, besides its own settings; plain data."""
         spec = dict(self.cell({}, self.methods[0]).spec)
-        del spec["adapter"], spec["trainer"]
+        del spec["trainer"]
+        spec["adapter"] = {name: self.cell({}, name).spec["adapter"] for name in self.methods}
         fixed = {name: value for name, value in spec["training"].items() if name not in SEARCHED}
         space = {"learning_rate": list(LEARNING_RATES), "batch_size": list(BATCH_SIZES), "epochs": self._epochs}
         return {**spec, "training": fixed, "space": {**space, "method": list(self.methods)}}

@@ -189,6 +189,13 @@ def test_a_search_with_other_settings_is_refused(one):
         run(other, 4)
 
 
+def test_a_search_of_another_adapter_of_the_same_method_is_refused(one):
+    run(one, 2)
+    other = dataclasses.replace(one.study, adapter=dataclasses.replace(one.study.adapter, reduction_factor=2))
+    with pytest.raises(CannotSearch, match=r"other settings \(adapter; .*move the file away"):
+        run(dataclasses.replace(one, study=other), 4)
+
+
 def test_two_processes_cannot_search_the_same(one):
     with opened(one.folder, one.inputs), pytest.raises(CannotSearch, match="another process searches here"):
         run(one, 2)
