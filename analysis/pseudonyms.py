@@ -50,9 +50,11 @@ class Names:
 
     def flags(self, flags: Iterable[str], target: str) -> list[str]:
         """The flags of a cell of a target without the names of its classes."""
-        known = self.classes.get(target, {})
+        known = self.classes.get(target)
         parts = (one.partition(":") for one in flags)
-        return [f"{what}{colon}{known.get(value, value)}" for what, colon, value in parts]
+        if known is None:
+            return list(flags)
+        return [f"{what}{colon}{known.get(value, 'a class')}" if colon else what for what, colon, value in parts]
 
 
 def names_of(manifest: Manifest) -> Names:
@@ -60,7 +62,7 @@ def names_of(manifest: Manifest) -> Names:
     shipped = Registry.load().tasks
     rows: Mapping[str, Any] = manifest["tasks"]
     hidden = [name for name, one in rows.items() if one.get("private") or name not in shipped]
-    hidden += [name for name in manifest["missing"] if name not in shipped]
+    hidden += [name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private]
     private, public = {name: rows[name] for name in hidden if name in rows}, set(rows) - set(hidden)
     imported = dict.fromkeys(one["intermediate"] for one in manifest["cells"] if one.get("role") == IMPORTED)
     tasks = _lettered(hidden, "task", lambda name: _keys(manifest, name))
@@ -176,5 +178,5 @@ def _own_raters(manifest: Manifest) -> list[str]:
 def _without_folder(backbone: str) -> str:
     """The name of a backbone; of a local folder its last part, so that no path is told."""
     parts = [part for part in re.split(r"[/\\]", backbone) if part]
-    is_folder = backbone.startswith(("/", ".", "~")) or len(parts) > 2 or "\\" in backbone
+    is_folder = backbone.startswith(("/", ".", "~")) or len(parts) > 2 or "\\" in backbone or Path(backbone).is_dir()
     return f"{parts[-1]} (a folder)" if is_folder and parts else backbone

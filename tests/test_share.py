@@ -129,6 +129,17 @@ def test_what_is_known_of_tasks_goes_over_under_their_pseudonyms(study, shared):
     assert gains.contaminated[(gains.target == pseudonym) & (gains.intermediate == "epitome_er")].all()
 
 
+def test_a_class_is_told_by_no_value_that_the_manifest_does_not_name(study):
+    names = names_of(study[1])
+    said = names.flags([f"class_missing_in_test:{CLASSES[1]}", "class_missing_in_test:raw value", "collapsed"], SECRET)
+    assert said == [
+        f"class_missing_in_test:{names.classes[SECRET][CLASSES[1]]}",
+        "class_missing_in_test:a class",
+        "collapsed",
+    ]
+    assert names.flags(["class_missing_in_test:weak"], "epitome_er") == ["class_missing_in_test:weak"]
+
+
 def test_letters_do_not_follow_names_and_are_the_same_each_time(study):
     orders = set()
     for number in range(12):
