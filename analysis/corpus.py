@@ -74,7 +74,8 @@ def _of_task(task: str, rows: pd.DataFrame) -> dict[str, pd.Series]:
         return {task: rows["value"].astype("float64")}
     shares = pd.DataFrame([json.loads(text) for text in rows["probabilities"]], index=rows.index)
     names = list(shares.columns)
-    return {f"{task}: {name}": shares[name] for name in (names[1:] if len(names) == TWO else names)}
+    is_either = len(names) == TWO and rows["probability"].notna().all()  # several labels at once have none
+    return {f"{task}: {name}": shares[name] for name in (names[1:] if is_either else names)}
 
 
 def correlations(wide: pd.DataFrame) -> pd.DataFrame:

@@ -27,12 +27,12 @@ def scored():
         number, first = rng.normal(), rng.uniform()
         shares = rng.dirichlet([1, 1, 1])
         told = [
-            ("distress", number, ""),
-            ("kind", math.nan, json.dumps({"no": first, "yes": 1 - first})),
-            ("level", math.nan, json.dumps(dict(zip(["low", "mid", "high"], shares, strict=True)))),
+            ("distress", number, math.nan, ""),
+            ("kind", math.nan, max(first, 1 - first), json.dumps({"no": first, "yes": 1 - first})),
+            ("level", math.nan, max(shares), json.dumps(dict(zip(["low", "mid", "high"], shares, strict=True)))),
         ]
-        rows += [("same id", task, value, every, f"g{i % 3}") for task, value, every in told]
-    return pd.DataFrame(rows, columns=["id", "task", "value", "probabilities", "group"])
+        rows += [("same id", *one, f"g{i % 3}") for one in told]
+    return pd.DataFrame(rows, columns=["id", "task", "value", "probability", "probabilities", "group"])
 
 
 def test_a_scale_is_a_value_or_the_probability_of_a_class(scored):
@@ -117,3 +117,12 @@ def test_without_groups_there_is_no_figure_of_them_and_without_texts_none_at_all
     scored.head(0).to_csv(tmp_path / "none.csv", index=False)
     with pytest.raises(BadInput, match="no text was scored"):
         corpus_figures(tmp_path / "none.csv", tmp_path / "out")
+
+
+def test_two_labels_at_once_are_two_scales_and_two_classes_one():
+    both = {"id": ["0", "1"], "prediction": ["a", ""], "value": [None, None]}
+    shares = [json.dumps({"a": 0.9, "b": 0.1}), json.dumps({"a": 0.3, "b": 0.7})]
+    labels = pd.DataFrame(both | {"task": "several", "probability": [None, None], "probabilities": shares})
+    classes = pd.DataFrame(both | {"task": "either", "probability": [0.9, 0.7], "probabilities": shares})
+    assert list(scales(labels)) == ["several: a", "several: b"]
+    assert list(scales(classes)) == ["either: b"]

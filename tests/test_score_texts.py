@@ -88,6 +88,11 @@ def test_rows_that_cannot_be_read_come_with_a_reason_and_the_others_whole(tmp_pa
         BAD_BYTES,
         "has no text 'text'",
     ]
+    (tmp_path / "b.jsonl").write_text('{"text": "a", "before": "x"}\n{"text": "b"}\n')
+    assert found(tmp_path / "b.jsonl", context="before") == [("0", "a", "x", ""), ("1", "b", "", "")]
+    for named in ("context", "id", "group"):
+        with pytest.raises(BadInput, match=r"b.jsonl: no column 'befor'; did you mean 'before'\?; it has"):
+            found(tmp_path / "b.jsonl", **{named: "befor"})
     (tmp_path / "old.csv").write_bytes(b"text\ncaf\xe9\n")
     assert found(tmp_path / "old.csv", encoding="cp1252") == [("0", "café", "", "")]
 

@@ -128,6 +128,7 @@ class Texts:
             raise BadInput(f"{self.file}:{rows.line_num}: {problem}; is a quote left open?") from None
 
     def _jsonl(self) -> Iterator[Line]:
+        is_first = True
         for number, row in enumerate(self._rows()):
             where = f"{self.file}:{number + 1}"
             try:
@@ -138,7 +139,9 @@ class Texts:
                 problem = NO_TEXT if not row.strip() else "is not a JSON object"
                 yield Line(number, where, str(number), "", "", problem)
                 continue
-            text = self.text or "text"
+            if is_first:
+                self._check_named(list(values))
+            text, is_first = self.text or "text", False
             if not isinstance(values.get(text), str):
                 yield Line(number, where, str(values.get(self.id, number)), "", "", f"has no text {text!r}")
                 continue
@@ -165,16 +168,20 @@ class Texts:
         for name in (self.text or "text", self.context, self.id, self.group):
             if header.count(name) > 1:
                 raise BadInput(f"{self.file}: has {header.count(name)} columns {_shown(name)}; rename all but one")
-        for name in (self.text, self.context, self.id, self.group):
-            if name and name not in header:
-                raise BadInput(
-                    f"{self.file}: no column {_shown(name)}{nearest(name, header)}; it has {_shown(', '.join(header))}"
-                )
+        self._check_named(header)
         if self.text or "text" in header:
             return self.text or "text"
         if len(header) == 1:
             return header[0]
         raise BadInput(f"{self.file}: which column holds the texts? Say --text, one of {_shown(', '.join(header))}")
+
+    def _check_named(self, header: list[str]) -> None:
+        """BadInput unless every column that was named is there, of JSON lines in the first."""
+        for name in (self.text, self.context, self.id, self.group):
+            if name and name not in header:
+                raise BadInput(
+                    f"{self.file}: no column {_shown(name)}{nearest(name, header)}; it has {_shown(', '.join(header))}"
+                )
 
     def _line(self, number: int, place: int, values: Mapping[str, str], text: str) -> Line:
         """A text with its context and id, and whether it can be scored."""
