@@ -1,6 +1,7 @@
 """LogME against the exact formula, overlap of words by hand, encoders, and the store that keeps it all."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -112,6 +113,14 @@ def test_every_measure_of_a_finished_study_reaches_the_frame(plan, filled):
     frame = stored_similarities(store, manifest_of(plan))
     assert len(frame) == 6
     assert frame.notna().all(axis=None)
+
+
+def test_measures_may_be_asked_for_in_any_order(plan, filled, tmp_path):
+    store = Store(shutil.copytree(filled[0].root, tmp_path / "runs"))
+    shutil.rmtree(store.root / "measures")
+    assert [one.made for one in fill(plan, store, ["logme", "task"])] == [6, 3]
+    one, other = (stored_similarities(each, manifest_of(plan)) for each in (filled[0], store))
+    assert other.task_similarity.to_list() == pytest.approx(one.task_similarity.to_list())
 
 
 def test_what_is_stored_is_not_measured_again_and_keeps_its_cost(plan, filled):

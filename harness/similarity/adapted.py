@@ -49,7 +49,7 @@ class Adapted:
     def __init__(self, backbone: Backbone, store: Store, place: Place = ANYWHERE) -> None:
         """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
         self.backbone, self.store, self.place = backbone, store, place
-        self.names: dict[str, str] = {}
+        self.names: dict[tuple[str, bool], str] = {}
 
     @cached_property
     def device(self) -> torch.device:
@@ -67,7 +67,7 @@ class Adapted:
 
     def switch_on(self, key: str, *, with_head: bool) -> str:
         """Make the adapter of this record the only active one, and return the name that it and its head have."""
-        if key not in self.names:
+        if (key, with_head) not in self.names:
             folder = stored_adapter(self.store, key)
             for name in ("head_config.json", "model_head.safetensors") if with_head else ():
                 self.store.open(key, f"adapter/{name}")
@@ -76,10 +76,10 @@ class Adapted:
                 str(folder), load_as=name, with_head=with_head, use_safetensors=True, set_active=False
             )
             self.network.requires_grad_(False).to(self.device)
-            self.names[key] = name
-        self.network.set_active_adapters(self.names[key])
+            self.names[key, with_head] = name
+        self.network.set_active_adapters(self.names[key, with_head])
         self.network.eval()
-        return self.names[key]
+        return self.names[key, with_head]
 
     def batches(self, rows: list[Encoded]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Row numbers in the order of ``rows`` and the padded tensors of each batch."""
