@@ -19,6 +19,7 @@ from analysis.gains import gains as gains_of
 from analysis.significance import DRAWS
 from tasks.ratings import Rating, constructs, rating_files, ratings
 
+SPLITS = ("train", "validation", "test")
 GAINS = {
     "intermediate": Declared("str", "task whose adapter is below"),
     "target": Declared("str", "task that was trained and tested"),
@@ -147,7 +148,7 @@ def _facts(name: str, task: Mapping[str, Any], counted: Statistics) -> dict[str,
         **{field: task[field] for field in same},
         "task_type": "regression" if is_number else "classification",
         "n_labels": 1 if is_number else len(task["classes"]),
-        "samples": sum(task[f"n_{part}"] for part in ("train", "validation", "test")),
+        "samples": task["n_test"] if task.get("folds") else sum(task[f"n_{part}"] for part in SPLITS),
         "tokens": counted.get(name, {}).get("words", np.nan),
         "vocabulary": counted.get(name, {}).get("vocabulary", np.nan),
     }

@@ -73,13 +73,16 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
 
     ``within`` a split counts rows beyond the first of each; between two splits it counts rows of the second that
     occur in the first (test rows in train, ...). ``near`` counts texts of at least 40 characters, equal ones too.
+    Of a task in folds, whose test is all rows, those between splits are summed over the folds.
     """
-    parts = {name: getattr(splits, name) for name in NAMES}
-    numbers = {name: texts.of(rows) for name, rows in parts.items()}
-    found = {f"within {name}": _within(rows, numbers[name], texts) for name, rows in parts.items()}
-    for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
-        counts = _across(parts[earlier], parts[later], numbers[earlier], numbers[later], texts)
-        found[f"{later} in {earlier}"] = counts
+    parts = {name: getattr(splits, name) for name in (("test",) if splits.folds else NAMES)}
+    found = {f"within {name}": _within(rows, texts.of(rows), texts) for name, rows in parts.items()}
+    for one in splits.folds or (splits,):
+        for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
+            rows = getattr(one, earlier), getattr(one, later)
+            counts = _across(*rows, *map(texts.of, rows), texts)
+            before = found.get(f"{later} in {earlier}", {})
+            found[f"{later} in {earlier}"] = {name: count + before.get(name, 0) for name, count in counts.items()}
     return found
 
 
@@ -90,13 +93,12 @@ def people_shared(splits: Splits, people: Mapping[str, str]) -> dict[str, int] |
     """
     if not people:
         return None
-    trained = {people[row.id] for row in splits.train}
-    tested = [people[row.id] for row in splits.test]
-    return {
-        "test_rows": sum(person in trained for person in tested),
-        "people": len(set(tested) & trained),
-        "test_people": len(set(tested)),
-    }
+    rows, seen = 0, set[str]()
+    for one in splits.folds or (splits,):
+        trained = {people[row.id] for row in one.train}
+        shared = [people[row.id] for row in one.test if people[row.id] in trained]
+        rows, seen = rows + len(shared), seen | set(shared)
+    return {"test_rows": rows, "people": len(seen), "test_people": len({people[row.id] for row in splits.test})}
 
 
 def floor_of(splits: Splits) -> float:

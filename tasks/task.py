@@ -229,6 +229,9 @@ class Task:
         self._check_vocabularies()
         if self.class_weights != "none" and self.label.kind == "continuous":
             raise BadEntry("class_weights do not suit a continuous label, which has no classes; remove them")
+        odd = [name for name in ("relabel", "relabel_rest", "drop_labels") if name in self.columns]
+        if odd and self.label.kind == "multilabel":
+            raise BadEntry(f"{odd[0]} reads a row's label as one, a multilabel row has several; remove it")
         if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
             raise BadEntry(f'split {self.split!r} is neither "clean" nor "cv2" to "cv{MOST_FOLDS}"')
         if self.split_salt is not None and not 0 <= self.split_salt < 2**32:

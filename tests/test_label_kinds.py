@@ -70,6 +70,10 @@ def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None
         (ORDINAL + 'truncation = "middle"\n', "head, tail, head+tail, windows"),
         (ORDINAL + 'class_weights = "equal"\n', "none, balanced"),
         (ENTRY + 'label = "x"\nkind = "continuous"\nclass_weights = "balanced"\n', "do not suit a continuous"),
+        (
+            ENTRY + 'label = "x"\nkind = "multilabel"\nseparator = ";"\nrelabel_rest = "other"\n',
+            "relabel_rest reads a row's label as one, a multilabel row has several",
+        ),
         (ORDINAL + '[[downloads]]\nurl = "ftp://x"\npath = "a"\n', "does not start with https"),
         (ORDINAL + '[[downloads]]\nurl = "https://x"\npath = "../a"\n', "stay below the data folder"),
         (ORDINAL + '[[downloads]]\nurl = "https://x"\npth = "a"\n', "unknown field `downloads.pth`; did you mean"),

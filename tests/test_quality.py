@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,17 @@ def test_repetitions_are_counted_within_and_between_splits() -> None:
     assert found["within train"] == {"context_and_text": 1, "text": 2, "near": 0}
     assert found["within test"] == {"context_and_text": 0, "text": 1, "near": 2}
     assert found["test in train"] == {"context_and_text": 1, "text": 3, "near": 2}
+
+
+def test_a_task_in_folds_is_compared_fold_by_fold() -> None:
+    rows = [row(0, "yes", context="a"), row(1, "no", 1), row(2, "well", context="b"), row(3, "yes", 1, context="a")]
+    parts = [(rows[2:], rows[:2]), (rows[:2], rows[2:])]
+    folds = tuple(splits(train, test) for train, test in parts)
+    whole = replace(folds[0], test=tuple(rows), folds=folds)
+    found = facts(whole, {"0": "ann", "1": "bob", "2": "eve", "3": "ann"})
+    assert found["repeated"]["test in train"] == {"context_and_text": 2, "text": 2, "near": 0}
+    assert found["repeated"]["within test"] == {"context_and_text": 1, "text": 1, "near": 0}
+    assert found["people"] == {"test_rows": 2, "people": 1, "test_people": 3}
 
 
 def test_the_floor_is_what_the_commonest_answer_scores() -> None:

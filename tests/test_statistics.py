@@ -71,3 +71,15 @@ def test_the_published_tables_come_back_in_the_paper_s_layout(tmp_path):
     assert (numbers.validation - stated.val).abs().max() == 0
     names = {path.stem for path in write_tables(published, tmp_path)}
     assert {f"table-{n}" for n in (1, 2, 3, 4, 5, 7, 8, 9, 10)} == {"-".join(name.split("-")[:2]) for name in names}
+
+
+def test_rows_of_a_task_in_folds_count_once(small):
+    rows = (*small.train, *small.validation, *small.test)
+    folds = tuple(dataclasses.replace(small, test=part) for part in (rows[:2], rows[2:]))
+    found = statistics(dataclasses.replace(small, test=rows, folds=folds))
+    whole = statistics(small)
+    assert found["rows"] == {"test": 4}
+    assert found["labels"]["all"] == found["labels"]["test"] == whole["labels"]["all"]
+    assert (found["words"], found["vocabulary"]) == (whole["words"], whole["vocabulary"])
+    frame = distributions({"t": found})
+    assert frame[frame.kind == ROWS].set_index("split").value.to_dict() == {"all": 100, "test": 100}

@@ -236,9 +236,10 @@ def _from_parquet(path: Path, wanted: Cells | None) -> Raw:
 
 
 def _text(value: object) -> str:
-    """Return a typed cell as text: null and NaN are empty, truth values and lists are written as JSON."""
+    """Return a typed cell as text: null and NaN are empty, truth values, numbers and lists are written as JSON."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    is_json = isinstance(value, bool | int | float | list | dict)
+    return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)  # decimals and dates
