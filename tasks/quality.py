@@ -79,8 +79,8 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
     found = {f"within {name}": _within(rows, texts.of(rows), texts) for name, rows in parts.items()}
     for one in splits.folds or (splits,):
         for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
-            rows = getattr(one, earlier), getattr(one, later)
-            counts = _across(*rows, *map(texts.of, rows), texts)
+            rows, others = getattr(one, earlier), getattr(one, later)
+            counts = _across(rows, others, texts.of(rows), texts.of(others), texts)
             before = found.get(f"{later} in {earlier}", {})
             found[f"{later} in {earlier}"] = {name: count + before.get(name, 0) for name, count in counts.items()}
     return found
