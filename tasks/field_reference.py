@@ -55,7 +55,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "row_id": "column of a unique id; default: the number of the row",
         "split": '`clean` (default: 80/10/10) or `cv2` to `cv20`, folds for small data: every row is a test row',
         "family": "tasks of one family share texts or people and are split alike; default: the dataset",
-        "split_salt": "fixes the split of the family; default: found from the rows",
+        "split_salt": "fixes the split of the family; default: found from the rows of an only task, 0 for several",
         "published": "what is known of a published split",
     },
     "The data set": {

@@ -117,6 +117,14 @@ def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
     )
 
 
+def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    code, _, err = command("compare", "published", "published", "--out", tmp_path / "file" / "out")
+    assert code == 2
+    assert err == f"empathy-transfer: {tmp_path}/file/out: Not a directory; mend it, or name another place\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 USAGE = [
     (["run", "tinny"], "did you mean 'tiny'"),
     (["run", "real-small", "--data", "nowhere"], "data folder nowhere does not exist"),

@@ -32,6 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError) as problem:
+        if problem.filename is None:
+            raise
+        return _refuse(f"{problem.filename}: {problem.strerror}; mend it, or name another place")
 
 
 def _refuse(message: str) -> int:
