@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,9 @@ def test_all_formats_give_the_same_rows(tmp_path: Path) -> None:
     for name in ("my.tsv", "my.jsonl", "my.parquet"):
         assert read(table_task(name), tmp_path) == expected
     assert read(table_task("my.txt", delimiter="|"), tmp_path) == expected
+    decimals = [row | {"label": Decimal(row["label"])} for row in rows]
+    pq.write_table(pa.Table.from_pylist(decimals), tmp_path / "my.parquet")
+    assert read(table_task("my.parquet"), tmp_path) == expected
 
 
 @pytest.mark.parametrize("name", ["my.csv", "my.jsonl", "my.parquet"])
