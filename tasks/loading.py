@@ -41,6 +41,11 @@ class Splits:
     known: tuple[str, ...] = ()
     folds: tuple[Splits, ...] = ()
 
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The names of the splits in which every row occurs once: with folds the test alone."""
+        return ("test",) if self.folds else NAMES
+
 
 def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None) -> Splits:
     """Read the task's files below ``data`` and split them, ``clean`` or ``as-published``.

@@ -75,7 +75,7 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
     occur in the first (test rows in train, ...). ``near`` counts texts of at least 40 characters, equal ones too.
     Of a task in folds, whose test is all rows, those between splits are summed over the folds.
     """
-    parts = {name: getattr(splits, name) for name in (("test",) if splits.folds else NAMES)}
+    parts = {name: getattr(splits, name) for name in splits.counted}
     found = {f"within {name}": _within(rows, texts.of(rows), texts) for name, rows in parts.items()}
     for one in splits.folds or (splits,):
         for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):

@@ -9,7 +9,6 @@ from typing import Any
 
 from tasks.loading import Splits
 from tasks.quality import labels_of
-from tasks.splits import NAMES
 
 KIND = "statistics"  # of the measures that keep them
 VERSION = 2
@@ -24,7 +23,7 @@ def statistics(splits: Splits) -> dict[str, Any]:
     and lower case apart. The paper's own counts (Table 1) are of an unnamed tokeniser and hold its speaker tags.
     Of a task in folds every row is a test row, so that is its only split here.
     """
-    parts = {name: getattr(splits, name) for name in (("test",) if splits.folds else NAMES)}
+    parts = {name: getattr(splits, name) for name in splits.counted}
     everything = [row for rows in parts.values() for row in rows]
     words: Counter[str] = Counter()
     for row in everything:

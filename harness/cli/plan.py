@@ -116,7 +116,7 @@ def _cuts(study: Study, name: str) -> dict[str, object]:
     from harness.training.cuts import cut_shares
 
     splits = study.plan.splits[name]
-    rows = splits.test if splits.folds else (*splits.train, *splits.validation, *splits.test)
+    rows = [row for part in splits.counted for row in getattr(splits, part)]
     shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
     names = {"history": "history cut", "target": "text cut"}
     shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}

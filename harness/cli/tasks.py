@@ -103,8 +103,7 @@ def _rows(splits: Splits) -> dict[str, object]:
     names = ("train", "validation", "test")
     shown: dict[str, object] = {name: len(getattr(splits, name)) for name in names}
     shown["groups"] = {name: len({row.group for row in getattr(splits, name)}) for name in names}
-    counted = ("test",) if splits.folds else names  # out of fold, every row is a test row
-    everything = [row.label for name in counted for row in getattr(splits, name)]
+    everything = [row.label for name in splits.counted for row in getattr(splits, name)]
     if splits.task.label.classes:
         counts = Counter(one for label in everything for one in classes_of(label))
         shown["balance"] = {
