@@ -250,3 +250,14 @@ def test_labels_may_be_renamed_dropped_and_joined(tmp_path: Path) -> None:
     )
     data = written(tmp_path, "text,label\nx,0\ny,1\nz,2\nw,9\nv,a\n", "my.csv")
     assert labels(task, data) == ["a", "b", "c", "c"]
+
+
+@pytest.mark.parametrize(("name", "positive", "other"), [("seek", "1", "2"), ("provide", "2", "1")])
+def test_of_the_two_ways_to_count_the_other_class_one_drops_it_and_one_takes_it_as_negative(
+    tmp_path: Path, name: str, positive: str, other: str
+) -> None:
+    dropping, counting = (REGISTRY.task(f"iempathize_{name}{ending}") for ending in ("", "_all"))
+    data = written(tmp_path, f"text,label\nx,0\ny,{positive}\nz,{other}\n", dropping.files[0])
+    assert labels(dropping, data) == ["0", positive]
+    assert labels(counting, data) == ["0", positive, "0"]
+    assert dropping.dataset.family == counting.dataset.family
