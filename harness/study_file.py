@@ -66,6 +66,7 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
     if parent is not None and not (isinstance(parent, str) and is_inside(parent)):
         raise BadStudy(f"{path}: extends {parent!r} is no built-in study, nor a file in the folder of this one")
     base = _read_layers(parent, (*seen, path)) if parent is not None else {}
+    base.pop("title", None)  # it says what that study was of, and this is another
     return _merged(base, {"name": path.stem, **own})
 
 

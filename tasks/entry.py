@@ -119,6 +119,9 @@ def tasks_of(file: Path) -> list[Task]:
     own = table.get("task", [{}])
     if not isinstance(own, list) or not all(isinstance(one, dict) for one in own):
         raise BadEntry(f"{file}: `task` must be a list of tables; write [[task]] above each task")
+    untitled = sum("title" not in table for table in own)
+    if "title" in shared and untitled > 1:
+        raise BadEntry(f"{file}: `title` above [[task]] would name {untitled} tasks alike; write one below each")
     return [_task(shared | one, str(file)) for one in own]
 
 

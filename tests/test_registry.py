@@ -42,6 +42,14 @@ def test_tasks_inherit_the_top_fields_and_override_them(tmp_path: Path) -> None:
     assert one.split_salt == two.split_salt == 0
 
 
+def test_tasks_of_one_file_inherit_no_common_title(tmp_path: Path) -> None:
+    several = '[[task]]\nid = "one"\n[[task]]\nid = "two"\n'
+    text = MINIMAL.replace('id = "my_task"\n', 'title = "Mine"\n')
+    assert "`title` above [[task]] would name 2 tasks alike" in refusal(tmp_path, text + several)
+    entry(tmp_path, text + several.replace('"one"', '"one"\ntitle = "One"').replace('"two"', '"two"\ntitle = "Two"'))
+    assert Registry.load([tmp_path]).task("two").title == "Two"
+
+
 def test_tasks_are_sorted_by_id() -> None:
     names = list(Registry.load().tasks)
     assert names == sorted(names)

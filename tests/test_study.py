@@ -70,6 +70,14 @@ def test_extends_keeps_what_is_not_said_again(write):
     assert study.training == {**demo.training, "epochs": 1}
 
 
+def test_extends_hands_down_no_title_since_that_says_what_the_other_study_was(write):
+    assert load_study("demo").title
+    assert load_study(write('extends = "demo"\n')).title == ""
+    write('extends = "demo"\ntitle = "Between"\n', "between.toml")
+    assert load_study(write('extends = "between.toml"\n')).title == ""
+    assert load_study(write('extends = "demo"\ntitle = "Mine"\n')).title == "Mine"
+
+
 def test_extends_of_a_file_is_looked_up_beside_the_file(write):
     write('tasks = ["epitome_er"]\nseeds = [5]\n', "base.toml")
     assert load_study(write('extends = "base.toml"\n')).seeds == (5,)
