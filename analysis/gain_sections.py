@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures import METRIC_NAMES
-from analysis.markdown import count, interval, number, table
+from analysis.markdown import count, counted, interval, number, table
 from analysis.sections import Findings
 from analysis.significance import LEVEL
 
@@ -37,7 +37,7 @@ def gains(found: Findings) -> list[str]:
     seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
     text = (
         "A gain is a transfer's score minus its target's alone in the same setting, in points (x 100). Every p is"
-        f' two-sided, from {found.draws} paired draws of groups, and conditional on {seeds}. "Significant" means'
+        f' two-sided, from {_draws(tested)} of groups, and conditional on {seeds}. "Significant" means'
         f" p <= {LEVEL} after Benjamini and Hochberg over the {len(tested)} gains that have a p."
     )
     if _is_limited(frame):
@@ -127,9 +127,21 @@ def _corrections(tested: pd.DataFrame) -> list[str]:
     kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
     rows = [(what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum())) for name, what in WAYS.items()]
     text = f"By correction (at {LEVEL}; what each keeps down), all gains together:"
-    if (more := int((tested.draws > tested.draws.min()).sum())) > 0:
-        text = f"{more} gains were drawn {tested.draws.max()} times, being undecided at {tested.draws.min()}. {text}"
     return [text, table(["correction", "gains", "harms"], rows)]
+
+
+def _draws(tested: pd.DataFrame) -> str:
+    """How many draws are behind a p, and of how many gains they are more."""
+    if tested.empty:
+        return "paired draws"
+    least, most = tested.draws.min(), tested.draws.max()
+    more = int((tested.draws > least).sum())
+    again = (
+        f" (of {counted(more, 'gain')} {most}, where a decision in their column was within Monte Carlo error)"
+        if more
+        else ""
+    )
+    return f"{least} paired draws{again}"
 
 
 def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame

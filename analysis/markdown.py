@@ -44,6 +44,13 @@ def count(value: Any) -> str:  # noqa: ANN401 - a nullable integer
     return UNDEFINED if pd.isna(value) else str(int(value))
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something: ``1 gain``, ``2 gains``, ``1 family``, ``0 families``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {plural or (noun[:-1] + 'ies' if noun.endswith('y') else noun + 's')}"
+
+
 def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
     """A boolean in words."""
     if pd.isna(value):

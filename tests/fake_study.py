@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tasks.task import METRICS
 
 Pair = tuple[str | None, str]
 BELOW = {"random": "random", "control": "chat", "imported": "glasswort_er"}  # other controls stand on the target
+CUT = {"rows": 100, "history": 4, "target": 2, "windows": 100}
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,16 @@ def fake_study(
     synthetic: bool = False,
     missing_tasks: Mapping[str, str] | None = None,
     history: Sequence[Any] = (),
+    spec_of: Callable[[str, str], Mapping[str, Any]] = lambda target, role: {},
+    study: Mapping[str, Any] | None = None,
+    cut: Mapping[str, int] | None = None,
 ) -> tuple[Store, dict[str, Any]]:
     """A store with all cells of a study but the ``absent`` pairs', and its manifest, also written as ``fake``.
 
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
     nearly right, those of ``constant`` ones do not vary, those of ``turned`` ones rise where others fall.
-    Every record has the same ``history``.
+    Every record has the same ``history`` and ``cut``; ``spec_of`` adds fields to a cell's spec by its target and role,
+    and ``study`` to the resolved study.
     """
     store, cells = Store(root), []
     for task in tasks:
@@ -88,19 +93,19 @@ def fake_study(
                     is_pair = role in ("baseline", "transfer")
                     pair = (intermediate if is_pair else role, task.id)
                     spec = _spec(task, intermediate, seed, setting, (versions or {}).get(pair, 1))
-                    spec |= {} if is_pair else {"role": role}
+                    spec |= ({} if is_pair else {"role": role}) | dict(spec_of(task.id, role))
                     cells.append({"key": key_of(spec), "intermediate": intermediate, "target": task.id})
                     cells[-1] |= {"seed": seed, "setting": setting, "role": role}
                     if pair not in absent:
                         noise = 0.1 if pair in helpful else 1.0
                         logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
                         logits = -logits if pair in turned else logits
-                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())), history)
+                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())), history, cut or CUT)
     manifest = {
         "schema": 1,
         "name": "fake",
         "created": "2024-01-01T00:00:00+00:00",
-        "study": _study(tasks, seeds, settings),
+        "study": _study(tasks, seeds, settings) | dict(study or {}),
         "synthetic": synthetic,
         "tasks": {task.id: _entry(task) for task in tasks},
         "missing": dict(missing_tasks or {}),
@@ -128,6 +133,7 @@ def _put(
     logits: np.ndarray,
     flags: list[str],
     history: Sequence[Any],
+    cut: Mapping[str, int],
 ) -> None:
     test = task.test().drop(columns="truth")
     for place in range(logits.shape[1]):
@@ -149,7 +155,7 @@ def _put(
         "n_validation": 50,
         "n_test": task.rows,
         "n_test_groups": task.groups,
-        "cut": {"test": {"rows": 100, "history": 4, "target": 2, "windows": 100}},
+        "cut": {"test": dict(cut)},
         "liveness": None if spec["intermediate"] is None else 0.3,
         "intermediate_unchanged": None if spec["intermediate"] is None else True,
         "trainable_parameters": 1000,

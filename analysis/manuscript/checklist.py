@@ -8,8 +8,9 @@ from typing import Any
 
 from adapters_store.record import Record
 from analysis.figures import METRIC_NAMES
-from analysis.manuscript.methods import caps_of, settings_of
+from analysis.manuscript.methods import caps_of, draws_of
 from analysis.manuscript.subject import Subject
+from analysis.manuscript.trainings import settings_of
 from analysis.markdown import inline
 
 UNKNOWN = "Not known: the paper's tables do not say it, and nothing was trained here."
@@ -25,10 +26,8 @@ def checklist(subject: Subject) -> list[Answer]:
 def _data(subject: Subject) -> Iterator[Answer]:
     study, results = subject.study, subject.results
     metrics = ", ".join(METRIC_NAMES[one] for one in dict.fromkeys(results.tasks.metric))
-    yield (
-        "Which data?",
-        "[[StudyTasks]] tasks of [[StudyDataSets]] data sets; sizes, languages and licences in a table.",
-    )
+    told = "sizes" if results.is_synthetic else "sizes, languages and licences"
+    yield "Which data?", f"[[StudyTasks]] tasks of [[StudyDataSets]] data sets; {told} in a table."
     caps = f"; {caps_of(study)}" if caps_of(study) else ""
     yield "Which splits?", f"{study['splits']}; rows of every split in a table{caps}."
     yield "Which metrics?", f"{metrics}."
@@ -70,7 +69,8 @@ def _settings(subject: Subject) -> Iterator[Answer]:
         yield "Which seeds?", UNKNOWN
         yield "Which search space?", UNKNOWN
         return
-    yield "Which training settings?", f"{settings_of(study)}; as trained, per task, in data/table-4-training.csv."
+    settings = settings_of(subject, "{}; per task in data/table-4-training.csv.")
+    yield "Which training settings?", settings or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
     yield "Which search space?", _searched(subject.stored.searches)
@@ -86,8 +86,9 @@ def _statistics(subject: Subject) -> Iterator[Answer]:
     if subject.results.gains.p.isna().all():
         yield "Which tests?", "No test of single gains: no predictions are there."
     else:
-        text = "paired draws of groups of test items ([[StudyDraws]]); Benjamini and Hochberg over [[StudyPairsTested]]"
-        yield "Which tests?", f"Two-sided, {text} gains; effects and intervals are given beside p values."
+        text = f"paired draws of groups of test items ({draws_of(subject)}); Benjamini and Hochberg over"
+        gains = "[[StudyPairsTested]] gains; effects and intervals are given beside p values."
+        yield "Which tests?", f"Two-sided, {text} {gains}"
     yield "What was declared beforehand?", subject.question.primary.line()
 
 
@@ -108,8 +109,8 @@ def _parameters(records: Iterable[Record]) -> str:
     if not any("trainable_parameters" in one.results for one in records):
         return ""
     return (
-        "[[StudyTrainedParametersLeast]] to [[StudyTrainedParametersMost]] trained ones a cell; those of the frozen"
-        " backbone are not in the records."
+        "[[StudyTrainedParametersLeast]] to [[StudyTrainedParametersMost]] trained ones in an adapter and its head;"
+        " those of the frozen backbone are not in the records."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.cells import BASELINE
+from analysis.cells import BASELINE, FINETUNED
 from analysis.data_facts import ROWS
 from analysis.explained import explained, silent
 from analysis.frames import write_csv
@@ -25,6 +25,7 @@ from analysis.power import visible_gains
 from analysis.significance import LEVEL
 
 SPLITS = ("train", "validation", "test")
+DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 
 def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None:
@@ -91,8 +92,8 @@ def alone(subject: Subject) -> pd.DataFrame:
 
 
 def data_sets(subject: Subject) -> pd.DataFrame:
-    """One row per task: its data set, kind, splits, licence, and whether it is private."""
-    rows = []
+    """One row per task: its data set, kind, splits, licence (of made-up texts none), and whether it is private."""
+    rows, synthetic = [], subject.results.is_synthetic
     for one in subject.results.tasks.itertuples():
         known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
         rows.append(
@@ -107,9 +108,9 @@ def data_sets(subject: Subject) -> pd.DataFrame:
                 "n_labels": one.n_labels,
                 **_sizes(subject, one.task, fact),
                 "language": fact.get("language", known.language if known else ""),
-                "licence": fact.get("licence", known.licence if known else "") or "unstated",
+                "licence": "" if synthetic else fact.get("licence", known.licence if known else "") or "unstated",
                 "private": bool(fact.get("private", known.private if known else False)),
-                "url": known.url if known else "",
+                "url": known.url if known and not synthetic else "",
             }
         )
     return pd.DataFrame(rows)
@@ -170,10 +171,12 @@ def _marked(marks: pd.Series) -> float:
 def _costs(subject: Subject) -> dict[str, float]:
     """Cells, hours and sizes, from the records."""
     if subject.stored is None:
-        names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", "draws")
+        names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", *DRAWN)
         return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
     records, study = subject.stored.records, subject.study
-    sizes = [one.results["trainable_parameters"] for one in records if "trainable_parameters" in one.results]
+    adapters = [one.results for one in records if one.spec.get("role") != FINETUNED]
+    sizes = [one["trainable_parameters"] for one in adapters if "trainable_parameters" in one]
+    draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
     spent = [one.provenance for one in records]
     return {
         "cells_planned": len(subject.stored.cells),
@@ -181,7 +184,13 @@ def _costs(subject: Subject) -> dict[str, float]:
         "seeds": len(study.get("seeds", ())),
         "hours": sum(one["wall_seconds"] for one in spent) / 3600,
         "processor_hours": sum(one.get("cpu_seconds", np.nan) for one in spent) / 3600,
-        "draws": float(subject.stored.gains.draws.min()) if subject.stored.gains.draws.notna().any() else np.nan,
+        **dict(
+            zip(
+                DRAWN,
+                (draws.min(), draws.max(), (draws > draws.min()).sum()) if len(draws) else [np.nan] * 3,
+                strict=True,
+            )
+        ),
         "trained_parameters_least": min(sizes, default=np.nan),
         "trained_parameters_most": max(sizes, default=np.nan),
     }

@@ -30,6 +30,7 @@ NOTE = (
     " publish one that was trained on data that are not free. This table repeats what the entries state; it is no"
     " legal advice."
 )
+SYNTHETIC = "The texts of this study are synthetic: no data set was read, and so none of their licences binds it."
 
 
 class Licence(NamedTuple):
@@ -43,7 +44,9 @@ class Licence(NamedTuple):
 
 
 def licences(subject: Subject) -> list[Licence]:
-    """One row per data set of a study, in the order of tasks."""
+    """One row per data set of a study, in the order of tasks; none for made-up texts."""
+    if subject.results.is_synthetic:
+        return []
     rows: dict[str, Licence] = {}
     for one in subject.results.tasks.itertuples():
         known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
@@ -68,7 +71,9 @@ def sharing(licence: str) -> str:
 
 
 def as_markdown(rows: list[Licence]) -> str:
-    """The table with what has to be known beside it."""
+    """The table with what has to be known beside it; without rows, that there is nothing to ask."""
+    if not rows:
+        return f"# Licences\n\n{SYNTHETIC}\n"
     head = ("data set", "tasks", "licence as stated", "may texts and labels be shared", "where")
     return f"# Licences\n\n{markdown.table(head, rows)}\n\n{NOTE}\n"
 

@@ -5,35 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.manuscript.references import (
-    ADAPTER,
-    BACKBONE,
-    DATA,
-    GUARDED,
-    PAPERS_WAY,
-    STATISTICS,
-    TRAINING,
-    Use,
-    keys_of,
-    origin_of,
-)
+import pandas as pd
+
+from analysis.manuscript.references import DATA, GUARDED, OVER_SEEDS, PAPERS_WAY, STATISTICS, Use, keys_of
 from analysis.manuscript.subject import Subject
-from analysis.markdown import few, inline
+from analysis.manuscript.trainings import models, training
+from analysis.markdown import few
 
 SPLITS = {
     "clean": "clean: no group of texts (a dialogue, a post, an article) is divided, and data sets that share texts are"
     " split alike",
     "as-published": "those that were published",
 }
-COMPOSITIONS = {
-    "stack": "For a transfer, the adapter of the intermediate task was frozen and the target's adapter was stacked on"
-    " it; only the target's adapter and head were trained.",
-    "stack-trainable": "For a transfer, the target's adapter was stacked on that of the intermediate task, and both"
-    " were trained.",
-    "sequential": "For a transfer, the target's adapter started from the weights of the intermediate's and was trained"
-    " on, under a new head.",
-}
-UNKNOWN_BACKBONE = "The records do not name a publication for it."
 
 
 def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
@@ -42,16 +25,9 @@ def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
     if subject.stored is None:
         parts.append(("Source of the scores", _printed()))
     else:
-        parts += [("Models", _models(subject, uses)), ("Training", _training(subject, uses))]
+        parts += [("Models", models(subject, uses)), ("Training", training(subject, uses))]
     parts += [("Gains and tests", _tests(subject, uses)), ("What explains a gain", _explained(subject, uses))]
     return [(head, text) for head, text in parts if text]
-
-
-def settings_of(study: Mapping[str, Any]) -> str:
-    """The training settings in words, with those of single tasks beside."""
-    common = inline(study.get("training") or {}).replace("_", " ") or "the program's defaults"
-    own = [f"{name}: {inline(one)}" for name, one in study.get("task", {}).items()]
-    return f"{common}{'; ' + '; '.join(own) if own else ''}".replace("_", " ")
 
 
 def caps_of(study: Mapping[str, Any]) -> str:
@@ -63,13 +39,17 @@ def caps_of(study: Mapping[str, Any]) -> str:
 
 def _data(subject: Subject, uses: Sequence[Use]) -> str:
     study = subject.study
-    synthetic = "The texts are synthetic and say nothing about real ones. " if subject.results.is_synthetic else ""
     caps = f"; {caps_of(study)}" if caps_of(study) else ""
+    splits = SPLITS.get(str(study["splits"]), str(study["splits"]))
     text = (
-        f"{synthetic}Tasks: [[StudyTasks]], of [[StudyDataSets]] data sets{keys_of(uses, DATA)}; families of data sets"
-        f" that share texts or people: [[StudyFamilies]]. Splits are"
-        f" {SPLITS.get(str(study['splits']), str(study['splits']))}{caps}."
+        f"Tasks: [[StudyTasks]], of [[StudyDataSets]] data sets{keys_of(uses, DATA)}; families of data sets that share"
+        f" texts or people: [[StudyFamilies]]. Splits are {splits}{caps}."
     )
+    if subject.results.is_synthetic:
+        text = f"The texts are synthetic, made in the forms of these data sets, and say nothing about real ones. {text}"
+    folds = [f"{one['title']} ({one['folds']})" for one in subject.tasks.values() if one.get("folds")]
+    if folds:
+        text += f" Tasks whose rows were all tested, in so many folds: {', '.join(folds)}."
     missing = subject.stored.manifest["missing"] if subject.stored else {}
     return f"{text} Left out for want of data: {few(list(missing))}." if missing else text
 
@@ -81,90 +61,70 @@ def _printed() -> str:
     )
 
 
-def _models(subject: Subject, uses: Sequence[Use]) -> str:
-    study, adapter = subject.study, dict(subject.study["adapter"])
-    backbone = keys_of(uses, BACKBONE) or ("" if study["backbone"] == "random-tiny" else f" ({UNKNOWN_BACKBONE})")
-    own = {name: value for name, value in _adapter(subject).items() if name != "method"}
-    settings = f" ({inline(own)})".replace("_", " ") if own else ""
-    text = (
-        f"Every task trained an adapter of the kind {adapter['method']}{settings}{keys_of(uses, ADAPTER)} and a head on"
-        f" the frozen backbone {study['backbone']}{backbone}, with the adapters library"
-        f"{keys_of(uses, TRAINING, 'adapters library')}."
-    )
-    if study.get("transfers", True):
-        text += f" {COMPOSITIONS[str(study.get('composition', 'stack'))]}"
-    return f"{text}{_of_others(subject)}"
-
-
-def _of_others(subject: Subject) -> str:
-    """Which adapters of others targets stand on; nothing where none do."""
-    if not subject.imports:
-        return ""
-    named = [f"{name} ({spec['adapter']['method']}, {origin_of(spec)})" for name, spec in subject.imports.items()]
-    return (
-        f" Targets were also trained on frozen adapters that others have trained: {', '.join(named)}. What those"
-        " learned from the records do not know."
-    )
-
-
-def _adapter(subject: Subject) -> Mapping[str, Any]:
-    """The adapter with its settings as the first record has them, or as the study says."""
-    records = subject.stored.records if subject.stored else ()
-    found: Mapping[str, Any] = next((one.spec["adapter"] for one in records if "adapter" in one.spec), {})
-    return found or {name: value for name, value in subject.study["adapter"].items() if value is not None}
-
-
-def _training(subject: Subject, uses: Sequence[Use]) -> str:
-    study = subject.study
-    text = (
-        f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')} with a rate that falls linearly to 0 after any warm-up"
-        f" ({settings_of(study)}); the epoch with the best validation score was kept.{_searched(study, uses)}"
-        f" Texts were cut to {study.get('max_tokens', '(not known)')} tokens;"
-        f" precision {study.get('precision', 'fp32')}."
-        f" Seeds: {inline(study['seeds'])}"
-    )
-    if study.get("baseline_seeds"):
-        text += f"; of targets alone: {inline(study['baseline_seeds'])}"
-    hours = (
-        "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished; they took [[StudyHours]] hours"
-        " of computing, each training of a shared pack counting its share."
-    )
-    return f"{text}. {hours}"
-
-
-def _searched(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
-    """Whose settings a search decided; nothing where none did."""
-    if not study.get("best"):
-        return ""
-    searched = keys_of(uses, TRAINING, "search of settings")
-    return f" Searches on validation rows{searched} decided the settings of {', '.join(study['best'])}."
-
-
 def _tests(subject: Subject, uses: Sequence[Use]) -> str:
-    if subject.results.gains.p.isna().all():
+    tested = subject.results.gains[subject.results.gains.p.notna()]
+    if tested.empty:
         return (
             "A gain is the score of a transfer less that of its target alone. No gain has a p value: predictions are"
             " not there."
         )
-    names = ("resampled groups of test rows", "degrees of freedom of intervals", "correction (false discovery rate)")
-    group, freedom, rate = (keys_of(uses, STATISTICS, name) for name in names)
+    names = ("resampled groups of test rows", "correction (false discovery rate)", "correction (family-wise)")
+    group, rate, familywise = (keys_of(uses, STATISTICS, name) for name in names)
+    parts = [
+        "A gain is the score of a transfer less that of its target alone on the same test items, in points (x 100).",
+        f"Intervals and p values come from paired draws of whole groups of test items{group}: {draws_of(subject)}.",
+        _over_seeds(subject, uses),
+        "Over the [[StudyPairsTested]] gains that have a p, p values were corrected for the false discovery"
+        f" rate{rate}; other corrections stand beside them{familywise}. Of these gains, [[StudySignificantGains]] are"
+        " significantly above and [[StudySignificantHarms]] below the target alone.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def draws_of(subject: Subject) -> str:
+    """How many draws are behind a gain, and of how many gains they are more."""
+    if subject.stored is None:
+        return "[[StudyDraws]]"
+    draws = tested_gains(subject.stored.gains).draws
+    if draws.min() == draws.max():
+        return "[[StudyDraws]] of each gain"
     return (
-        "A gain is the score of a transfer less that of its target alone on the same test items, in points (x 100)."
-        f" Intervals and p values come from [[StudyDraws]] paired draws of whole groups of test items{group}; where"
-        f" there are several seeds, their spread is added{freedom}. Over the [[StudyPairsTested]] gains that have a p,"
-        f" p values were corrected for the false discovery rate{rate}; other corrections stand beside them"
-        f"{keys_of(uses, STATISTICS, 'correction (family-wise)')}. Of these gains, [[StudySignificantGains]] are"
-        " significantly above and [[StudySignificantHarms]] below the target alone."
+        "[[StudyDraws]], and [[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains whose column of the grid had a"
+        " decision that [[StudyDraws]] left within Monte Carlo error"
     )
+
+
+def tested_gains(gains: pd.DataFrame) -> pd.DataFrame:
+    """The gains that have a p."""
+    return gains[gains.p.notna()]
+
+
+def _over_seeds(subject: Subject, uses: Sequence[Use]) -> str:
+    """What intervals and p values hold for: single runs, or what varies between seeds."""
+    if subject.stored is None:
+        return ""
+    gains = tested_gains(subject.stored.gains)
+    freedom = keys_of(uses, STATISTICS, OVER_SEEDS)
+    is_single, is_repeated = gains.n_seeds == 1, gains.n_baseline_seeds > 1
+    parts = []
+    if (gains.n_seeds > 1).any():
+        parts.append(f"They hold the spread between seeds{freedom}.")
+    if (is_single & is_repeated).any():
+        parts.append(f"A transfer with a single seed is taken to vary between seeds as its target alone does{freedom}.")
+    if (is_single & ~is_repeated).any():
+        which = "They are" if not is_repeated.any() else "Those of gains with a single seed of both are"
+        parts.append(f"{which} conditional on one training run: what another seed would give is no part of them.")
+    return " ".join(parts)
 
 
 def _explained(subject: Subject, uses: Sequence[Use]) -> str:
     rated = ""
-    if len(subject.results.ratings):
-        rated = (
-            "Raters ([[StudyRaters]]) judged every task; agreement is Krippendorff's alpha"
-            f"{keys_of(uses, STATISTICS, 'agreement of raters')}. "
-        )
+    if n_rated := subject.results.ratings.task.nunique():
+        all_or_some = "every task" if n_rated == len(subject.results.tasks) else f"{n_rated} of the tasks"
+        rated = f"Raters ([[StudyRaters]]) judged {all_or_some}"
+        if subject.results.ratings.rater.nunique() > 1:
+            rated += f"; agreement is Krippendorff's alpha{keys_of(uses, STATISTICS, 'agreement of raters')}"
+        rated += ". "
     reason = subject.why_not_guarded()
     if reason is not None:
         return f"{rated}What explains gains for families of tasks that were left out cannot be said: {reason}."

@@ -110,6 +110,8 @@ def data_sets(frames: Frames) -> Iterator[Table]:
         for one in frame.itertuples()
     )
     yield Table("splits", "Tasks and the rows of their splits.", columns, rows)
+    if (frame.licence.isna() | (frame.licence == "")).all():  # texts that were made up have none
+        return
     kinds = ("label", "label", "text", "text")
     heads = ("Data set", "Language", "Licence as stated", "Tasks")
     own = frame.groupby("dataset", sort=False)

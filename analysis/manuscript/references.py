@@ -30,9 +30,10 @@ METHODS = {
     "par_bn": ("he-etal-2022-towards",),
 }
 LIBRARY, ADAMW, OPTUNA = "poth-etal-2023-adapters", "loshchilov-hutter-2019-decoupled", "akiba-etal-2019-optuna"
+OVER_SEEDS = "degrees of freedom of intervals"
 GAINS = {
     "resampled groups of test rows": ("field-welsh-2007-bootstrapping",),
-    "degrees of freedom of intervals": ("satterthwaite-1946-approximate",),
+    OVER_SEEDS: ("satterthwaite-1946-approximate",),
     "correction (false discovery rate)": ("benjamini-hochberg-1995-controlling", "benjamini-yekutieli-2001-control"),
     "correction (family-wise)": ("holm-1979-simple", "westfall-young-1993-resampling"),
     "smallest visible gains": ("johnson-welch-1940-applications",),
@@ -100,7 +101,9 @@ def keys_of(uses: Sequence[Use], kind: str, name: str = "") -> str:
 
 
 def _data_sets(subject: Subject) -> Iterator[Use]:
-    """One use per data set, in the order of tasks."""
+    """One use per data set, in the order of tasks; made-up texts are nobody's."""
+    if subject.results.is_synthetic:
+        return
     seen = set()
     for task in subject.results.tasks.itertuples():
         known = subject.datasets.get(task.task)
@@ -141,7 +144,8 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The statistical methods that had anything to work on."""
     found: dict[str, tuple[str, ...]] = {}
     if subject.stored and subject.stored.gains.p.notna().any():
-        found |= GAINS
+        several = (subject.stored.gains.n_baseline_seeds > 1).any()
+        found |= {name: keys for name, keys in GAINS.items() if several or name != OVER_SEEDS}
     elif subject.results.errors == "approximated":
         found |= APPROXIMATED
     if len(subject.results.ratings):

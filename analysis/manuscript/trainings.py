@@ -1,0 +1,307 @@
+"""How the cells of a study were trained, in sentences whose facts are those of the finished records.
+
+A sentence whose fact no record holds is left out: what nobody wrote down is not guessed. Settings that differ between
+tasks are named with their tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from adapters_store.record import Record
+from analysis.cells import FINETUNED
+from analysis.manuscript.references import ADAPTER, BACKBONE, TRAINING, Use, keys_of, origin_of
+from analysis.manuscript.subject import Subject
+from analysis.markdown import inline, percent
+
+Spec = Mapping[str, Any]
+Values = dict[str, list[str]]  # a fact in words, and the titles of the tasks that it holds for
+
+UNKNOWN_BACKBONE = "The records do not name a publication for it."
+COMPOSITIONS = {
+    "stack": "For a transfer, the adapter of the intermediate task was frozen and the target's adapter was stacked on"
+    " it; only the target's adapter and head were trained.",
+    "stack-trainable": "For a transfer, the target's adapter was stacked on that of the intermediate task, and both"
+    " were trained.",
+    "sequential": "For a transfer, the target's adapter started from the weights of the intermediate's and was trained"
+    " on, under a new head.",
+}
+CONTROLS = {
+    "self": "the target's own adapter of another seed",
+    "shuffled": "an adapter trained on the target's texts with permuted labels",
+    "random": "an adapter that was not trained",
+    "control": "adapters of tasks that stand for none of the study's",
+}
+FORMATS = {
+    "pair": "A row's earlier turns are the first segment of its input and its text is the second; a row without earlier"
+    " turns is one segment.",
+    "tags": "Roles and the text to be judged were marked by words in the input, as in the paper.",
+}
+KEPT = {
+    "head": "their first tokens",
+    "tail": "their last tokens",
+    "head+tail": "their first and last tokens",
+}
+SETTINGS = {
+    "epochs": "epochs: {}",
+    "batch_size": "rows in a batch: {}",
+    "learning_rate": "learning rate: {}",
+    "weight_decay": "weight decay: {}",
+    "clip": "gradients clipped to a norm of {}",
+}
+
+
+def models(subject: Subject, uses: Sequence[Use]) -> str:
+    """What was trained, on which backbone, and how a transfer stands on its intermediate."""
+    study = subject.study
+    backbone = keys_of(uses, BACKBONE) or ("" if study["backbone"] == "random-tiny" else f" ({UNKNOWN_BACKBONE})")
+    parts = [
+        f"For every task an adapter{_adapters(subject, uses)} and a head were trained on the frozen backbone"
+        f" {study['backbone']}{backbone}.",
+        _sizes(subject),
+        *(COMPOSITIONS[one] for one in _values(subject, lambda spec: spec.get("composition")) if one in COMPOSITIONS),
+        _of_others(subject),
+        _controls(subject),
+        _references(subject),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def training(subject: Subject, uses: Sequence[Use]) -> str:
+    """How it was trained: optimizer, settings, implementation, input, seeds, and what it took."""
+    parts = [
+        f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')}: {_schedule(subject)}.",
+        settings_of(subject, "{}."),
+        _kept_epoch(subject),
+        _searched(subject.study, uses),
+        _weights(subject),
+        _retried(subject),
+        *_trainers(subject, uses),
+        *_noise(subject),
+        *(FORMATS[one] for one in _values(subject, lambda spec: spec.get("input_format")) if one in FORMATS),
+        *_cuts(subject),
+        _said(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
+        _seeds(subject.study),
+        _shares(subject.study),
+        "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished"
+        + (
+            "; they took [[StudyHours]] hours, each training of a shared pack counting its share."
+            if records_of(subject)
+            else "."
+        ),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def settings_of(subject: Subject, form: str = "{}") -> str:
+    """The settings as trained, put into ``form``; nothing where no record has them."""
+    said = []
+    for name, words in SETTINGS.items():
+        values = _values(subject, partial(_setting, name=name), "{:g}".format)
+        is_without = name == "weight_decay" and list(values) == ["0"]
+        said.append("no weight decay" if is_without else _said(values, words))
+    text = "; ".join(filter(None, said))
+    return form.format(text[0].upper() + text[1:]) if text else ""
+
+
+def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a number of some kind
+    return spec.get("training", {}).get(name)
+
+
+def records_of(subject: Subject) -> Sequence[Record]:
+    """The finished records of adapters; a whole model that was trained beside them is a reference, not one of them."""
+    records = subject.stored.records if subject.stored else ()
+    return [one for one in records if one.spec.get("role") != FINETUNED]
+
+
+def _values(subject: Subject, read: Callable[[Spec], Any], words: Callable[[Any], str | None] = str) -> Values:
+    """What records say of a fact, in words, with the titles of their targets; a fact that is null is none."""
+    found: Values = {}
+    names = dict(zip(subject.results.tasks.task, subject.results.tasks.title, strict=True))
+    for one in records_of(subject):
+        value = read(one.spec)
+        if value is not None and (text := words(value)):
+            titles = found.setdefault(text, [])
+            title = names.get(one.spec["target"], one.spec["target"])
+            titles += [] if title in titles else [title]
+    return found
+
+
+def _said(values: Values, form: str) -> str:
+    """One fact as it is, several each with its tasks; nothing where there is none."""
+    if not values:
+        return ""
+    each = [f"{text} ({', '.join(titles)})" for text, titles in values.items()]
+    return form.format(next(iter(values)) if len(values) == 1 else ", ".join(each))
+
+
+def _adapters(subject: Subject, uses: Sequence[Use]) -> str:
+    """The methods with their settings, as they were trained or, where no record says it, as the study has them."""
+
+    def words(adapter: Mapping[str, Any]) -> str:
+        own = {name: value for name, value in adapter.items() if name != "method" and value is not None}
+        settings = f" ({inline(own)})".replace("_", " ") if own else ""
+        return f"{adapter['method']}{settings}"
+
+    values = _values(subject, lambda spec: spec.get("adapter"), words) or {words(subject.study["adapter"]): []}
+    return f" of the kind {_said(values, '{}')}{keys_of(uses, ADAPTER)}"
+
+
+def _sizes(subject: Subject) -> str:
+    sizes = {one.results.get("trainable_parameters") for one in records_of(subject)} - {None}
+    if not sizes:
+        return ""
+    least, most = "[[StudyTrainedParametersLeast]]", "[[StudyTrainedParametersMost]]"
+    return f"A cell trains {least if len(sizes) == 1 else f'{least} to {most}'} parameters."
+
+
+def _of_others(subject: Subject) -> str:
+    """Which adapters of others targets stand on; nothing where none do."""
+    if not subject.imports:
+        return ""
+    named = [f"{name} ({spec['adapter']['method']}, {origin_of(spec)})" for name, spec in subject.imports.items()]
+    return (
+        f"Targets were also trained on frozen adapters that others have trained: {', '.join(named)}. What those"
+        " learned from the records do not know."
+    )
+
+
+def _controls(subject: Subject) -> str:
+    roles = _roles(subject)
+    named = [meaning for role, meaning in CONTROLS.items() if role in roles]
+    return (
+        f"As controls, which no count of gains holds, targets were trained on {'; on '.join(named)}." if named else ""
+    )
+
+
+def _references(subject: Subject) -> str:
+    records = subject.stored.records if subject.stored else ()
+    rates = {one.spec["training"]["learning_rate"] for one in records if one.spec.get("role") == FINETUNED}
+    if not rates:
+        return ""
+    return (
+        "As a reference, which no gain is taken against, whole models were trained on targets at a learning rate of"
+        f" {', '.join(f'{one:g}' for one in sorted(rates))}."
+    )
+
+
+def _roles(subject: Subject) -> set[str]:
+    """The roles of finished cells."""
+    frame = subject.stored.cells if subject.stored else None
+    return set() if frame is None else set(frame.role[frame.status == "done"])
+
+
+def _schedule(subject: Subject) -> str:
+    def words(warmup: float) -> str:
+        if not warmup:
+            return "the learning rate fell linearly to 0"
+        return (
+            f"the learning rate rose linearly over the first {percent(warmup)} of the steps and then fell linearly to 0"
+        )
+
+    values = _values(subject, partial(_setting, name="warmup"), words)
+    return _said(values, "{}") or "the learning rate fell linearly to 0 at the last step"
+
+
+def _kept_epoch(subject: Subject) -> str:
+    several = any(one.spec.get("training", {}).get("epochs", 0) > 1 for one in records_of(subject))
+    return "The weights of the epoch with the best validation score were kept." if several else ""
+
+
+def _searched(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
+    """Whose settings a search decided; nothing where none did."""
+    if not study.get("best"):
+        return ""
+    searched = keys_of(uses, TRAINING, "search of settings")
+    return f"Searches on validation rows{searched} decided the settings of {', '.join(study['best'])}."
+
+
+def _weights(subject: Subject) -> str:
+    """Whose classes were weighed in the loss; nothing where all rows count alike."""
+    values = _values(subject, lambda spec: spec.get("class_weights"))
+    tasks = values.get("balanced")
+    return f"Classes were weighed in the loss by the inverse of their frequency: {', '.join(tasks)}." if tasks else ""
+
+
+def _retried(subject: Subject) -> str:
+    """How often a training that came to nothing was repeated; nothing where the study does not ask for it."""
+    asked = [one for one in records_of(subject) if one.spec.get("retry_collapsed")]
+    if not asked:
+        return ""
+    again = sum("retried" in one.results for one in asked)
+    return (
+        "A training that came to nothing on validation rows was repeated once at a third of its learning rate, which"
+        f" happened to {again} of {len(asked)}."
+    )
+
+
+def _trainers(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
+    """By what implementation cells were trained, one sentence for each that was."""
+    trainers = _values(subject, lambda spec: spec.get("trainer"))
+    versions = {one.provenance["versions"].get("adapters") for one in records_of(subject)} - {None}
+    version = f" {', '.join(sorted(versions))}" if versions else ""
+    library = f"the adapters library{version}{keys_of(uses, TRAINING, 'adapters library')}"
+    tasks = {name: f" ({', '.join(titles)})" if len(trainers) > 1 else "" for name, titles in trainers.items()}
+    if "lanes" in trainers:
+        yield (
+            "Cells were trained with the project's own batched implementation, which trains the cells of a target"
+            f" together and is checked against {library}{tasks['lanes']}."
+        )
+    if "library" in trainers:
+        yield f"Cells were trained with {library}, one at a time{tasks['library']}."
+
+
+def _noise(subject: Subject) -> Iterator[str]:
+    """What the cells of a column share: known of those that were trained together."""
+    specs = [one.spec for one in records_of(subject) if one.spec.get("trainer") == "lanes"]
+    shared = {spec.get("shared_noise") for spec in specs}
+    is_alike = all(spec.get("composition") != "sequential" for spec in specs)
+    start = "start from the same weights and see" if is_alike else "see"
+    cells = f"The cells of one target, seed and share of data {start} the same rows in the same order"
+    if True in shared:
+        yield f"{cells} under the same dropout masks, so that their differences are paired."
+    if False in shared:
+        yield f"{cells}, each under dropout masks of its own."
+
+
+def _cuts(subject: Subject) -> Iterator[str]:
+    """How long inputs may be, and which tasks' rows lost a part of them; as the report has it."""
+    lengths = _values(subject, lambda spec: spec.get("max_tokens"))
+    if not lengths or subject.stored is None:
+        return
+    yield _said(lengths, "An input has at most {} tokens.")
+    shares = subject.stored.cells.groupby("target", sort=False)[["cut_history", "cut_target"]].max()
+    history, text = (_cut_of(subject, shares[part]) for part in ("cut_history", "cut_target"))
+    if shares.isna().all(axis=None):
+        return
+    if not history and not text:
+        yield "No row was longer."
+    if history:
+        yield f"Of rows that were longer the earliest part of the history was left out: {history}."
+    if text:
+        kept = _values(subject, lambda spec: spec.get("truncation"), lambda value: KEPT.get(value))
+        only = f", which kept {_said(kept, '{}')}" if kept else ""
+        yield f"Texts that were longer by themselves were cut{only}: {text}."
+
+
+def _cut_of(subject: Subject, shares: Any) -> str:  # noqa: ANN401 - a column of shares by target
+    named = [f"{percent(share)} of {subject.results.title(target)}" for target, share in shares.items() if share > 0]
+    return ", ".join(named)
+
+
+def _seeds(study: Mapping[str, Any]) -> str:
+    def words(seeds: Sequence[int]) -> str:
+        return f"{'seed' if len(seeds) == 1 else 'seeds'} {inline(list(seeds))}"
+
+    more = study.get("baseline_seeds") or ()
+    text = f"Cells were trained with {words(study['seeds'])}"
+    return f"{text}; targets alone with {words(more)}." if more and list(more) != list(study["seeds"]) else f"{text}."
+
+
+def _shares(study: Mapping[str, Any]) -> str:
+    shares = [one for one in study.get("settings", ()) if one != "full"]
+    if not shares:
+        return ""
+    return f"Targets were also trained on a share of their training rows ({', '.join(shares)}), intermediates on all."
