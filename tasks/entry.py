@@ -73,6 +73,7 @@ TASK_FIELDS: Mapping[str, FieldType] = {
     "tags": str,
     "class_weights": str,
     "split": str,
+    "repeats": str,
     "training": dict,
     "split_salt": int,
 }

@@ -50,10 +50,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Splits": {
         "group": "column of what belongs together (dialogue, post): never divided, and resampled whole in tests; "
         "default: every row on its own",
-        "block": "column of something wider than the group that splits do not divide either (the article of several "
-        "dialogues); default: the group",
+        "block": "column of something else that splits do not divide either (the article of several dialogues); blocks "
+        "that share a group are joined; default: the group",
         "row_id": "column of a unique id; default: the number of the row",
         "split": '`clean` (default: 80/10/10) or `cv2` to `cv20`, folds for small data: every row is a test row',
+        "repeats": '`drop` (default) leaves a row out that repeats the context and text of a later split; `together` '
+        "keeps all, and equal texts within one split",
         "family": "tasks of one family share texts or people and are split alike; default: the dataset",
         "split_salt": "fixes the split of the family; default: found from the rows of an only task, 0 for several",
         "published": "what is known of a published split",

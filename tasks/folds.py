@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasks.errors import BadInput
 from tasks.splits import Parts, block_hashes, parted
 from tasks.task import Example, Task, classes_of
+from tasks.units import units_of
 
 VALIDATION_SHARE = 10  # one block in ten of a fold's training part selects the best epoch
 BINS = 5  # a continuous label is stratified by its quintiles
@@ -22,10 +23,12 @@ BINS = 5  # a continuous label is stratified by its quintiles
 
 def folded(task: Task, rows: Sequence[Example]) -> list[Parts]:
     """Train, validation and test of each fold of a task whose classes are known; BadInput with too few blocks."""
-    n_blocks = len({row.block for row in rows})
-    if n_blocks < task.folds + 1:
+    units = units_of(task, rows)
+    if len(units) < task.folds + 1:
+        why = f" ({units.joined})" if units.joined else ""
         raise BadInput(
-            f"{task.id}: {n_blocks} blocks cannot be cut into {task.folds} folds; give more rows or a smaller `split`"
+            f"{task.id}: {len(units)} blocks cannot be cut into {task.folds} folds{why}; give more rows or a smaller "
+            "`split`"
         )
     fold_of = dealt(task, rows, task.folds)
     return [_fold(task, rows, fold_of == fold) for fold in range(task.folds)]
@@ -33,28 +36,26 @@ def folded(task: Task, rows: Sequence[Example]) -> list[Parts]:
 
 def _fold(task: Task, rows: Sequence[Example], is_test: NDArray[np.bool_]) -> Parts:
     rest = tuple(compress(rows, ~is_test))
-    n_blocks = len({row.block for row in rest})
-    is_validation = dealt(task, rest, min(VALIDATION_SHARE, n_blocks)) == 0
+    is_validation = dealt(task, rest, min(VALIDATION_SHARE, len(units_of(task, rest)))) == 0
     train, validation = tuple(compress(rest, ~is_validation)), tuple(compress(rest, is_validation))
     return parted(task, train, validation, tuple(compress(rows, is_test)))
 
 
 def dealt(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
-    """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole block."""
-    blocks: dict[str, int] = {}
-    block_of = np.array([blocks.setdefault(row.block, len(blocks)) for row in rows])
-    table = np.zeros((len(blocks), 1 + _width(task)))
-    table[:, 0] = np.bincount(block_of)
-    for block, classes in zip(block_of, _strata(task, rows), strict=True):
+    """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole unit."""
+    units = units_of(task, rows)
+    table = np.zeros((len(units), 1 + _width(task)))
+    table[:, 0] = np.bincount(units.of_row)
+    for block, classes in zip(units.of_row, _strata(task, rows), strict=True):
         table[block, [1 + one for one in classes]] += 1
-    order = np.lexsort((block_hashes(task.dataset.family, list(blocks)), -table[:, 1:].std(axis=1)))
-    shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(blocks), dtype=np.int64)
+    order = np.lexsort((block_hashes(task.dataset.family, units.names), -table[:, 1:].std(axis=1)))
+    shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(units), dtype=np.int64)
     total = np.maximum(table.sum(axis=0), 1)
     for block in order:
         best = min(range(count), key=lambda one: _cost(shares, one, table[block], total))
         shares[best] += table[block]
         share_of[block] = best
-    of_row: NDArray[np.int64] = share_of[block_of]
+    of_row: NDArray[np.int64] = share_of[units.of_row]
     return of_row
 
 

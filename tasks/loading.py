@@ -17,6 +17,7 @@ from tasks.published import as_published
 from tasks.readers import found
 from tasks.splits import NAMES, Parts, clean
 from tasks.task import Example, Task
+from tasks.units import units_of
 
 KINDS = ("clean", "as-published")
 
@@ -29,7 +30,8 @@ class Splits:
 
     As-published splits may overlap; ``known`` names those whose rows a file of published ids gives.
     A task with ``folds`` has one Splits per fold; its own train and validation are those of the first fold, whose
-    adapter serves as an intermediate, and its test is every row, fold after fold.
+    adapter serves as an intermediate, and its test is every row, fold after fold. ``dropped`` holds, in the order of
+    NAMES, rows left out of each split because they repeat a later split's context and text.
     """
 
     task: Task
@@ -40,6 +42,7 @@ class Splits:
     warnings: tuple[str, ...]
     known: tuple[str, ...] = ()
     folds: tuple[Splits, ...] = ()
+    dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -58,11 +61,14 @@ def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None)
     with _uncollected():
         known, rows, notes = found(task, data)
         if known.folds:
+            joined = units_of(known, rows).joined
+            notes = (*notes, joined) if joined else notes
             return _folded(known, [_shown(known, one) for one in folded(known, rows)], notes)
         parts = _shown(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
         content = content_hash(parts.train, parts.validation, parts.test)
     warnings = (*notes, *parts.warnings)
-    return Splits(known, parts.train, parts.validation, parts.test, content, warnings, parts.known)
+    sets = (parts.train, parts.validation, parts.test)
+    return Splits(known, *sets, content, warnings, parts.known, dropped=parts.dropped)
 
 
 def _shown(task: Task, parts: Parts) -> Parts:
@@ -70,8 +76,9 @@ def _shown(task: Task, parts: Parts) -> Parts:
     if not task.dataset.private:
         return parts
     family = task.dataset.family
-    train, validation, test = (tuple(_hidden(family, row) for row in getattr(parts, name)) for name in NAMES)
-    return replace(parts, train=train, validation=validation, test=test)
+    sets = (*(getattr(parts, name) for name in NAMES), *parts.dropped)
+    train, validation, test, *dropped = (tuple(_hidden(family, row) for row in rows) for rows in sets)
+    return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
 
 
 def _hidden(family: str, row: Example) -> Example:
@@ -84,7 +91,10 @@ def _hidden(family: str, row: Example) -> Example:
 def _folded(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
     """The splits of every fold, and what stands for all of them."""
     each = tuple(
-        Splits(task, one.train, one.validation, one.test, content_hash(one.train, one.validation, one.test), ())
+        replace(
+            Splits(task, one.train, one.validation, one.test, content_hash(one.train, one.validation, one.test), ()),
+            dropped=one.dropped,
+        )
         for one in folds
     )
     digest = sha256("".join(one.content_hash for one in each).encode()).hexdigest()
@@ -94,7 +104,7 @@ def _folded(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Split
         *(f"fold {number}: {warning}" for number, one in enumerate(folds, start=1) for warning in one.warnings),
     )
     test = tuple(row for one in each for row in one.test)
-    return Splits(task, each[0].train, each[0].validation, test, digest, warnings, folds=each)
+    return Splits(task, each[0].train, each[0].validation, test, digest, warnings, folds=each, dropped=each[0].dropped)
 
 
 @contextmanager

@@ -32,6 +32,8 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "rows": {name: len(rows) for name, rows in parts.items()},
         "groups": {name: len({row.group for row in rows}) for name, rows in parts.items()},
         "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
+        **_before_dropping(splits),
+        "conflicting": conflicting(splits),
         "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
         "words_with_context": {name: spread([_words_of(row) for row in rows]) for name, rows in parts.items()},
         "repeated": repetitions(splits, texts),
@@ -40,6 +42,28 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "smallest_effect": smallest_effect(splits),
         "warnings": list(splits.warnings),
     }
+
+
+def _before_dropping(splits: Splits) -> dict[str, Any]:
+    """How many rows each split lost as repetitions of a later one, and its labels with them; nothing where none did."""
+    lost = {name: rows for name, rows in zip(NAMES, splits.dropped, strict=True) if rows}
+    if not lost:
+        return {}
+    return {
+        "dropped": {name: len(rows) for name, rows in lost.items()},
+        "labels_before": {name: labels_of(splits, (*getattr(splits, name), *rows)) for name, rows in lost.items()},
+    }
+
+
+def conflicting(splits: Splits) -> dict[str, int]:
+    """Rows equal in context and text whose labels differ, dropped ones too, and how many texts that are."""
+    labels: dict[tuple[Any, str], list[Any]] = {}
+    parts = (*(getattr(splits, name) for name in splits.counted), *(() if splits.folds else splits.dropped))
+    for rows in parts:
+        for row in rows:
+            labels.setdefault((row.context, row.text), []).append(row.label)
+    differing = [found for found in labels.values() if len(set(found)) > 1]
+    return {"rows": sum(map(len, differing)), "texts": len(differing)}
 
 
 def labels_of(splits: Splits, rows: Sequence[Example]) -> dict[str, float]:

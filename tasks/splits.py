@@ -6,8 +6,9 @@ nothing. Hashing a few large blocks comes out uneven; the salt is therefore sear
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import compress
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tasks.errors import BadInput
 from tasks.task import Example, Task, classes_of
+from tasks.units import Units, units_of
 
 NAMES = ("train", "validation", "test")
 CUTS = (0.8, 0.9)
@@ -23,13 +25,16 @@ SHARES = np.array([0.8, 0.1, 0.1])
 TOLERANCE = 0.015
 SALTS = 5000
 BLOCKS_PER_CLASS = 10
+FEW_TEST_ROWS = 10
+OFFERED_FROM = 0.05  # share of a class that repeats and is dropped
 
 
 @dataclass(frozen=True)
 class Parts:
     """The three splits in row order, and what a reader of results should know about them.
 
-    ``known`` names the splits that a file of published ids gives whole.
+    ``known`` names the splits that a file of published ids gives whole. ``dropped`` holds, in the order of NAMES, the
+    rows of each split that repeated a later one's text.
     """
 
     train: tuple[Example, ...]
@@ -37,6 +42,7 @@ class Parts:
     test: tuple[Example, ...]
     warnings: tuple[str, ...]
     known: tuple[str, ...] = ()
+    dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
 
 
 def clean(task: Task, rows: Sequence[Example]) -> Parts:
@@ -47,26 +53,63 @@ def clean(task: Task, rows: Sequence[Example]) -> Parts:
     """
     if not rows:
         raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
-    blocks: dict[str, int] = {}
-    block_of = np.array([blocks.setdefault(row.block, len(blocks)) for row in rows])
-    hashes = block_hashes(task.dataset.family, list(blocks))
-    salt = searched_salt(task, rows, hashes, block_of) if task.split_salt is None else task.split_salt
-    split = splits_of(hashes, salt)[block_of]
-    return parted(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    units = units_of(task, rows)
+    _check_units(task, units)
+    hashes = block_hashes(task.dataset.family, units.names)
+    salt = searched_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
+    split = splits_of(hashes, salt)[units.of_row]
+    parts = parted(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    few = [_few(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
+    return replace(parts, warnings=(*filter(None, (units.joined, *few)), *parts.warnings))
+
+
+def _check_units(task: Task, units: Units) -> None:
+    """Refuse rows that hang together so that they make no three splits."""
+    if units.joined and len(units) < len(NAMES):
+        raise BadInput(
+            f"{task.id}: {units.joined}; that leaves no three splits, so name another `group` or `block` in the entry, "
+            "or leave one of them or `repeats` out"
+        )
+
+
+def _few(task: Task, n_rows: int, n_test: int) -> str:
+    """What to say of a test split so small that one row changes the score."""
+    return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
 
 
 def parted(task: Task, train: tuple[Example, ...], validation: tuple[Example, ...], test: tuple[Example, ...]) -> Parts:
     """The three splits without rows that repeat a later split's context and text, checked and with warnings."""
-    kept_validation = _without(validation, test)
-    kept_train = _without(train, (*validation, *test))
-    dropped = (len(train) - len(kept_train), len(validation) - len(kept_validation))
+    kept_validation, dropped_validation = _without(validation, test)
+    kept_train, dropped_train = _without(train, (*validation, *test))
     check_filled(task, (kept_train, kept_validation, test))
     warnings = []
-    if any(dropped):
-        warnings.append(f"{dropped[0]} train and {dropped[1]} validation rows repeat a later split's text; dropped")
-    _check_trained(task, kept_train)
+    if dropped_train or dropped_validation:
+        n, m = len(dropped_train), len(dropped_validation)
+        said = f"{n} train and {m} validation rows repeat a later split's text; dropped"
+        warnings.append(said + _by_label(task, (*dropped_train, *dropped_validation), (*train, *validation)))
+    _check_trained(task, kept_train, dropped_train)
     warnings += missing_classes(task, {"validation": kept_validation, "test": test})
-    return Parts(kept_train, kept_validation, test, tuple(warnings))
+    dropped = (dropped_train, dropped_validation, ())
+    return Parts(kept_train, kept_validation, test, tuple(warnings), dropped=dropped)
+
+
+def _by_label(task: Task, dropped: Sequence[Example], rows: Sequence[Example]) -> str:
+    """Of which labels dropped rows are, and what else could be done where it is many of them."""
+    if task.label.kind == "continuous":
+        shares = [len(dropped) / len(rows)]
+        means = [float(np.mean([row.label for row in part])) for part in (dropped, rows)]
+        said = f"a mean of {means[0]:.3g}, that of all {means[1]:.3g}"
+    else:
+        lost, had = (Counter(one for row in part for one in classes_of(row.label)) for part in (dropped, rows))
+        names = task.label.names or task.label.classes
+        by_share = sorted(lost, key=lambda index: -lost[index] / had[index])
+        shares = [lost[index] / had[index] for index in by_share]
+        said = "; ".join(
+            f"{names[index]} {lost[index]} of {had[index]}, {100 * share:.1f} %"
+            for index, share in zip(by_share, shares, strict=True)
+        )
+    together = '; `repeats = "together"` in the entry keeps them, equal texts within one split'
+    return f" ({said}){together if max(shares, default=0) >= OFFERED_FROM else ''}"
 
 
 def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:
@@ -126,10 +169,11 @@ def _block_label_counts(
     return pairs // task.label.n_outputs, pairs % task.label.n_outputs, counts
 
 
-def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[Example, ...]:
-    """Rows whose context and text do not occur among the others."""
+def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Rows whose context and text do not occur among the others, and those whose do."""
     taken = {(row.context, row.text) for row in others}
-    return tuple(row for row in rows if (row.context, row.text) not in taken)
+    repeats = [(row.context, row.text) in taken for row in rows]
+    return tuple(compress(rows, (not one for one in repeats))), tuple(compress(rows, repeats))
 
 
 def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
@@ -137,8 +181,8 @@ def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
     for name, part in zip(NAMES, parts, strict=True):
         if not part:
             raise BadInput(
-                f"{task.id}: no row falls in the {name} split; give more rows or blocks, "
-                "or another `split_salt` in the entry"
+                f"{task.id}: no row falls in the {name} split; give more rows or blocks, another `split_salt`, or with "
+                'few rows `split = "cv5"` in the entry'
             )
 
 
@@ -152,10 +196,17 @@ def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[s
     return warnings
 
 
-def _check_trained(task: Task, train: tuple[Example, ...]) -> None:
-    """Refuse a training split that lacks a class."""
+def _check_trained(task: Task, train: tuple[Example, ...], dropped: tuple[Example, ...]) -> None:
+    """Refuse a training split that lacks a class, by itself or because all of it repeats a later split."""
     for warning in missing_classes(task, {"train": train}):
+        name = warning.partition(":")[2]
+        lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped)
+        if lost:
+            raise BadInput(
+                f"{task.id}: all {lost} training rows of the class {name!r} repeat a later split's text, and were "
+                'dropped; write `repeats = "together"` in the entry to keep equal texts within one split'
+            )
         raise BadInput(
-            f"{task.id}: no training row has the class {warning.partition(':')[2]!r}; give more rows of it, drop it "
-            "from `classes` or set another `split_salt` in the entry"
+            f"{task.id}: no training row has the class {name!r}; give more rows of it, drop it from `classes`, or set "
+            'another `split_salt` or with few rows `split = "cv5"` in the entry'
         )

@@ -22,6 +22,7 @@ HISTORIES = ("none", "previous", "all")
 TRUNCATIONS = ("head", "tail", "head+tail", "windows")
 CLASS_WEIGHTS = ("none", "balanced")
 TAG_STYLES = ("none", "post_reply", "dialogue", "separator", "listener", "question")
+REPEATS = ("drop", "together")
 ROLES = ("both", "intermediate", "target", "control")
 MOST_FOLDS = 20
 
@@ -195,7 +196,8 @@ class Task:
     group and id columns, ...). ``training`` holds departures from the default training settings.
     ``history`` is how many earlier turns count: none, the previous one, all, or a number of last ones. ``truncation``
     is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``: K folds, each
-    tested by a training on the others.
+    tested by a training on the others. ``repeats`` is what becomes of rows that repeat a later split's context and
+    text: ``drop``, or ``together`` for splits that never part equal texts.
     ``split_salt`` fixes the clean split of the whole family; None lets the rows choose one (tasks.splits).
     ``entry_file`` says where the entry stands and takes no part in any key.
     """
@@ -216,6 +218,7 @@ class Task:
     tags: str = "none"
     class_weights: str = "none"
     split: str = "clean"
+    repeats: str = "drop"
     training: Mapping[str, object] = field(default_factory=dict)
     split_salt: int | None = None
     entry_file: str = ""
@@ -239,6 +242,7 @@ class Task:
 
     def _check_vocabularies(self) -> None:
         closed = {"truncation": TRUNCATIONS, "tags": TAG_STYLES, "role": ROLES, "class_weights": CLASS_WEIGHTS}
+        closed["repeats"] = REPEATS
         if isinstance(self.history, str):
             closed["history"] = HISTORIES
         for name, allowed in closed.items():

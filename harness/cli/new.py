@@ -158,19 +158,25 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
 
 def _check(facts: Mapping[str, Any]) -> str:
     """What a person should know before training on these rows."""
-    labels = ", ".join(f"{name} {value:.4g}" for name, value in facts["labels"]["train"].items())
+    labels, before = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
     words, repeated, effect = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_effect"]
     points = "not to be told from so few groups" if effect["points"] is None else f"{effect['points']:.1f} points"
     lines = [
         "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
         "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
         f"labels    {labels} (% of training rows, or moments)",
+        *([f"before    {before} (with the rows that repeat a later split's text)"] if before else []),
+        f"conflicts {facts['conflicting']['rows']} rows are equal in context and text and differ in their label",
         f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
         f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
         f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show: {points}",
         *(f"warning   {one}" for one in facts["warnings"]),
     ]
     return "\n".join(lines)
+
+
+def _numbers(facts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in facts.items())
 
 
 def _train(id: str, folders: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from harness.cli.table import print_json, print_rows
 from tasks import field_reference
 from tasks.errors import MissingData
 from tasks.loading import Splits, load
+from tasks.quality import conflicting
 from tasks.ratings import rating_files, ratings
 from tasks.readers.rows import data_path, uses_fallback
 from tasks.registry import Registry
@@ -111,6 +112,8 @@ def _rows(splits: Splits) -> dict[str, object]:
         }
     else:
         shown["mean"] = round(float(np.mean(everything)), 3)
+    if (conflicts := conflicting(splits))["rows"]:
+        shown["conflicting labels"] = f"{conflicts['rows']} rows of {conflicts['texts']} texts"
     return shown | {"warnings": list(splits.warnings)}
 
 
