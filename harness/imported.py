@@ -13,18 +13,16 @@ from harness.study import StudyConfig
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadInput, BadStudy
 from tasks.loading import Splits
+from tasks.names import why_taken
 from tasks.registry import Registry
-
-RESERVED = ("intermediate", "random")  # what else may be below a target
 
 
 def check_name(name: str, registry: Registry) -> None:
     """BadInput unless the name could be a task's, and is none that the registry has."""
     if not ID_PATTERN.fullmatch(name):
         raise BadInput(f"name {name!r} of an imported adapter: only small letters, digits and _ are allowed")
-    if name in RESERVED or name in registry.tasks:
-        what = "has a meaning of its own" if name in RESERVED else "is a task of the registry"
-        raise BadInput(f"name {name!r} of an imported adapter {what}; give another one")
+    if reason := why_taken(name) or ("is a task of the registry" if name in registry.tasks else None):
+        raise BadInput(f"name {name!r} of an imported adapter {reason}; give another one")
 
 
 def with_imported(study: StudyConfig, store: Store) -> StudyConfig:

@@ -9,6 +9,7 @@ from types import GenericAlias, UnionType
 from typing import Any
 
 from tasks.errors import BadEntry
+from tasks.names import why_taken
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
 from tasks.task import Dataset, Download, Label, Task
@@ -189,6 +190,8 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
         raise BadEntry(f"{file}: {', '.join(missing)} missing; an entry needs at least {', '.join(MANDATORY)}")
     if not ID_PATTERN.fullmatch(entry["id"]):
         raise BadEntry(f"{file}: id {entry['id']!r} may hold only small letters, digits and _, at most 100")
+    if reason := why_taken(entry["id"]):
+        raise BadEntry(f"{file}: id {entry['id']!r} {reason}; call the task otherwise, say {entry['id']}_task")
     _check_paths(entry, file)
     reader = entry.get("reader", "table")
     if reader not in READERS:

@@ -8,7 +8,8 @@ from tasks.entry import DOWNLOAD_FIELDS, FIELDS, MANDATORY, TYPE_NAMES, FieldTyp
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "The task": {
-        "id": "small letters, digits and _; the task's name everywhere, never used again for another task",
+        "id": "small letters, digits and _, but no name that torch needs (`train`, `type`, `values`, ...); the "
+        "task's name everywhere, never used again for another task",
         "title": "how tables and figures call the task; default: the id",
         "description": "one sentence: what is judged, and by whom",
         "files": "raw files, below the data folder or else beside the entry; several are read one after another",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import BadRow
+from tasks.names import why_taken
 from tasks.readers.raw import Raw, read_raw
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -85,8 +86,9 @@ def entry_text(fields: Mapping[str, object]) -> str:
 
 
 def task_id(name: str) -> str:
-    """An id made of a file's or data set's name."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "task"
+    """An id made of a file's or data set's name: of ``train.csv`` it is ``train_task``, since ``train`` is taken."""
+    id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "task"
+    return f"{id}_task" if why_taken(id) else id
 
 
 def cells_of(raw: Raw, column: str) -> list[str]:

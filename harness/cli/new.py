@@ -17,6 +17,7 @@ from harness.raw.hub_dataset import PREFIX, hub_dataset
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.loading import Splits, load
+from tasks.names import why_taken
 from tasks.near import Texts
 from tasks.proposal import cells_of, entry_text, opened, proposal, task_id
 from tasks.quality import quality
@@ -141,6 +142,8 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
     id = str(entry["id"])
     if not ID_PATTERN.fullmatch(id):
         raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
+    if reason := why_taken(id):
+        raise BadEntry(f"id {id!r} {reason}; give another --id")
     file, draft = folders[0] / f"{id}.toml", folders[0] / f".{id}.draft"
     if file.exists():
         raise BadInput(f"{file} exists; give another --id, or edit that file")
