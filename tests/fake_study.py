@@ -73,13 +73,14 @@ def fake_study(
     spec_of: Callable[[str, str], Mapping[str, Any]] = lambda target, role: {},
     study: Mapping[str, Any] | None = None,
     cut: Mapping[str, int] | None = None,
+    liveness: Mapping[int, float] | None = None,
 ) -> tuple[Store, dict[str, Any]]:
     """A store with all cells of a study but the ``absent`` pairs', and its manifest, also written as ``fake``.
 
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
     nearly right, those of ``constant`` ones do not vary, those of ``turned`` ones rise where others fall.
-    Every record has the same ``history`` and ``cut``; ``spec_of`` adds fields to a cell's spec by its target and role,
-    and ``study`` to the resolved study.
+    Every record has the same ``history`` and ``cut``, and of transfers the ``liveness`` of their seed; ``spec_of``
+    adds fields to a cell's spec by its target and role, and ``study`` to the resolved study.
     """
     store, cells = Store(root), []
     for task in tasks:
@@ -100,7 +101,9 @@ def fake_study(
                         noise = 0.1 if pair in helpful else 1.0
                         logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
                         logits = -logits if pair in turned else logits
-                        _put(store, task, spec, logits, list((flags or {}).get(pair, ())), history, cut or CUT)
+                        alive = None if intermediate is None else (liveness or {}).get(seed, 0.3)
+                        of_pair = list((flags or {}).get(pair, ()))
+                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive)
     manifest = {
         "schema": 1,
         "name": "fake",
@@ -134,6 +137,7 @@ def _put(
     flags: list[str],
     history: Sequence[Any],
     cut: Mapping[str, int],
+    liveness: float | None,
 ) -> None:
     test = task.test().drop(columns="truth")
     for place in range(logits.shape[1]):
@@ -156,7 +160,7 @@ def _put(
         "n_test": task.rows,
         "n_test_groups": task.groups,
         "cut": {"test": dict(cut)},
-        "liveness": None if spec["intermediate"] is None else 0.3,
+        "liveness": liveness,
         "intermediate_unchanged": None if spec["intermediate"] is None else True,
         "trainable_parameters": 1000,
         "flags": flags,

@@ -1,14 +1,17 @@
 """Agreement of raters: known values, an independent count, and raters who must not be compared."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from analysis.agreement import agreement, alpha, differences, rater_pairs
 from analysis.published import results, table
 from analysis.results import RATINGS, Results, framed
+from tasks.ratings import constructs as declared_constructs
 
 GAP = np.nan
 # Krippendorff, "Computing Krippendorff's alpha-reliability" (2011), section D: four observers, twelve units
@@ -152,3 +155,72 @@ def test_what_cannot_be_said_is_left_undefined():
     assert rater_pairs(constant, draws=100).spearman.isna().all()
     for nobody in (rated([]), rated([("a", "link", "A", 1)])):
         assert len(agreement(nobody)) == len(rater_pairs(nobody)) == len(differences(nobody)) == 0
+
+
+def ratings_with_ties(n_tasks, constructs=("link",)):
+    """Ratings of two raters who often agree, in whole numbers, so that there are ties."""
+    rng = np.random.default_rng(n_tasks)
+    rows = []
+    for construct in constructs:
+        for place in range(n_tasks):
+            value = int(rng.integers(1, 6))
+            rows += [(f"t{place}", construct, "A", value), (f"t{place}", construct, "B", value)]
+            rows[-1] = (*rows[-1][:3], int(np.clip(value + rng.integers(-1, 2), 1, 5)))
+    return rated(rows)
+
+
+def resampled(panel, draws, seed):
+    """The rows ``[units, raters]`` of every draw, each task as often as it was drawn."""
+    tasks = sorted(set(panel.index))
+    times = np.random.default_rng(seed).multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), size=draws)
+    for row in times:
+        yield np.concatenate(
+            [panel.loc[[task]].to_numpy() for task, n in zip(tasks, row, strict=True) for _ in range(n)]
+        )
+
+
+@pytest.mark.parametrize("constructs", [("link",), ("link", "definition")])
+def test_an_interval_is_that_of_tasks_resampled_by_hand(constructs):
+    ratings = ratings_with_ties(11, constructs)
+    wide = ratings.ratings.pivot(index=["task", "construct"], columns="rater", values="value").droplevel("construct")
+    drawn = list(resampled(wide.astype(float), 25, seed=7))
+    frame, pairs = agreement(ratings, draws=25, seed=7), rater_pairs(ratings, draws=25, seed=7)
+    row, pair = frame.iloc[-1], pairs.iloc[-1]  # overall where there are two constructs
+    assert (row.n_tasks, row.n_units, pair.n_tasks, pair.n_units) == (11, 11 * len(constructs)) * 2
+    for level in ("interval", "ordinal"):
+        alphas = [alpha_by_counting(values, level) for values in drawn]
+        assert (row[f"low_{level}"], row[f"high_{level}"]) == pytest.approx(np.quantile(alphas, [0.025, 0.975]))
+    correlations = [spearmanr(*values.T).statistic for values in drawn]
+    assert (pair.low, pair.high) == pytest.approx(np.quantile(correlations, [0.025, 0.975]))
+
+
+@pytest.mark.parametrize(("n_tasks", "has_interval"), [(9, False), (10, True)])
+def test_ten_tasks_have_an_interval_and_nine_have_none(n_tasks, has_interval):
+    ratings = ratings_with_ties(n_tasks)
+    assert agreement(ratings, draws=50).low_interval.notna().tolist() == [has_interval]
+    assert rater_pairs(ratings, draws=50)[["low", "p"]].notna().to_numpy().tolist() == [[has_interval] * 2]
+
+
+def test_a_rater_who_gives_less_has_a_negative_difference():
+    pairs = rater_pairs(
+        rated([(task, "link", rater, value) for task in "abc" for rater, value in (("A", 1), ("B", 4))])
+    )
+    assert pairs[["rater_a", "rater_b", "mean_difference"]].to_numpy().tolist() == [["A", "B", -3.0]]
+
+
+def test_units_of_one_rater_do_not_count():
+    both = [(task, "link", rater, place) for place, task in enumerate("abcd", 1) for rater in "AB"]
+    frame = agreement(rated([*both, ("e", "link", "A", 5), ("f", "link", "B", 1)]), draws=20)
+    assert frame[["n_tasks", "n_units"]].to_numpy().tolist() == [[4, 4]]
+
+
+def test_scales_that_differ_have_no_overall(monkeypatch):
+    ratings = ratings_with_ties(10, ("link", "definition"))
+    assert agreement(ratings, draws=20).construct.tolist() == ["definition", "link", "overall"]
+    known = declared_constructs()
+    wider = {**known, "link": replace(known["link"], maximum=known["link"].maximum + 2)}
+    monkeypatch.setattr("analysis.agreement.constructs", lambda: wider)
+    assert agreement(ratings, draws=20).construct.tolist() == ["definition", "link"]
+    assert rater_pairs(ratings, draws=20).construct.tolist() == ["definition", "link"]
+    unknown = ratings_with_ties(10, ("definition", "kindness"))  # nobody said on what scale
+    assert agreement(unknown, draws=20).construct.tolist() == ["definition", "kindness"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tasks.errors import BadInput
-from tasks.folds import folded
+from tasks.folds import dealt, folded
 from tasks.loading import load
+from tasks.splits import block_hashes
 from tasks.task import Dataset, Example, Label, Task
 
 KINDS = {
@@ -84,3 +86,61 @@ def test_loading_gives_a_splits_per_fold_and_what_stands_for_all(tmp_path) -> No
     assert len({one.content_hash for one in (splits, *splits.folds)}) == 4
     assert "fold 1's adapter" in splits.warnings[0]
     assert load(replace(task, split="clean"), tmp_path).folds == ()
+
+
+def uneven(kind: str) -> list[Example]:
+    """Rows in blocks of one to six, of uneven labels."""
+    rng = np.random.default_rng(11)
+    rows = rows_of(kind, 120, per_block=1)
+    block = np.repeat(np.arange(120), rng.integers(1, 7, 120))[:120]
+    return [row._replace(group=f"b{place}", block=f"b{place}") for row, place in zip(rows, block, strict=True)]
+
+
+def strata_by_hand(kind: str, rows: list[Example]) -> list[list[int]]:
+    """The classes of each row; of a number in which fifth of all numbers it is."""
+    if kind == "multiclass":
+        return [[int(row.label)] for row in rows]
+    if kind == "multilabel":
+        return [[place for place, is_held in enumerate(row.label) if is_held] for row in rows]
+    cuts = statistics.quantiles((row.label for row in rows), n=5, method="inclusive")
+    return [[sum(cut < row.label for cut in cuts)] for row in rows]
+
+
+def dealt_by_hand(kind: str, rows: list[Example], count: int) -> list[int]:
+    """Blocks in their order, each to the share in which classes, then rows, come out most even."""
+    width = 5 if kind == "continuous" else 3
+    counts: dict[str, list[int]] = {}
+    for row, classes in zip(rows, strata_by_hand(kind, rows), strict=True):
+        table = counts.setdefault(row.block, [0] * (1 + width))
+        for place in (0, *(1 + one for one in classes)):
+            table[place] += 1
+    hashes = dict(zip(counts, block_hashes("toy", list(counts)).tolist(), strict=True))
+    total = [max(sum(table[place] for table in counts.values()), 1) for place in range(1 + width)]
+    shares, share_of = [[0] * (1 + width) for _ in range(count)], {}
+    for block in sorted(counts, key=lambda name: (-np.std(counts[name][1:]), hashes[name])):
+        costs = []
+        for share in range(count):
+            held = [[n + (k == share) * counts[block][p] for p, n in enumerate(row)] for k, row in enumerate(shares)]
+            apart = [statistics.pstdev(row[p] / total[p] for row in held) for p in range(1 + width)]
+            costs.append((round(statistics.fmean(apart[1:]), 9), round(apart[0], 9), share))
+        share_of[block] = min(costs)[2]
+        shares[share_of[block]] = [a + b for a, b in zip(shares[share_of[block]], counts[block], strict=True)]
+    return [share_of[row.block] for row in rows]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_are_dealt_out_as_a_plain_loop_deals_them(kind: str) -> None:
+    rows = uneven(kind)
+    assert dealt(task_of(kind), rows, 5).tolist() == dealt_by_hand(kind, rows, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rare_class_and_a_continuous_label_are_spread_over_the_folds(kind: str) -> None:
+    rows = uneven(kind)
+    share_of, strata = dealt(task_of(kind), rows, 5), strata_by_hand(kind, rows)
+    width = 5 if kind == "continuous" else 3
+    counts = np.array(
+        [[sum(c in strata[i] for i in np.flatnonzero(share_of == k)) for c in range(width)] for k in range(5)]
+    )
+    assert np.ptp(counts[:, counts.sum(axis=0).argmin()]) <= 2
+    assert np.ptp(counts, axis=0).max() <= 4

@@ -12,6 +12,7 @@ from analysis.cells import CONTROLS, Manifest, MixedRecords, cells
 from analysis.gain_columns import COLUMNS, CORRECTIONS
 from analysis.gains import MORE, PAIR, SEED, TYPES, compared, gains
 from analysis.multiple import benjamini_hochberg, benjamini_yekutieli, holm
+from analysis.significance import LEVEL
 from tests.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
@@ -149,6 +150,55 @@ def test_a_negative_correlation_has_no_percentage(tmp_path: Path) -> None:
     assert row.points > 60
     assert np.isnan(row.percent)
     assert "percent_undefined" in row["flags"]
+
+
+def test_significant_is_what_the_corrected_p_says(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
+    frame = gains(*fake_study(tmp_path, tasks, seeds=(18,)), draws=DRAWS)
+    is_raw_alone = (frame.p <= LEVEL) & (frame.p_bh > LEVEL)
+    assert is_raw_alone.any()
+    assert frame.significant.tolist() == (frame.p_bh <= LEVEL).tolist()
+
+
+def test_the_maximum_holds_a_gain_in_the_unit_of_its_draws(tmp_path: Path) -> None:
+    frame = gains(*fake_study(tmp_path, TASKS), draws=2000)
+    for _, column in frame.groupby("target"):
+        least = column.sort_values("p").iloc[0]  # of three gains: more than its own p, less than Bonferroni's
+        assert 1.2 * least.p < least.p_max_target <= 3.2 * least.p
+
+
+def test_tasks_of_one_data_set_are_drawn_together(tmp_path: Path) -> None:
+    store, apart = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
+    keys = {(cell["intermediate"] is None): cell["key"] for cell in apart["cells"] if cell["target"] == "hope"}
+    for cell in apart["cells"]:
+        cell["key"] = keys[cell["intermediate"] is None]  # one and the same evidence, twice
+    joint = {**apart, "tasks": {name: {**task, "dataset": "one"} for name, task in apart["tasks"].items()}}
+    single, of_apart, of_joint = (
+        gains(store, manifest, draws=2000)[name].to_numpy()
+        for manifest, name in ((apart, "p"), (apart, "p_max_grid"), (joint, "p_max_grid"))
+    )
+    assert 0.05 < single.min() < 0.9
+    np.testing.assert_allclose(of_apart.min(), 1 - (1 - single.min()) ** 2, atol=0.04)
+    assert of_joint.min() < (of_apart.min() + single.min()) / 2
+
+
+def test_intermediates_have_streams_of_random_numbers_of_their_own(tmp_path: Path) -> None:
+    alike = [("role", "hope"), ("distress", "hope")]  # of equal predictions
+    frame = gains(*fake_study(tmp_path, TASKS, constant=alike), draws=DRAWS).query("target == 'hope'")
+    one, other = (frame[frame.intermediate == name].iloc[0] for name, _ in alike)
+    assert one.points == other.points
+    assert one.low != other.low
+
+
+@pytest.mark.parametrize(("groups", "expected"), [(19, "few_groups"), (20, "")])
+def test_twenty_groups_are_not_few(tmp_path: Path, groups: int, expected: str) -> None:
+    row = _gain(*fake_study(tmp_path, (FakeTask("hope", groups=groups), TASKS[1])), "role", "hope")
+    assert (row.n_groups, row["flags"]) == (groups, expected)
+
+
+def test_the_liveness_of_a_transfer_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
+    row = _gain(*fake_study(tmp_path, TASKS[:2], seeds=(1, 2), liveness={1: 0.1, 2: 0.5}), "role", "hope")
+    assert row.liveness == pytest.approx(0.3)
 
 
 def test_without_its_baseline_a_gain_is_missing(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from analysis.guarded_design import PRIMARY, grid_of
+from analysis.guarded_fit import FoldFit, folds
+from analysis.guarded_gate import Arrangements, added_by, added_q2, against_nulls, delete_a_family, largest_p
 from analysis.guarded_gate import Tested as Outcome
-from analysis.guarded_gate import added_by, added_q2, delete_a_family, largest_p
 from analysis.published import results
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -113,3 +114,49 @@ def test_a_corrected_p_counts_the_largest_of_all_features_in_units_of_their_own_
         corrected.append(max(by_null))
     assert largest_p(tests) == pytest.approx(corrected)
     assert len(set(corrected)) > 1
+
+
+def test_the_null_of_families_hands_typical_facts_round(grid):
+    orders = np.random.default_rng(5).permuted(np.tile(np.arange(6), (3, 1)), axis=1)
+    names = ["link", "samples"]
+    own = against_nulls(grid, "target", names, Arrangements(orders[:0, [0] * 18], orders))
+    added = added_by(grid, "target", names)
+    for draw, order in enumerate(orders):
+        blocks = []
+        for name in names:
+            typical = [np.mean([grid.facts[name][k] for k in range(18) if grid.family[k] == one]) for one in range(6)]
+            given = np.array([typical[order[grid.family[k]]] for k in range(18)])
+            blocks += grid.blocks(name, given)
+        assert own.by_families[draw, 0] == pytest.approx(added(blocks)[0, 0], abs=1e-12)
+    assert own.by_tasks.shape == (0, 1)
+
+
+@pytest.mark.parametrize(("added", "reached", "passes"), [(0.1, 0, True), (0.1, 1, False), (-0.1, 0, False)])
+def test_features_pass_that_add_something_and_reach_the_level_exactly(added, reached, passes):
+    null = np.full((19, 1), -1.0)  # 19 arrangements and the observed one: p = 1/20 is the level
+    null[:reached] = 1.0
+    outcome = Outcome(np.zeros(1), np.array([added]), null, np.full((19, 1), -1.0))
+    assert outcome.p[0] == (1 + reached) / 20
+    assert outcome.passes.tolist() == [passes]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_error_on_the_training_pairs_is_that_of_a_plain_ridge_regression(grid, penalty):
+    fold = folds(grid.mask, grid.family, "target")[0]
+    blocks = [block for name in ("link", "samples") for block in grid.blocks(name)]
+    fit = FoldFit(fold, grid.outcome[..., None], grid.weights, blocks[:1])
+    below, _ = columns_of(grid, ["link", "samples"], fold.train, fold.test)
+    outcome, weights = rows_of(grid.outcome, fold.train, fold.train), grid.weights[fold.train]
+    weights = weights / weights.sum()
+    model = Ridge(alpha=penalty, fit_intercept=False).fit(below, outcome, sample_weight=weights)
+    assert fit.training_error(blocks[1:], penalty)[0] == pytest.approx(weights @ (outcome - model.predict(below)) ** 2)
+    assert fit.training_total()[0] == pytest.approx(weights @ outcome**2)
+
+
+@pytest.mark.parametrize(("n_pairs", "n_folds"), [(9, 0), (10, 1)])
+def test_ten_training_pairs_are_enough_for_a_fold_and_nine_are_not(n_pairs, n_folds):
+    family = np.array([0] * 6 + [1])
+    mask = np.zeros((7, 7), dtype=bool)
+    mask[:2, 6] = True  # two pairs of the target that is left out, and n to train on
+    mask[tuple(np.argwhere(~np.eye(6, dtype=bool))[:n_pairs].T)] = True
+    assert [int(fold.train.sum()) for fold in folds(mask, family, "target")] == [n_pairs] * n_folds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import cohen_kappa_score, f1_score
 
 from tasks import metrics
@@ -62,3 +62,34 @@ def test_only_an_ordinal_label_has_further_metrics() -> None:
     found = metrics.secondary("ordinal", "macro_f1", [0, 1, 2, 1], logits)
     assert set(found) == {"quadratic_kappa", "spearman_r"}
     assert metrics.secondary("multiclass", "macro_f1", [0, 1, 2, 1], logits) == {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_macro_f1_averages_the_classes_that_occur_as_scikit_learn_does(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    true, predicted = rng.choice([0, 1, 3], 60), rng.integers(0, 5, 60)  # 2 and 4 are only ever predicted
+    expected = f1_score(true, predicted, average="macro", labels=[0, 1, 3])
+    assert metrics.macro_f1(true, predicted) == pytest.approx(expected, abs=1e-12)
+    logits = np.eye(5)[predicted]
+    assert metrics.score("macro_f1", true, logits) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pearson_r_is_scipys(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    true = rng.normal(size=40)
+    predicted = 1e3 + 0.3 * true + rng.normal(size=40)
+    expected = pearsonr(true, predicted).statistic
+    assert metrics.pearson_r(true, predicted) == pytest.approx(expected, abs=1e-12)
+    assert metrics.score("pearson_r", true, np.stack([predicted, true], axis=1)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_metrics_are_not_defined_without_rows_or_without_spread() -> None:
+    assert np.isnan([metrics.macro_f1([], []), metrics.pearson_r([1.0], [2.0]), metrics.quadratic_kappa([], [])]).all()
+    assert np.isnan([metrics.pearson_r([1.0, 1.0], [1.0, 2.0]), metrics.pearson_r([1.0, 2.0], [1.0, 1.0])]).all()
+    assert metrics.pearson_r([0.1, 0.2, 0.3], [3, 2, 1]) == -1.0
+
+
+def test_a_class_that_half_of_the_rows_hold_is_no_part_of_the_commonest_answer() -> None:
+    train = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]])
+    assert metrics.commonest("multilabel_f1", train).tolist() == [0, 1, 0]

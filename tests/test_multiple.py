@@ -85,6 +85,28 @@ def test_gains_with_the_same_test_groups_are_corrected_from_joint_draws() -> Non
     assert corrected(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
 
 
+def test_the_maximum_of_a_target_ignores_other_targets() -> None:
+    rng = np.random.default_rng(3)
+    tests = [_judged(2.0, np.abs(rng.normal(size=2000)), column) for column in "aab"]  # all of the same test groups
+    p = np.full(3, 0.0455)
+    together = corrected(p, tests)
+    alone = [corrected(p[:2], tests[:2]), corrected(p[2:], tests[2:])]
+    assert together.p_max_target.tolist() == [*alone[0].p_max_target, *alone[1].p_max_target]
+    assert together.p_max_target[2] == pytest.approx(0.0455, abs=0.01)
+    assert (together.p_max_grid > together.p_max_target + 0.02).all()
+
+
+@pytest.mark.parametrize("correction", ["p_bh", "p_by", "p_holm", "p_max_target"])
+def test_an_undecided_p_of_any_correction_is_drawn_anew(correction: str) -> None:
+    sizes = np.abs(np.random.default_rng(0).normal(size=2000))
+    tests = [_judged(8.0, sizes, "a", "x"), _judged(0.1, sizes, "b", "y")]
+    p = np.array([0.05, 0.9])
+    decided = pd.DataFrame({name: [0.5, 0.9] for name in ("p_bh", "p_by", "p_holm", "p_max_target", "p_max_grid")})
+    assert to_redraw(p, tests, decided) == set()
+    undecided_here = decided.assign(**{correction: [0.05, 0.9]})
+    assert to_redraw(p, tests, undecided_here) == {("a", "full")}
+
+
 def test_p_that_draws_have_not_decided_are_named() -> None:
     p, draws = np.array([1 / 10_001, 0.02, 0.5, 1 / 10_001, np.nan]), np.full(5, 10_000.0)
     adjusted = np.array([306 / 10_001, 0.0500, 0.9, 20 / 10_001, np.nan])

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from analysis.multiple import benjamini_hochberg
-from analysis.significance import DRAWS_AT_A_TIME, Groups, evidence, score_draws
+from analysis.significance import DRAWS_AT_A_TIME, Groups, difference_evidence, evidence, score_draws
 from tasks.metrics import MEASURES
 
 
@@ -147,3 +147,48 @@ def test_benjamini_hochberg_is_scipys_and_skips_the_undefined() -> None:
     np.testing.assert_allclose(adjusted[np.isfinite(holed)], false_discovery_control(raw))
     assert np.isnan(adjusted[[0, 51, 102]]).all()
     assert np.isnan(benjamini_hochberg([np.nan])).all()
+
+
+def _covariance(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.mean([(x - first.mean()) * (y - second.mean()) for x, y in zip(first, second, strict=True)]))
+
+
+def _by_formula(
+    top: np.ndarray, base: np.ndarray, top_draws: np.ndarray, base_draws: np.ndarray, groups: Groups
+) -> tuple[float, float, float]:
+    """Variance through groups, through seeds, and degrees of freedom of a difference, summed pair by pair."""
+    n_top, n_base = top.size, base.size
+    tops, bases = list(top_draws.T), list(base_draws.T)
+    pairs = [(i, j) for i in range(n_base) for j in range(n_base) if i != j]
+    of_base = float(np.mean([_covariance(bases[i], bases[j]) for i, j in pairs]))
+    if n_top == 1:
+        own = float(np.mean([_covariance(one, one) for one in bases])) - of_base
+        of_top = _covariance(tops[0], tops[0]) - own
+        seeds = [(base.var(ddof=1) + base.var(ddof=1) / n_base, n_base - 1)]
+    else:
+        of_top = float(np.mean([_covariance(tops[i], tops[j]) for i, j in pairs if max(i, j) < n_top]))
+        shared = [top[k] / n_top - base[k] / n_base for k in range(n_top)]
+        others = base.var(ddof=1) / n_base**2 * (n_base - n_top)
+        seeds = [(n_top * float(np.var(shared, ddof=1)), n_top - 1), (others, n_base - 1)]
+    between = float(np.mean([_covariance(tops[i], bases[j]) for i in range(n_top) for j in range(n_base) if i != j]))
+    of_groups = (of_top + of_base - 2 * between) * groups.count / (groups.count - 1)
+    assert min(of_base, of_groups, own if n_top == 1 else of_top) > 0  # nothing is cut off at 0
+    parts = [(of_groups, groups.effective - 1), *seeds]
+    total = sum(variance for variance, _ in parts)
+    return total, total - of_groups, total**2 / sum(variance**2 / freedom for variance, freedom in parts)
+
+
+@pytest.mark.parametrize(("n_top", "n_base"), [(1, 2), (1, 4), (2, 5), (3, 4)])
+def test_the_variance_of_unequal_seeds_is_that_of_its_formula_by_hand(n_top: int, n_base: int) -> None:
+    rng = np.random.default_rng(n_top + n_base)
+    groups = Groups.of([f"g{place}" for place in rng.integers(6, size=40)])
+    common = rng.normal(size=(300, 1))
+    top_draws = 0.5 + 0.3 * common + 0.2 * rng.normal(size=(300, 1)) + 0.1 * rng.normal(size=(300, n_top))
+    base_draws = 0.4 + 0.2 * common + 0.1 * rng.normal(size=(300, n_base))
+    base_draws[:, :n_top] += 0.5 * (top_draws - 0.5)  # of a shared seed they have more in common
+    top, base = rng.normal(0.5, 0.1, n_top), rng.normal(0.4, 0.1, n_base)
+    judged = difference_evidence(top, base, top_draws, base_draws, groups, rng)
+    total, of_seeds, freedom = _by_formula(top, base, top_draws, base_draws, groups)
+    assert judged.standard_error == pytest.approx(np.sqrt(total), rel=1e-9)
+    assert judged.seed_error == pytest.approx(np.sqrt(of_seeds), rel=1e-9)
+    assert judged.df == pytest.approx(freedom, rel=1e-9)

@@ -201,3 +201,50 @@ def test_loading_fills_the_classes_and_ends_with_a_hash(tmp_path: Path) -> None:
     assert len(first.train) + len(first.validation) + len(first.test) == 100
     (tmp_path / "toy.csv").write_text(table.replace("words 7,", "word 7,"))
     assert load(a_task(Label("label", "binary")), tmp_path).content_hash != first.content_hash
+
+
+def first_salt(rows: Sequence[Example], in_all: Sequence[float]) -> int:
+    """The first salt near 80/10/10 that has both classes in train, and the classes ``in_all`` in every split."""
+    blocks = sorted({row.block for row in rows})
+    for salt in range(SALTS):
+        split = dict(zip(blocks, splits_of(block_hashes("toy", blocks), salt).tolist(), strict=True))
+        labels = [[row.label for row in rows if split[row.block] == part] for part in range(3)]
+        is_near = distance([len(part) / len(rows) for part in labels]) <= TOLERANCE
+        if is_near and {0.0, 1.0} <= set(labels[0]) and all(set(in_all) <= set(part) for part in labels):
+            return salt
+    raise AssertionError("no such salt")
+
+
+def salt_of(task: Task, rows: Sequence[Example]) -> int:
+    blocks, block_of = np.unique([row.block for row in rows], return_inverse=True)
+    return searched_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
+
+
+@pytest.mark.parametrize(
+    ("n_blocks", "per_block", "in_all"),
+    [(10, 1, (0.0, 1.0)), (9, 1, (0.0,)), (3, 5, (0.0,))],
+    ids=["ten blocks", "nine blocks", "fifteen rows of three blocks"],
+)
+def test_a_class_is_wanted_in_all_splits_from_ten_blocks_on(
+    n_blocks: int, per_block: int, in_all: tuple[float, ...]
+) -> None:
+    few = [a_row(1000 + i, f"few{i % n_blocks}", 1.0) for i in range(n_blocks * per_block)]
+    rows = [*few, *(a_row(i, i, 0.0) for i in range(200))]
+    expected = first_salt(rows, in_all)
+    assert expected != first_salt(rows, (0.0,) if len(in_all) == 2 else (0.0, 1.0))  # else nothing would be seen
+    assert salt_of(a_task(BINARY), rows) == expected
+
+
+def test_a_class_in_train_counts_more_than_near_shares_and_of_equal_salts_the_first_is_taken() -> None:
+    sizes = {"a": 58, "only yes": 12, "c": 20, "d": 10}  # no salt has all within tolerance
+    rows = [a_row(i, name, float(name == "only yes")) for name, n in sizes.items() for i in range(n)]
+    hashes = block_hashes("toy", sorted(sizes))
+    splits = [dict(zip(sorted(sizes), splits_of(hashes, salt), strict=True)) for salt in range(SALTS)]
+    ranks = []
+    for split in splits:
+        shares_of = [sum(n for name, n in sizes.items() if split[name] == part) / 100 for part in range(3)]
+        lacking = 2 - len({name == "only yes" for name in sizes if split[name] == 0})
+        ranks.append((lacking, round(distance(shares_of), 12)))
+    assert min(rank[1] for rank in ranks) < min(rank[1] for rank in ranks if rank[0] == 0)
+    assert ranks.count(min(ranks)) > 1
+    assert salt_of(a_task(BINARY), rows) == ranks.index(min(ranks))

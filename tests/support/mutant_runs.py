@@ -43,7 +43,8 @@ LIBRARIES = (
     "adapters",
     "adapters.composition",
 )
-NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "runs*", "results*", "build", "dist")
+NEVER_COPIED = ("__pycache__", "*.egg-info", ".*")
+BUILT_OR_STORED = ("build", "dist", "data", "runs*", "results*")  # in the root alone
 MARKS = "not slow and not gpu and not cluster and not browser and not realdata"
 
 
@@ -94,7 +95,11 @@ class Copy:
     def __init__(self, root: Path, folder: Path) -> None:
         """Copy the tree ``root``, without what is built or stored, into ``folder``, which holds the runs' files too."""
         self.folder, self._root, self._out = folder / "tree", root, folder
-        shutil.copytree(root, self.folder, ignore=NOT_COPIED, symlinks=True)
+        shutil.copytree(root, self.folder, ignore=self._left_behind, symlinks=True)
+
+    def _left_behind(self, folder: str, names: list[str]) -> set[str]:
+        patterns = (*NEVER_COPIED, *BUILT_OR_STORED) if Path(folder) == self._root else NEVER_COPIED
+        return shutil.ignore_patterns(*patterns)(folder, names)
 
     def noticed(self, mutant: Mutant, tests: Sequence[str], limit: float) -> Outcome:
         """The outcome of these tests with the change; the copy is whole again afterwards."""
