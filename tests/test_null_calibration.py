@@ -96,7 +96,7 @@ def test_no_more_than_seven_percent_of_null_cells_are_rejected(
     metric: str, n_groups: int, n_seeds: int, seed_noise: float, columns: int
 ) -> None:
     p = _p_values(metric, n_groups, n_seeds, columns=columns, seed_noise=seed_noise)
-    assert np.mean(p <= 0.05) <= 0.07
+    assert 0.01 <= np.mean(p <= 0.05) <= 0.07
 
 
 @pytest.mark.parametrize("metric", MEASURES)
@@ -105,7 +105,7 @@ def test_more_seeds_of_the_baseline_keep_the_level(
     metric: str, n_seeds: int, baseline_seeds: int, paired: float
 ) -> None:
     p = _p_values(metric, 50, n_seeds, columns=120, draws=300, baseline_seeds=baseline_seeds, paired=paired)
-    assert np.mean(p <= 0.05) <= 0.07
+    assert 0.01 <= np.mean(p <= 0.05) <= 0.07  # so cautious that nothing is found would be wrong too
 
 
 @pytest.mark.parametrize("metric", MEASURES)
@@ -133,7 +133,7 @@ def test_the_level_holds_with_more_seeds_of_the_baseline(
     options = {"baseline_seeds": baseline_seeds, "paired": paired, "seed_noise": seed_noise}
     p = _p_values(metric, n_groups, n_seeds, columns=250, draws=1000, **options)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
-    assert np.mean(p <= 0.05) <= 0.07
+    assert 0.002 <= np.mean(p <= 0.05) <= 0.07
 
 
 @pytest.mark.slow
