@@ -18,7 +18,7 @@ from analysis.matrix_tasks import given_ratings, given_tasks
 from analysis.results import GAINS, RATINGS, TASKS, Results, framed
 from tasks.errors import BadRow
 from tasks.metrics import MEASURES
-from tasks.readers.raw import Raw
+from tasks.readers.formats.cells import Raw
 from tasks.toml_file import nearest
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 
 from tasks.errors import BadRow, MissingData
-from tasks.readers.raw import Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
 
 UNDEFINED = ("", "nan", "na")
 

@@ -52,6 +52,7 @@ COLUMN_FIELDS: Mapping[str, FieldType] = {
     "rationale": str,
     "encoding": str,
     "delimiter": str,
+    "escape": str,
     "unique_by": list,
     "fallback_files": list,
     "relabel": dict,

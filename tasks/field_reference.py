@@ -12,16 +12,18 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "task's name everywhere, never used again for another task",
         "title": "how tables and figures call the task; default: the id",
         "description": "one sentence: what is judged, and by whom",
-        "files": "raw files, below the data folder or else beside the entry; several are read one after another",
+        "files": "raw files (csv, tsv, json, jsonl, parquet, arrow; text also as .gz, .xz, .zip), below the data "
+        "folder or else beside the entry; several are read one after another",
         "fallback_files": "smaller files that are read while `files` are not all there; a warning says so",
-        "reader": 'how files become rows; default: "table", one row per example in csv, tsv, jsonl or parquet',
+        "reader": 'how files become rows; default: "table", one row per example',
         "theme": "`direct`, `abstract` or `adjacent`: how near the label is to empathy",
         "role": "what the task may be in a transfer: `both` (default), `intermediate`, `target`, or `control`: an "
         "intermediate without empathy, whose gains are told apart",
         "training": "departures from the study's training: epochs, batch_size, learning_rate, weight_decay, ...",
     },
     "The text": {
-        "text": "column of the text that is judged",
+        "text": "column of the text that is judged; `post.body` reaches into nested JSON, as in every field that "
+        "names a column",
         "context": "column of what was said before",
         "history": '`none`, `previous`, `all` (default) or a number: how many earlier turns are read',
         "truncation": "what remains of too long a text: `head` (default), `tail`, `head+tail`, or all in `windows`",
@@ -29,6 +31,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "language": 'language code; default "en". Backbone and tasks of other languages get a warning',
         "encoding": "Python's name of the encoding; default: utf-8, with or without byte order mark",
         "delimiter": "character between cells; default: comma for .csv, tab for .tsv",
+        "escape": "character that takes the next one as it is, as in `\\\"`; default: none, quotes are doubled",
         "skip_empty": "true leaves rows without a text out; otherwise they are an error",
         "unique_by": "columns; of rows that are equal in all of them the first is kept",
         "rationale": "column of the spans of the text that support the label, between |",

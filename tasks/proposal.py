@@ -7,14 +7,20 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import BadRow
 from tasks.names import why_taken
-from tasks.readers.raw import Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.formats.columnar import COLUMNAR
+from tasks.readers.formats.streams import decodes, open_bytes, read_text
+from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
 
 DELIMITERS = (",", ";", "\t", "|")
+BACKSLASH = "\\"
+LONGEST_HEADER = 1 << 20  # characters
 NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "reply", "response", "response_post", "utterance", "sentence", "essay", "tweet", "message", "post",
              "comment", "content", "body"),
@@ -37,23 +43,38 @@ LOOKED_AT = 2000  # rows; enough to tell a label from a text
 
 @dataclass(frozen=True)
 class Found:
-    """A file that can be read: its cells, and the encoding and delimiter that an entry must name (else empty)."""
+    """A file that can be read: its cells, and encoding, delimiter and escape where an entry must name them."""
 
     raw: Raw
-    encoding: str
-    delimiter: str
+    encoding: str = ""
+    delimiter: str = ""
+    escape: str = ""
 
 
 def opened(path: Path) -> Found:
-    """Read a csv, tsv, jsonl or parquet file, finding encoding and delimiter; BadRow or BadEntry if it cannot be."""
-    if path.suffix.lower() == ".parquet":
-        return Found(read_raw(path), "", "")
-    encoding = _encoding(path)
-    delimiter = _delimiter(path, encoding) if path.suffix.lower() not in (".jsonl", ".ndjson", ".tsv") else ""
-    raw = read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter)
-    if not raw.rows:
+    """Read a file of rows, finding encoding, delimiter and escape; BadRow or BadEntry if it cannot be."""
+    found = _read(path)
+    if not found.raw.rows:
         raise BadRow(f"{path}:1: the file has a header and no rows; give the file that has them")
-    return Found(raw, encoding, delimiter)
+    return found
+
+
+def _read(path: Path) -> Found:
+    """The cells of a file; where quotes are not doubled, those that come of backslashes before them."""
+    ending = ending_of(path)
+    if ending in COLUMNAR or ending in CONVERTED:
+        return Found(read_raw(path))
+    encoding = _encoding(path)
+    if ending in (*JSON_LINES, ".json"):
+        return Found(read_raw(path, encoding=encoding or "utf-8"), encoding)
+    delimiter = _delimiter(path, encoding) if ending != ".tsv" else ""
+    try:
+        return Found(read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter), encoding, delimiter)
+    except BadRow:
+        with suppress(BadRow):
+            raw = read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter, escape=BACKSLASH)
+            return Found(raw, encoding, delimiter, BACKSLASH)
+        raise
 
 
 def proposal(found: Found, given: Mapping[str, object], guessed: Sequence[str] = GUESSED) -> dict[str, object]:
@@ -114,36 +135,29 @@ def _columns_of(fields: Mapping[str, object]) -> list[str]:
 
 def _encoding(path: Path) -> str:
     """Encoding that an entry must name: empty for UTF-8, utf-16 by its mark, else Windows-1252."""
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             return "utf-16"
-    try:
-        with path.open(encoding="utf-8") as file:
-            while file.read(1 << 20):
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"
-    return ""
+    return "" if decodes(path, "utf-8") else "cp1252"
 
 
 def _delimiter(path: Path, encoding: str) -> str:
     """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
-    with path.open(encoding=encoding or "utf-8") as file:
-        header = file.readline()
+    header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
     counts = Counter({one: header.count(one) for one in DELIMITERS})
     best, count = counts.most_common(1)[0]
-    is_usual = best == "," and path.suffix.lower() == ".csv"
+    is_usual = best == "," and ending_of(path) == ".csv"
     return "" if is_usual or not count else best
 
 
 def _format(found: Found) -> dict[str, object]:
-    return {name: value for name in ("encoding", "delimiter") if (value := getattr(found, name))}
+    return {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(found, name))}
 
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
     """The column that plays a part, by its name or, for text and label, by what it holds; empty if none does."""
-    free = [name for name in raw.header if name not in taken]
-    named = [name for usual in NAMES[part] for name in free if name.lower() == usual]
+    free = [name for name in raw.header if name not in taken and not _holds_lists(raw, name)]
+    named = [name for usual in NAMES[part] for name in free if name.lower().rpartition(".")[2] == usual]
     suited = [name for name in named if _suits(raw, part, name)]
     if suited:
         return suited[0]
@@ -165,6 +179,12 @@ def _suits(raw: Raw, part: str, name: str) -> bool:
     if part == "group":
         return len(cells) == len(raw.rows[:LOOKED_AT]) and _repeats(raw, name)
     return bool(cells)
+
+
+def _holds_lists(raw: Raw, name: str) -> bool:
+    """Whether the cells are lists of JSON, of which an entry can name single values only."""
+    cells = cells_of(raw, name)
+    return bool(cells) and all(one[0] == "[" and one[-1] == "]" for one in cells)
 
 
 def _repeats(raw: Raw, name: str) -> bool:

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
-from tasks.readers.raw import Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
 from tasks.readers.rows import column_name, data_files
+from tasks.readers.table import read_table
 from tasks.splits import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task
 from tasks.toml_file import nearest
@@ -130,10 +132,10 @@ def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:
     keys: dict[str, str] = {}
     number = 0
     for path in data_files(task, data):
-        encoding = column_name(task, "encoding") or "utf-8"
-        raw = read_raw(path, encoding=encoding, delimiter=column_name(task, "delimiter"))
+        id_column = column_name(task, "row_id")
+        raw = read_table(task, path, (*columns, *filter(None, [id_column])))
         places = [raw.column(name) for name in columns]
-        named = raw.column(column_name(task, "row_id")) if column_name(task, "row_id") else None
+        named = raw.column(id_column) if id_column else None
         for i, cells in enumerate(raw.rows):
             id = str(number + i) if named is None else cells[named].strip()
             keys[id] = ":".join(cells[place] for place in places)

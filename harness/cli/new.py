@@ -21,6 +21,7 @@ from tasks.names import why_taken
 from tasks.near import Texts
 from tasks.proposal import cells_of, entry_text, opened, proposal, task_id
 from tasks.quality import quality
+from tasks.readers.rows import refuse_folder
 from tasks.registry import Registry
 from tasks.task import KINDS
 
@@ -80,6 +81,7 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
 def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     """The file that was given, and what an entry calls it."""
     path = Path(options.file)
+    refuse_folder(path)
     if not path.is_file():
         raise MissingData(f"no file {path}; give the file that holds the rows")
     return path, {"id": task_id(path.stem), "files": [_named(path, folder, Path(options.data))]}

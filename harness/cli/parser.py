@@ -82,7 +82,9 @@ def _add_new(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "new:new_task",
     )
     new.add_argument(
-        "file", metavar="FILE", help="csv, tsv, jsonl or parquet; or hub:OWNER/NAME of the Hugging Face hub"
+        "file",
+        metavar="FILE",
+        help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of the Hugging Face hub",
     )
     new.add_argument("--id", default="", help="default: the file's name")
     for name in ("text", "label", "context", "group"):

@@ -12,7 +12,8 @@ from itertools import groupby
 from pathlib import Path
 
 from tasks.errors import BadRow
-from tasks.readers.raw import CACHED_FILES, Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import CACHED_FILES, read_raw
 from tasks.readers.rows import RawRow, data_files, required_column
 from tasks.task import Task, Turn
 

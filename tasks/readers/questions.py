@@ -13,7 +13,8 @@ from itertools import groupby
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.raw import Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
 from tasks.readers.rows import RawRow, column_names, data_files, required_column, uses_fallback, whole_number
 from tasks.task import Task, Turn
 

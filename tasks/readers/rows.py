@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
 from tasks.task import Answer, Example, Label, Task, Turn
+from tasks.toml_file import is_folder
 
 LONGEST_SHOWN = 40
 BESIDE = "../"  # how the name of a file begins that lies beside the folder of its entry
+MOST_LISTED = 6  # files of a folder
 UNIT = "\x1f"  # between the class names of a row whose classes are columns
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
@@ -36,6 +39,8 @@ def data_files(task: Task, data: Path) -> list[Path]:
     MissingData names the first that is absent and how to get it.
     """
     missing = _absent(task, task.files, data)
+    for path in missing:
+        refuse_folder(path)
     if not missing:
         return [data_path(task, name, data) for name in task.files]
     if uses_fallback(task, data):
@@ -43,6 +48,15 @@ def data_files(task: Task, data: Path) -> list[Path]:
     how = task.dataset.access or "put the file there or correct `files` in the entry"
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
     raise MissingData(f"{task.id}: no file {missing[0]}{more}; {how}")
+
+
+def refuse_folder(path: Path) -> None:
+    """Say which files of a folder to name: one that the library `datasets` has saved holds Arrow files."""
+    if not is_folder(path):
+        return
+    names = sorted(file.relative_to(path).as_posix() for file in islice(path.rglob("*.arrow"), MOST_LISTED))
+    what = f"name its Arrow files: {', '.join(f'{path.name}/{name}' for name in names)}" if names else "name its files"
+    raise BadEntry(f"{path}: a folder, not a file; {what}")
 
 
 def uses_fallback(task: Task, data: Path) -> bool:

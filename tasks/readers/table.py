@@ -1,11 +1,12 @@
-"""The reader for one row per example: csv, tsv, jsonl and parquet."""
+"""The reader for one row per example: csv, tsv, JSON, Parquet and Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.readers.raw import Raw, read_raw
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
 from tasks.readers.rows import RawRow, column_name, column_names, data_files, label_text
 from tasks.task import Task, Turn
 
@@ -27,9 +28,10 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
 
 
 def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
-    """Some columns of one of the task's files, with the encoding and delimiter of its entry."""
+    """Some columns of one of the task's files, with the encoding, delimiter and escape of its entry."""
     encoding = column_name(task, "encoding") or "utf-8"
-    return read_raw(path, columns=columns, encoding=encoding, delimiter=column_name(task, "delimiter"))
+    delimiter, escape = column_name(task, "delimiter"), column_name(task, "escape")
+    return read_raw(path, columns=columns, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
 def wanted_columns(task: Task) -> tuple[str, ...]:

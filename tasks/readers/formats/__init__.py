@@ -1,0 +1,1 @@
+"""File formats: from bytes on a disk to rows of text cells."""

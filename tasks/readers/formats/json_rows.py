@@ -1,0 +1,88 @@
+"""JSON objects as rows: one a line, or an array of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from tasks.errors import BadRow
+from tasks.readers.formats.cells import Cells, Raw, picked
+
+MOST_CHARACTERS = 1 << 28  # of an array, which has to be in memory whole
+BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def from_lines(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
+    """Cells of a file with one JSON object a line; a key that an object lacks is an empty cell."""
+    objects = ((number, _object(path, number, line)) for number, line in enumerate(file, start=1) if line.strip())
+    return Raw(path, *_encodable(path, picked(path, objects, wanted)))
+
+
+def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
+    """Cells of a JSON array of objects, or of a file that calls itself .json and has an object a line."""
+    text = file.read(MOST_CHARACTERS)
+    if file.read(1):
+        raise BadRow(
+            f"{path}: an array of more than {MOST_CHARACTERS:,} characters; write one object a line, as .jsonl"
+        )
+    if text.lstrip().startswith("["):
+        return Raw(path, *_encodable(path, picked(path, _items(path, text), wanted)))
+    lines = enumerate(text.split("\n"), start=1)
+    objects = ((number, _object(path, number, line)) for number, line in lines if line.strip())
+    return Raw(path, *_encodable(path, picked(path, objects, wanted)))
+
+
+def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of an array, each with the line on which it starts."""
+    decoder, place, line, counted = json.JSONDecoder(), text.index("[") + 1, 1, 0
+    while True:
+        place = _past_blanks(text, place)
+        line, counted = line + text.count("\n", counted, place), place
+        if text[place : place + 1] == "]" and not text[place + 1 :].strip():
+            return
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too large or nested too deeply"
+            raise BadRow(f"{path}:{line}: not a valid JSON array: {reason}; get the file again") from None
+        if not isinstance(value, dict):
+            raise BadRow(f"{path}:{line}: an item of the array is no object; rows are objects with names and values")
+        yield line, value
+        place = _past_blanks(text, place)
+        if text[place : place + 1] == ",":
+            place += 1
+        elif text[place : place + 1] != "]":
+            line += text.count("\n", counted, place)
+            raise BadRow(f"{path}:{line}: not a valid JSON array: a comma or ] is missing; get the file again")
+
+
+def _past_blanks(text: str, place: int) -> int:
+    """Where the next character stands that is no JSON white space."""
+    blanks = BLANKS.match(text, place)
+    return blanks.end() if blanks else place
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    """One line's object; BadRow when it is none."""
+    try:
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "needs one JSON object of valid text a line"
+        raise BadRow(f"{path}:{number}: not valid JSON lines: {reason}") from None
+    return value
+
+
+def _encodable(path: Path, table: tuple[Cells, list[Cells], list[int]]) -> tuple[Cells, list[Cells], list[int]]:
+    """The same header, rows and lines; BadRow for half a surrogate pair, which is no text."""
+    header, rows, lines = table
+    for line, cells in zip((1, *lines), (header, *rows), strict=True):
+        try:
+            "".join(cells).encode()
+        except UnicodeError:
+            raise BadRow(f"{path}:{line}: not valid JSON lines: needs one JSON object of valid text a line") from None
+    return header, rows, lines
