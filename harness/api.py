@@ -26,7 +26,7 @@ from harness.engines.workers import WorkersEngine
 from harness.grid import Engine, GridReport, RunPack, run_grid
 from harness.imported import with_imported
 from harness.manifest import declared_since, manifest_of
-from harness.place import Place
+from harness.place import Place, kind_of
 from harness.plan import Plan, make_plan
 from harness.search_found import Found, Trial, with_best
 from harness.statistics import counted
@@ -99,6 +99,14 @@ class Study:
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         return make_plan(self.config, self.registry, folder, self.ids, self.store)
 
+    def on(self, device: str) -> Study:
+        """The study itself, planned for runs on this device (``run``'s)."""
+        if device != self.config.device:
+            if kind_of(device) != kind_of(self.config.device):
+                self.__dict__.pop("plan", None)
+            self.config = dataclasses.replace(self.config, device=device)
+        return self
+
     def run(
         self,
         *,
@@ -120,6 +128,7 @@ class Study:
         as the study's tables of these names say. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default a GPU
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
+        self.on(planned_device(self.config, engine, device))
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
@@ -185,7 +194,8 @@ class Study:
 
         place = Place(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
-        own = dataclasses.replace(self.config, seeds=(self.config.seeds[0] if seed is None else seed,))
+        seeds = (self.config.seeds[0] if seed is None else seed,)
+        own = dataclasses.replace(self.config, seeds=seeds, device=device)
         one = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
         one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving, place=place)
         return one.run(trials, on_epoch, on_trial)
@@ -240,6 +250,12 @@ class Study:
         from analysis.report import report
 
         return report(self.store, self.manifest(), Path(out))
+
+
+def planned_device(config: StudyConfig, engine: str, device: str) -> str:
+    """The device that a run's cells are planned for: where its jobs ask for a GPU that, whatever is on this machine."""
+    asked = {"slurm": "gpu" in str(config.slurm.get("gres", "")), "ray": bool(config.ray.get("gpus"))}
+    return "cuda" if device == "auto" and asked.get(engine) else device
 
 
 def stored_manifest(store: Store, name: str) -> dict[str, Any]:

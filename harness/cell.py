@@ -9,12 +9,13 @@ from typing import Any
 
 from adapters_store import key_of
 from harness.backbone import Backbone
-from harness.methods import check_stack, check_width, serves_lanes, settings_of
+from harness.methods import check_stack, check_width, library_config, serves_lanes, settings_of
+from harness.place import kind_of
 from harness.study import StudyConfig
 from harness.training.seeds import seed_of
 from tasks.loading import Splits
 
-SCHEMA = 1
+SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
 TRAINING_VERSION = 4  # raised when masks, batching or initialisation change
 
 
@@ -76,6 +77,7 @@ def make_cell(
     adapter = _adapter(study, role, intermediate)
     check_width(adapter or {}, backbone.width)
     below = intermediate.target if intermediate else "random" if role == "random" else None
+    trainer = trainer_of(study, role, intermediate)
     spec: dict[str, Any] = {
         "schema": SCHEMA,
         "training_version": TRAINING_VERSION,
@@ -101,7 +103,8 @@ def make_cell(
         "tags": task.tags if study.input_format == "tags" else None,
         "composition": study.composition if below else None,
         "retry_collapsed": study.retry_collapsed,
-        "trainer": trainer_of(study, role, intermediate),
+        "trainer": trainer,
+        "library": _library(adapter, study.device) if trainer == "library" else None,
         "precision": study.precision,
         "shared_noise": study.shared_noise,
     }
@@ -133,6 +136,11 @@ def _adapter(study: StudyConfig, role: str, intermediate: Cell | None) -> dict[s
     for method in (study.adapter.method, intermediate.spec["adapter"]["method"]):
         check_stack(method)
     return settings_of(study.adapter)
+
+
+def _library(adapter: Mapping[str, Any] | None, device: str) -> dict[str, Any]:
+    """What decides a training through the adapters library alone: its own defaults, and whose dropout is drawn."""
+    return {"adapter": library_config(adapter) if adapter else None, "device": kind_of(device)}
 
 
 def _own_rate(study: StudyConfig, role: str) -> dict[str, float]:

@@ -65,10 +65,10 @@ def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Ce
         raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
     if spec["target"] != name:
         raise BadStudy(f"{where} was imported as {spec['target']!r}; call it so in the study")
-    if spec["backbone"] != backbone.identity():
+    if unlike := backbone.unlike(spec["backbone"]):
         raise BadStudy(
-            f"{where} was imported for other weights ({spec['backbone']['weights_sha256'][:12]}) than backbone "
-            f"{backbone.name!r} has ({backbone.weights_sha256[:12]}); import it again with --backbone {study.backbone}"
+            f"{where} was imported for another backbone than {backbone.name!r} is here ({unlike}); import it again "
+            f"with --backbone {study.backbone}"
         )
     return Cell(name, None, 0, "full", IMPORTED, spec, record.key)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import BadInput
@@ -58,6 +61,22 @@ class Place:
 
 
 ANYWHERE = Place()
+
+
+def kind_of(name: str) -> str:
+    """``cpu`` or ``cuda``: the family of the device that a run with this ``--device`` takes here.
+
+    Torch is asked only where there is a driver for it: planning is to stay light.
+    """
+    if name != "auto":
+        return name.partition(":")[0]
+    return Place(name).ready().type if "torch" in sys.modules or _may_have_gpu() else "cpu"
+
+
+def _may_have_gpu() -> bool:
+    """Whether a torch for CUDA could meet a driver of NVIDIA's on this machine."""
+    drivers = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/nvhost-ctrl"), Path("/proc/driver/nvidia"))
+    return not metadata.version("torch").endswith("+cpu") and any(one.exists() for one in drivers)
 
 
 def _check_gpu(name: str) -> None:

@@ -35,6 +35,9 @@ def provenance(backbone: Backbone, started: tuple[float, float], device: torch.d
         "wall_seconds": round((time.perf_counter() - started[0]) / lanes, 3),
         "cpu_seconds": round((time.process_time() - started[1]) / lanes, 3),
         "backbone": backbone.name,
+        "config_sha256": backbone.config_sha256,
+        "tokenizer_sha256": backbone.tokenizer_sha256,
+        **({"commit": backbone.commit} if backbone.commit else {}),
         "versions": versions(),
         "code": code_version(),
     }

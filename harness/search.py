@@ -87,7 +87,8 @@ class Search:
         """Everything that decides what a trial finds, besides its own settings; plain data."""
         spec = dict(self.cell({}, self.methods[0]).spec)
         del spec["trainer"]
-        spec["adapter"] = {name: self.cell({}, name).spec["adapter"] for name in self.methods}
+        for field in ("adapter", "library"):
+            spec[field] = {name: self.cell({}, name).spec[field] for name in self.methods}
         fixed = {name: value for name, value in spec["training"].items() if name not in SEARCHED}
         space = {"learning_rate": list(LEARNING_RATES), "batch_size": list(BATCH_SIZES), "epochs": self._epochs}
         return {**spec, "training": fixed, "space": {**space, "method": list(self.methods)}}

@@ -107,6 +107,7 @@ class StudyConfig:
     slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Slurm
     ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Ray
     analysis: Analysis | None = None
+    device: str = "auto"  # of a run, never of a file: names cells that are trained through the library (harness.cell)
 
     @property
     def seeds_of_baselines(self) -> tuple[int, ...]:
@@ -144,9 +145,9 @@ class StudyConfig:
         return [self.best.get(name, {}) for name in (task, f"{intermediate} -> {task}")]
 
     def as_json(self) -> dict[str, Any]:
-        """The study as plain JSON data, every field written out."""
+        """The study as plain JSON data, every field of a file written out."""
         return {
-            **dataclasses.asdict(self),
+            **{name: value for name, value in dataclasses.asdict(self).items() if name != "device"},
             "training": dict(self.training),
             "imported": dict(self.imported),
             "slurm": dict(self.slurm),

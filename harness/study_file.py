@@ -15,6 +15,7 @@ from harness.study_checks import check
 from tasks.errors import BadStudy
 from tasks.toml_file import is_inside, nearest, read_toml
 
+NOT_OF_FILES = {"best", "device"}  # what a search found, and what a run was started with
 LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "settings", "registry")
 
 
@@ -79,7 +80,7 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
-    known = {f.name for f in dataclasses.fields(StudyConfig)} - {"best"} | {"extends"}  # only a search finds the best
+    known = {f.name for f in dataclasses.fields(StudyConfig)} - NOT_OF_FILES | {"extends"}
     training = {f.name for f in dataclasses.fields(Training)}
     tables: list[tuple[Any, set[str], str]] = [
         (values, known, ""),

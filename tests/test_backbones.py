@@ -58,7 +58,7 @@ def test_a_baseline_and_a_transfer_are_trained_on_it(backbone, study, store, toy
 
 
 def named(name, kind="roberta"):
-    return Backbone(name, kind, "0" * 64, 512)
+    return Backbone(name, kind, "0" * 64, 512, "0" * 64, "0" * 64)
 
 
 @pytest.mark.parametrize(

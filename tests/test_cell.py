@@ -7,9 +7,16 @@ import dataclasses
 from harness.cell import make_cell
 
 
-def test_key_is_golden(study, tiny, toy_splits):
-    cell = make_cell(study, tiny, toy_splits("one"), seed=1, setting="full")
-    assert cell.key == "ad154874df164c18686674cea17b172748e08b08107885a932f71b88c3e5a182"
+def test_keys_are_golden(study, tiny, toy_splits):
+    on_cpu = dataclasses.replace(study, device="cpu")
+    keys = [
+        make_cell(one, tiny, toy_splits("one"), seed=1, setting="full").key
+        for one in (on_cpu, dataclasses.replace(study, trainer="lanes"))
+    ]
+    assert keys == [
+        "e2efaa9f234b4f4e2a3ce55db025ff15a535b99731d10c9cdd15dc8440735889",
+        "40f810b88c4ef5adc87b1ab6b8c43ad1a3c24056e6992323764f3ae42cb7e3f7",
+    ]
 
 
 def test_key_of_a_transfer_holds_the_key_of_its_intermediate(study, tiny, toy_splits):

@@ -160,6 +160,11 @@ def test_the_library_trains_on_a_gpu_as_it_does_here(study, tiny, toy_splits, tm
             run_cells([cell], tiny, splits, store, lambda *_: None)
         else:
             with pretend_gpu(monkeypatch):
+                with pytest.raises(
+                    NoSuchDevice, match=r"planned for cpu, but this process trains on \w+; say --device"
+                ):
+                    run_cells([cell], tiny, splits, store, lambda *_: None)
+                cell = make_cell(study, tiny, splits, seed=1, setting="full")  # named by where its dropout is drawn
                 run_cells([cell], tiny, splits, store, lambda *_: None)
         found.append(content(store, cell))
     assert all(found[0][name] == found[1][name] for name in FILES if name.endswith("safetensors"))

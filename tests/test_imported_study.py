@@ -119,7 +119,7 @@ def test_other_weights_trained_cells_and_no_store_are_refused(plan_of, shelf, tm
     record = store.get(keys["theirs"])
     spec = {**record.spec, "backbone": {**record.spec["backbone"], "weights_sha256": "f" * 64}}
     for changed, said in (
-        (spec, "was imported for other weights"),
+        (spec, "was imported for another backbone"),
         ({**spec, "role": "baseline"}, "is a trained cell"),
     ):
         key = key_of(changed)

@@ -162,7 +162,7 @@ def test_an_unknown_study_suggests_the_nearest_name():
 
 def test_the_resolved_study_writes_every_field_out():
     study = load_study("tiny")
-    assert set(study.as_json()) == {f.name for f in dataclasses.fields(study)}
+    assert set(study.as_json()) == {f.name for f in dataclasses.fields(study)} - {"device"}
 
 
 def test_a_declared_analysis_has_a_key_of_its_own_and_defaults_that_are_the_analysis(write):

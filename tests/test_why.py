@@ -8,7 +8,6 @@ import pytest
 
 from adapters_store import Store
 from harness import cell as cells
-from harness.backbone import Backbone
 from harness.before.stored_records import records
 from harness.before.why import changes, why
 from harness.notes import Failure, write
@@ -75,9 +74,11 @@ def test_new_data_are_named_by_their_task(full, plan):
 
 
 def test_another_backbone_and_another_training_version_concern_all(full, plan, study, data, monkeypatch):
-    other = Backbone("other", "roberta", "f" * 64, 512)
     all_cells = "3 baselines, 6 transfers"
-    assert lines(_planned_again(plan, plan.splits, other), full) == [f"9 of 9: backbone changed: {all_cells}"]
+    for part in ("weights", "config", "tokenizer"):
+        other = dataclasses.replace(plan.backbone, **{f"{part}_sha256": "f" * 64})
+        line = f"9 of 9: {part} of the backbone changed: {all_cells}"
+        assert lines(_planned_again(plan, plan.splits, other), full) == [line]
     version = cells.TRAINING_VERSION
     monkeypatch.setattr(cells, "TRAINING_VERSION", version + 1)
     found = lines(plan_of(study, data), full)

@@ -106,7 +106,7 @@ def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Cha
 
 
 def _flat(spec: Mapping[str, Any]) -> dict[str, Any]:
-    whole = ("label", "backbone")  # told as one: what changed in them is long, and means the same
+    whole = ("label",)  # told as one: what changed in it is long, and means the same
     flat: dict[str, Any] = {}
     for name, value in spec.items():
         is_table = isinstance(value, Mapping) and name not in whole
@@ -142,8 +142,8 @@ def _words(cause: Cause, names: Sequence[str]) -> str:
 def _change(name: str, old: str, new: str, of: str) -> str:
     if name in CHANGED:
         return CHANGED[name].format(of=of)
-    if name == "backbone":
-        return "backbone changed"
+    if name.startswith("backbone."):
+        return f"{name.removeprefix('backbone.').removesuffix('_sha256')} of the backbone changed"
     whose = f" of {of}" if name.partition(".")[0] in OF_TASKS else ""
     return f"{name.removeprefix('training.')}{whose} {old} -> {new}"
 

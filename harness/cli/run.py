@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.api import Study
+from harness.api import Study, planned_device
 from harness.before.smoke import NOTE
 from harness.cell import Cell
 from harness.cli.plan import print_missing, print_warnings, warnings_of
@@ -53,6 +53,7 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     workers = 1 if options.workers is None else options.workers
     if workers < 1:
         raise BadInput(f"--workers {workers} is not a whole number from 1")
+    study.on(planned_device(study.config, engine, options.device))
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     plan = plan if only_keys is None else plan.only_keys(only_keys)
     with Progress(len(plan.cells), quiet=options.quiet) as progress:

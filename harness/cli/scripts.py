@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from harness.api import planned_device
 from harness.cli.study import study_of
 from harness.cli.table import print_json
 from harness.engines.cluster import check_package
@@ -23,6 +24,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     from harness.engines.slurm_scripts import scripts
 
     study = study_of(options)
+    study.on(planned_device(study.config, options.engine, options.device))
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     steps = steps_of(plan, study.store, GridReport())
     wanted = options_of(Slurm, study.config.slurm, study.config.name)

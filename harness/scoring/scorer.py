@@ -78,7 +78,7 @@ class Scorer:
     ) -> None:
         """Load the backbone of a study's ``manifest`` and the adapters of its ``tasks`` (all by default) of a seed.
 
-        BadInput for what is unknown, not trained, or trained on other weights than the backbone has here.
+        BadInput for what is unknown, not trained, or trained on another backbone than is here.
         """
         if precision not in PRECISIONS:
             raise BadInput(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
@@ -192,12 +192,9 @@ def _weights(store: Store, one: Chosen) -> dict[str, Tensor]:
 def _backbone(name: str, tasks: Sequence[Chosen]) -> Backbone:
     backbone = resolve(name)
     for one in tasks:
-        if one.record.spec["backbone"] != backbone.identity():
+        if unlike := backbone.unlike(one.record.spec["backbone"]):
             made = "imported" if one.is_imported else "trained"
-            raise BadInput(
-                f"task {one.task}: {made} on other weights than backbone {name!r} has here "
-                f"({one.record.spec['backbone']['weights_sha256'][:12]} is not {backbone.weights_sha256[:12]})"
-            )
+            raise BadInput(f"task {one.task}: {made} on another backbone than {name!r} is here ({unlike})")
     return backbone
 
 

@@ -23,7 +23,7 @@ from harness.training.devices import CPU
 from harness.training.model import POOL, load_backbone, save_adapter
 from tasks.registry import Registry
 
-SCHEMA = 1
+SCHEMA = 2  # as of cells (harness.cell)
 
 
 class Imported(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,20 @@ from adapters_store import Store
 from adapters_store.weights import open_weights
 from harness.backbone import RANDOM_TINY, Backbone
 from harness.cell import Cell
-from harness.methods import METHODS
+from harness.methods import METHODS, library_config
 from harness.training.seeds import seed_of
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
+ABSENT = object()
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
+
+
+class OtherLibrary(BadInput):
+    """The installed adapters library is not the one whose defaults a cell is named by."""
 
 
 @cache
@@ -75,12 +82,19 @@ def add_fresh(model: Any, cell: Cell, name: str, purpose: str) -> None:  # noqa:
 
 
 def adapter_config(cell: Cell) -> Any:  # noqa: ANN401
-    """The library's configuration of the cell's adapter."""
+    """The library's configuration of the cell's adapter; OtherLibrary if its defaults are not those of the key."""
     import adapters
 
     settings = dict(cell.spec["adapter"])
+    expected = library_config(settings)
     method = settings.pop("method")
-    return getattr(adapters, METHODS[method].config)(**settings)
+    config = getattr(adapters, METHODS[method].config)(**settings)
+    if odd := [name for name in {*expected, *config.to_dict()} if getattr(config, name, ABSENT) != expected.get(name)]:
+        raise OtherLibrary(
+            f"adapters {metadata.version('adapters')}: {method} has another {', '.join(sorted(odd))} than "
+            "the version that names cells (constraints.txt); install that one"
+        )
+    return config
 
 
 def add_intermediate(model: Any, folder: Path, name: str = INTERMEDIATE) -> None:  # noqa: ANN401

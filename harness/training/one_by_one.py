@@ -9,7 +9,7 @@ from typing import Any
 from adapters_store import Store
 from harness.backbone import Backbone
 from harness.cell import Cell
-from harness.place import Place
+from harness.place import NoSuchDevice, Place
 from harness.training import checks, model
 from harness.training.fit import Part, Trainer, finite
 from harness.training.trained import Trained, Watch, encoded
@@ -22,6 +22,7 @@ def train_one(
 ) -> list[Trained]:
     """Train the only cell of ``cells`` on the three splits of a task or of one of its folds."""
     (cell,) = cells
+    _check_device(cell, place)
     rows, parts, tokenizer = encoded(cell, backbone, splits)
     trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
     checked: dict[str, Any] = {"trainable_parameters": checks.check_trainable(trainer.model, cell)}
@@ -35,6 +36,16 @@ def train_one(
         model.save(trainer.model, cell, folder)
 
     return [Trained(None if cell.spec["adapter"] is None else save, rows, parts, logits, fitted, checked)]
+
+
+def _check_device(cell: Cell, place: Place) -> None:
+    """NoSuchDevice unless the cell is trained where it was planned for: torch draws other dropout on a GPU."""
+    planned, here = cell.spec["library"]["device"], place.ready().type
+    if planned != here:
+        raise NoSuchDevice(
+            f"{cell.label} is trained through the library and was planned for {planned}, but this process trains on "
+            f"{here}; say --device {here} when you start the run"
+        )
 
 
 def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN401
