@@ -1,6 +1,7 @@
 """A second route to the same predictions: cells trained with the plain adapters library, by the documented recipe.
 
-Nothing of ours is imported but the row loader; the recipe is docs/training.md, "Seeding". Dropout is on.
+Nothing of ours is imported but the row loader; the recipe is docs/training.md, "Seeding". Dropout is on, but for lanes,
+which draw it otherwise.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast, get
 from tasks.loading import load
 from tasks.registry import Registry
 
-SEED, EPOCHS, BATCH, RATE = 3, 2, 16, 2e-3
+SEED, EPOCHS, BATCH, RATE, WARMUP = 3, 2, 16, 2e-3, 0.1
+DROPOUT = {"library": 0.1, "lanes": 0.0}
 STUDY = """
 tasks = ["epitome_er", "news_empathy"]
 backbone = "{backbone}"
 data = "synthetic"
-trainer = "library"
+trainer = "{trainer}"
 synthetic_rows = 300
 max_tokens = 256
 seeds = [3]
@@ -36,6 +38,7 @@ epochs = 2
 batch_size = 16
 learning_rate = 2e-3
 weight_decay = 0.01
+warmup = 0.1
 """
 
 
@@ -44,8 +47,14 @@ def seed_of(*parts):
     return int.from_bytes(digest[:8], "big") >> 1
 
 
+@pytest.fixture(scope="module", params=list(DROPOUT))
+def trainer(request):
+    """A way of training."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(trainer, tmp_path_factory):
     """A tiny random RoBERTa and a small byte-level BPE of our own, saved as a local folder."""
     folder = tmp_path_factory.mktemp("by_hand") / "tiny-roberta"
     words = ["the report said that a kind neighbour came back with warm bread and quiet words"] * 4
@@ -64,6 +73,8 @@ def folder(tmp_path_factory):
         intermediate_size=64,
         max_position_embeddings=300,
         initializer_range=0.3,
+        hidden_dropout_prob=DROPOUT[trainer],
+        attention_probs_dropout_prob=DROPOUT[trainer],
     )
     network = RobertaAdapterModel(
         RobertaConfig(vocab_size=320, pad_token_id=1, bos_token_id=0, eos_token_id=2, **shape)
@@ -73,10 +84,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(folder):
+def store(trainer, folder):
     """The store after the harness has run the study in a process of its own."""
     study = folder.parent / "hand.toml"
-    study.write_text(STUDY.format(backbone=folder), encoding="utf-8")
+    study.write_text(STUDY.format(backbone=folder, trainer=trainer), encoding="utf-8")
     store = folder.parent / "runs"
     command = [
         sys.executable,
@@ -134,7 +145,7 @@ def train_by_hand(folder, splits, intermediate=None):
     trained = [p for p in network.parameters() if p.requires_grad]
     steps = EPOCHS * -(-len(splits.train) // BATCH)
     optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.01)
-    schedule = get_linear_schedule_with_warmup(optimizer, 0, steps)
+    schedule = get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
     lengths = [int(padded(tokenizer, [row])["attention_mask"].sum()) for row in splits.train]
     best, kept, step = -np.inf, None, 0
     for epoch in range(1, EPOCHS + 1):

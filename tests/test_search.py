@@ -37,6 +37,7 @@ from tasks.errors import BadInput
 
 SHAPE = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
 RATES = [1e-3, 3e-3, 1e-4, 5e-3]
+DECAYS = dict(zip(RATES, [0.5, 0.0, 0.1, 0.3], strict=True))  # of the lanes with these rates
 
 
 def part(count, seed=0):
@@ -52,7 +53,7 @@ def lanes_of(rates, epochs=4):
     made = RobertaAdapterModel(RobertaConfig(**SHAPE, max_position_embeddings=64, pad_token_id=1))
     made.add_adapter("t", config=SeqBnConfig(reduction_factor=16))
     made.add_classification_head("t", num_labels=3, layers=2, activation_function="tanh")
-    state, decays = stacked(made.eval(), "t", [None] * len(rates)), [0.01] * len(rates)
+    state, decays = stacked(made.eval(), "t", [None] * len(rates)), [DECAYS[rate] for rate in rates]
     recipe = Recipe("t", 1, "macro_f1", epochs, 8, 0.1, 1.0, "none", rates, decays)
     return LaneTrainer(freeze(made), state, recipe, 1, has_segments=False)
 
@@ -77,6 +78,7 @@ def apart(some, others):
 
 
 def test_lanes_that_stay_end_as_if_the_others_had_never_been_there():
+    """With rates, weight decays, moments and best epochs of their own."""
     sliced, best = trained(RATES, dropped=(0, 2))
     alone, own = trained([RATES[1], RATES[3]])
     assert apart(sliced.state.trained, alone.state.trained) < 1e-5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,8 @@ def intermediates(made, count):
     return [None, *({o: torch.randn(s, generator=generator) * 0.1 for o, s in names.items()} for _ in range(count - 1))]
 
 
-def trainer(made, lanes, *, rate=RATE, epochs=1, dtype=torch.float32, label="multiclass"):
+def trainer(made, lanes, *, rate=RATE, epochs=1, dtype=torch.float32, label="multiclass", **changes):
+    """Lanes ready to be trained; ``changes`` are other fields of their recipe."""
     state = stacked(made, "t", lanes)
     for group in (state.trained, state.frozen):
         for name, value in group.items():
@@ -66,7 +67,7 @@ def trainer(made, lanes, *, rate=RATE, epochs=1, dtype=torch.float32, label="mul
     count = len(lanes)
     metric = METRICS.get(label, "macro_f1")
     recipe = Recipe("t", 1, metric, epochs, BATCH, 0.0, 1.0, "none", [rate] * count, [DECAY] * count)
-    return LaneTrainer(freeze(made, dtype), state, recipe, 1, has_segments=False)
+    return LaneTrainer(freeze(made, dtype), state, replace(recipe, **changes), 1, has_segments=False)
 
 
 def fitted(made, lanes, data, **options):
@@ -78,21 +79,23 @@ def fitted(made, lanes, data, **options):
 
 @dataclass
 class Alone:
-    """One cell that the library trained alone: its weights under our names, and the model."""
+    """One cell that the library trains alone: its weights under our names, and the model."""
 
     weights: dict[str, torch.Tensor]
     model: Any
 
     def logits(self, data):
-        """Logits of every row by itself, dropout off."""
+        """Logits of every row, the mean over its windows, dropout off."""
         self.model.eval()
+        windows = [window for row in data.rows for window in row]
+        sizes = [len(row) for row in data.rows]
         with torch.no_grad():
-            texts = [torch.tensor([row[0].ids]) for row in data.rows]
-            return np.concatenate([self.model(input_ids=ids, head="t").logits.numpy() for ids in texts])
+            logits = self.model(**collate(windows, 1, has_segments=False), head="t").logits
+        return np.stack([one.mean(dim=0).numpy() for one in torch.split(logits, sizes)])
 
 
-def alone(made, one, data, dtype=torch.float32):
-    """One epoch of the library itself on one cell: the same batches, the same linear schedule, the same clip."""
+def composed(made, one, dtype=torch.float32):
+    """A copy of the network in which the library trains ``t``, on the intermediate ``one`` if there is one."""
     own = copy.deepcopy(made).to(dtype)
     if one is not None:
         own.add_adapter("i", config=SeqBnConfig(reduction_factor=16))
@@ -105,7 +108,14 @@ def alone(made, one, data, dtype=torch.float32):
     own.train_adapter("t")
     own.set_active_adapters(Stack("i", "t") if one is not None else "t")
     own.active_head = "t"
-    trained = [p for p in own.parameters() if p.requires_grad]
+    parameters = dict(own.named_parameters())
+    return Alone({ours: parameters[theirs].detach() for ours, theirs in parameter_names(own, "t").items()}, own)
+
+
+def alone(made, one, data, dtype=torch.float32):
+    """One epoch of the library itself on one cell: the same batches, the same linear schedule, the same clip."""
+    cell = composed(made, one, dtype)
+    own, trained = cell.model, [p for p in cell.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=DECAY)
     rows = data.one_window(0)
     real = data.labels.dtype.kind == "f" or data.labels.ndim == 2
@@ -120,5 +130,4 @@ def alone(made, one, data, dtype=torch.float32):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
-    parameters = dict(own.named_parameters())
-    return Alone({ours: parameters[theirs].detach() for ours, theirs in parameter_names(own, "t").items()}, own)
+    return cell
