@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import expit, softmax
 
-from adapters_store import Store
+from adapters_store import Record, Store, key_of
 from harness.backbone import resolve
 from harness.manifest import manifest_of
 from harness.pack import run_cells
 from harness.plan import make_plan
-from harness.scoring.chosen import NothingTrained, chosen
+from harness.scoring.chosen import Chosen, NothingTrained, chosen
 from harness.scoring.scorer import COLUMNS, NotServed, Scorer
 from harness.study_file import load_study
 from harness.training import model
@@ -23,9 +24,11 @@ from harness.training.inputs import InputFormat
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tasks.task import Example, Turn
+from tasks.task import METRICS, Example, Turn
+from tests.tiny_backbones import tiny_backbone
 
 TASKS = ("epitome_er", "news_emotion", "empdial_role", "news_empathy")
+KINDS = ("multilabel", "multiclass")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,81 @@ def test_each_task_says_of_its_test_rows_what_its_record_holds(trained):
         found = next(logits for task, logits, _ in scorer.logits([rows[id] for id in stored["id"]]) if task is one)
         columns = [name for name in stored if name.startswith("logit_")]
         np.testing.assert_allclose(found, stored[columns], atol=1e-5)
+
+
+@pytest.fixture(scope="module", params=["pair", "tags"])
+def cut_short(request, data, tmp_path_factory):
+    """One task whose rows are cut to 16 tokens at their beginnings: of pairs on a BERT, or with tags."""
+    root = tmp_path_factory.mktemp(request.param)
+    backbone = str(tiny_backbone(root / "bert", "bert")) if request.param == "pair" else "random-tiny"
+    changes = dict(tasks=("epitome_er",), backbone=backbone, input_format=request.param, max_tokens=16)
+    study = dataclasses.replace(load_study("tiny"), **changes, max_train=32, max_val=16, max_test=24)
+    plan, store = make_plan(study, Tailed(), data), Store(root / "runs")
+    (pack,) = plan.baselines
+    run_cells(pack.cells, plan.backbone, plan.splits["epitome_er"], store, lambda *_: None)
+    return store, manifest_of(plan), plan
+
+
+class Tailed:
+    """The registry, in which every task keeps the ends of long texts."""
+
+    def task(self, name):
+        return dataclasses.replace(Registry.load().task(name), truncation="tail")
+
+
+def test_tags_truncation_and_segments_are_those_of_training(cut_short):
+    store, manifest, plan = cut_short
+    scorer = Scorer(store, manifest)
+    ((one, logits, cut),) = scorer.logits(plan.splits["epitome_er"].test)
+    stored = pd.read_parquet(store.open(one.record.key, "test.parquet"))
+    assert stored["id"].tolist() == [row.id for row in plan.splits["epitome_er"].test]
+    np.testing.assert_allclose(logits, stored[[name for name in stored if name.startswith("logit_")]], atol=1e-5)
+    assert cut.any()
+
+
+def test_turns_without_words_are_as_if_they_had_not_been_said(cut_short):
+    store, manifest, _plan = cut_short
+    scorer = Scorer(store, manifest)
+    for turns, said in ((["", "how so", " "], ["how so"]), (["", "\n"], [])):
+        pd.testing.assert_frame_equal(scorer.score(["hard"], [turns]), scorer.score(["hard"], [said]))
+
+
+def test_tasks_of_more_than_one_pass_are_scored_once_each(trained, monkeypatch):
+    store, manifest, _plan = trained
+    whole = Scorer(store, manifest).score(["so hard"])
+    monkeypatch.setattr("harness.scoring.scorer.MOST_LANES", 2)
+    scorer = Scorer(store, manifest)
+    assert [task.task for task, *_ in scorer.logits([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
+    assert max(len(group.tasks) for group in scorer.groups) == 2
+    pd.testing.assert_frame_equal(scorer.score(["so hard"]), whole, rtol=0, atol=1e-5)
+
+
+def test_adapters_of_other_backbone_weights_are_refused(trained, monkeypatch):
+    store, manifest, plan = trained
+    other = dataclasses.replace(plan.backbone, weights_sha256="0" * 64)
+    monkeypatch.setattr("harness.scoring.scorer.resolve", lambda name: other)
+    with pytest.raises(BadInput, match="task epitome_er: trained on other weights than backbone 'random-tiny' has"):
+        Scorer(store, manifest)
+
+
+def test_several_labels_have_a_sigmoid_each_and_one_of_several_has_softmax():
+    logits = np.array([[0.3, 0.2, -0.1], [-2.0, -0.5, 4.0], [-1.0, -2.0, -3.0]], dtype=np.float32)
+    names = ("joy", "fear", "hope")
+    many, single = (Scorer._told(answering(kind, names), "abc", logits, np.zeros(3, bool)) for kind in KINDS)
+    assert many["prediction"].tolist() == ["joy|fear", "hope", ""]
+    assert many["probability"].isna().all()
+    assert single["prediction"].tolist() == ["joy", "hope", "joy"]
+    for frame, wanted in ((many, expit(logits)), (single, softmax(logits, axis=1))):
+        shares = [json.loads(row) for row in frame["probabilities"]]
+        assert [list(row) for row in shares] == [list(names)] * 3
+        np.testing.assert_allclose([list(row.values()) for row in shares], wanted, atol=1e-6)
+    np.testing.assert_allclose(single["probability"].astype(float), softmax(logits, axis=1).max(axis=1), atol=1e-6)
+
+
+def answering(kind, names):
+    """A task of this kind, whose record says no more than what answers need."""
+    spec = {"label": {"kind": kind, "classes": list(names)}, "metric": METRICS[kind], "role": "baseline"}
+    return Chosen("some", "Some", Record(key_of(spec), spec, {}, {}, {}), names, {})
 
 
 def test_lanes_say_what_the_library_says_one_adapter_at_a_time(trained):
