@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from harness.cell import make_cell
 
 
@@ -69,3 +71,40 @@ def test_everything_that_decides_numbers_changes_the_key(study, tiny, toy_splits
         keys.add(make_cell(study, tiny, other, seed=1, setting="full").key)
     assert len(keys) == len(changes) + len(kinds) + 4
     assert base not in keys
+
+
+@pytest.mark.parametrize(
+    "change",
+    [dict(precision="bf16"), dict(shared_noise=False), dict(retry_collapsed=True), dict(trainer="lanes")],
+    ids=str,
+)
+def test_every_field_of_a_study_that_moves_numbers_stands_in_the_cell_as_it_is(study, tiny, toy_splits, change):
+    splits = toy_splits("one")
+    before, after = (
+        make_cell(one, tiny, splits, seed=1, setting="full") for one in (study, dataclasses.replace(study, **change))
+    )
+    ((name, value),) = change.items()
+    assert (before.spec[name], after.spec[name]) == (getattr(study, name), value)
+    assert before.key != after.key
+
+
+def test_a_pair_has_the_adapter_and_the_training_that_a_search_on_its_intermediate_has_seen(study, tiny, toy_splits):
+    searched = {"two -> one": {"method": "double_seq_bn", "learning_rate": 1e-4}, "one": {"learning_rate": 3e-4}}
+    best = dataclasses.replace(study, best=searched)
+    inner = make_cell(study, tiny, toy_splits("two"), seed=1, setting="full")
+    outer = make_cell(best, tiny, toy_splits("one"), seed=1, setting="full", intermediate=inner)
+    alone = make_cell(best, tiny, toy_splits("one"), seed=1, setting="full")
+    assert (outer.spec["adapter"]["method"], outer.spec["training"]["learning_rate"]) == ("double_seq_bn", 1e-4)
+    assert (alone.spec["adapter"]["method"], alone.spec["training"]["learning_rate"]) == ("seq_bn", 3e-4)
+    plain = make_cell(study, tiny, toy_splits("one"), seed=1, setting="full", intermediate=inner)
+    assert len({outer.key, alone.key, plain.key}) == 3
+
+
+@pytest.mark.parametrize("composition", ["stack-trainable", "sequential"])
+def test_the_composition_changes_the_key_of_a_transfer_and_not_of_a_baseline(study, tiny, toy_splits, composition):
+    other = dataclasses.replace(study, composition=composition)
+    inner = make_cell(study, tiny, toy_splits("two"), seed=1, setting="full")
+    for below, is_same in ((None, True), (inner, False)):
+        options = dict(seed=1, setting="full", intermediate=below)
+        keys = {make_cell(one, tiny, toy_splits("one"), **options).key for one in (study, other)}
+        assert (len(keys) == 1) is is_same

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from harness.engines.local import LocalEngine
-from harness.grid import Outcome, run_grid, startable
+from harness.grid import GridReport, Outcome, run_grid, startable, steps_of
 from harness.plan import make_plan
 from harness.study_file import load_study
 from tasks import synthetic
@@ -89,10 +89,13 @@ def stored(cell, store):
         store.put(cell.key, spec=dict(cell.spec), results={}, provenance={}, folder=folder)
 
 
-def run(plan, store, fails=lambda cell: False):
+def run(plan, store, fails=lambda cell: False, meanwhile=None):
+    """The report and what was run; another run stores the cell ``meanwhile`` while the first pack is under way."""
     ran = []
 
     def run_pack(pack):
+        if meanwhile and not ran:
+            stored(meanwhile, store)
         left, told = startable(pack, store)
         yield from told
         for cell in left.cells if left else ():
@@ -122,6 +125,43 @@ def test_a_second_run_trains_nothing_and_a_partial_one_the_rest(study, data, sto
     assert [c.key for c in ran] == [c.key for c in plan.cells[1::2]]
     again, ran_again = run(plan, store)
     assert (ran_again, len(again.stored)) == ([], 9)
+
+
+def test_a_transfer_comes_after_the_packs_that_train_what_it_stands_on(study, data, store):
+    """Packs that are stored are waited for by nobody; of a pack that is stored in part, the rest is left."""
+    plan = plan_of(study, data)
+    there, part = plan.baselines[0].cells[0], plan.transfers[2].cells[0]
+    for cell in (there, part):
+        stored(cell, store)
+    report = GridReport()
+    steps = {(step.pack.target, step.pack.cells[0].role): step for step in steps_of(plan, store, report)}
+    assert list(steps) == [(name, "baseline") for name in study.tasks[1:]] + [
+        (name, "transfer") for name in study.tasks
+    ]
+    maker = {name: steps[name, "baseline"].pack.id for name in study.tasks[1:]}
+    first, second, third = study.tasks
+    assert steps[first, "transfer"].after == {maker[second], maker[third]}
+    assert steps[second, "transfer"].after == {maker[third]}
+    assert all(not steps[name, "baseline"].after for name in study.tasks[1:])
+    assert [cell.key for cell in steps[third, "transfer"].pack.cells] == [plan.transfers[2].cells[1].key]
+    assert report.stored == [there, part]
+
+
+def test_cells_that_were_not_run_make_a_run_incomplete(study, data):
+    first, second = plan_of(study, data).cells[:2]
+    report = GridReport()
+    report.add(Outcome(first))
+    assert report.is_complete
+    report.add(Outcome(second, "its intermediate is not in the store", was_run=False))
+    assert (report.failed, report.is_complete) == ([], False)
+
+
+def test_a_cell_that_another_run_has_stored_meanwhile_is_not_counted_as_trained_here(study, data, store):
+    plan = plan_of(study, data)
+    report, ran = run(plan, store, meanwhile=plan.transfers[0].cells[0])
+    assert plan.transfers[0].cells[0] not in ran
+    assert report.stored == [plan.transfers[0].cells[0]]
+    assert len(report.done) == 8
 
 
 def test_a_failed_baseline_stops_only_the_cells_that_stand_on_it(study, data, store):
