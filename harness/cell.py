@@ -16,7 +16,7 @@ from harness.training.seeds import seed_of
 from tasks.loading import Splits
 
 SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
-TRAINING_VERSION = 4  # raised when masks, batching or initialisation change
+TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def make_cell(
     trainer = trainer_of(study, role, intermediate)
     spec: dict[str, Any] = {
         "schema": SCHEMA,
-        "training_version": TRAINING_VERSION,
+        "training_version": TRAINING_VERSIONS[study.precision],
         "role": role,
         "target": task.id,
         "intermediate": below,

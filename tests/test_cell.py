@@ -88,6 +88,15 @@ def test_every_field_of_a_study_that_moves_numbers_stands_in_the_cell_as_it_is(s
     assert before.key != after.key
 
 
+def test_the_version_of_training_is_that_of_the_precision(study, tiny, toy_splits):
+    """Numbers of bf16 have changed since, those of fp32 have not, and their records stay what they are."""
+    versions = {}
+    for precision in ("fp32", "bf16"):
+        laned = dataclasses.replace(study, precision=precision, trainer="lanes")
+        versions[precision] = make_cell(laned, tiny, toy_splits("one"), seed=1, setting="full").spec["training_version"]
+    assert versions == {"fp32": 4, "bf16": 5}
+
+
 def test_a_pair_has_the_adapter_and_the_training_that_a_search_on_its_intermediate_has_seen(study, tiny, toy_splits):
     searched = {"two -> one": {"method": "double_seq_bn", "learning_rate": 1e-4}, "one": {"learning_rate": 3e-4}}
     best = dataclasses.replace(study, best=searched)

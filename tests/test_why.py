@@ -79,8 +79,8 @@ def test_another_backbone_and_another_training_version_concern_all(full, plan, s
         other = dataclasses.replace(plan.backbone, **{f"{part}_sha256": "f" * 64})
         line = f"9 of 9: {part} of the backbone changed: {all_cells}"
         assert lines(_planned_again(plan, plan.splits, other), full) == [line]
-    version = cells.TRAINING_VERSION
-    monkeypatch.setattr(cells, "TRAINING_VERSION", version + 1)
+    version = cells.TRAINING_VERSIONS["fp32"]
+    monkeypatch.setitem(cells.TRAINING_VERSIONS, "fp32", version + 1)
     found = lines(plan_of(study, data), full)
     assert found == [f"9 of 9: training_version {version} -> {version + 1}: {all_cells}"]
 

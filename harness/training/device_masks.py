@@ -76,8 +76,34 @@ def streams(frozen: Frozen, lengths: Sequence[int], longest: int, seeds: Sequenc
     return Streams(frozen, bits, sizes, present)
 
 
+def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+    """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
+    mask = kept.to(dtype)
+    return mask if is_coarse(dtype) else mask.mul_(_scale(probability))
+
+
+def scale_after(probability: float, dtype: torch.dtype) -> float:
+    """What a product with a mask of this precision is still to be multiplied by."""
+    return _scale(probability) if is_coarse(dtype) else 1.0
+
+
+def is_coarse(dtype: torch.dtype) -> bool:
+    """Whether a precision would round ``1 / (1 - p)`` so far that it moves means: bf16 makes 1.109375 of 10 / 9."""
+    return dtype.itemsize < torch.float32.itemsize
+
+
+def threshold_of(probability: float) -> int:
+    """The number of 16-bit words that drop."""
+    return round(probability * BITS)
+
+
+def _scale(probability: float) -> float:
+    """``1 / (1 - p)`` for the p that 16 bits meet."""
+    return BITS / (BITS - threshold_of(probability))
+
+
 def _multiplier(bits: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
-    """0 or 1 / (1 - p); what is not an example's own counts as the number 0."""
-    threshold = round(probability * BITS)
+    """The mask of these words; what is not an example's own counts as the number 0."""
+    threshold = threshold_of(probability)
     kept = (bits >= threshold - BITS // 2) & own if threshold else torch.ones_like(bits, dtype=torch.bool)
-    return kept.to(dtype).mul_(BITS / (BITS - threshold))
+    return multiplied(kept, probability, dtype)

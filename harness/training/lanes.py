@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +67,7 @@ def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks
     """
     attention_mask = batch["attention_mask"]
     embedded = frozen.embed(**{name: value for name, value in batch.items() if name != "attention_mask"})
-    hidden = embedded.unsqueeze(0) if masks is None else embedded.unsqueeze(0) * masks.embedding
+    hidden = embedded.unsqueeze(0) if masks is None else dropped(embedded.unsqueeze(0), masks.embedding, masks.scale)
     exact = torch.promote_types(hidden.dtype, torch.float32)
     hidden_from = torch.zeros(attention_mask.shape, dtype=exact, device=attention_mask.device)
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
@@ -81,14 +82,43 @@ def _block(
     """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t, d]``, of the last layer ``[K, b, 1, d]``."""
     attended = layer.attention(hidden, hidden_from, masks.attention[depth] if masks else None)
     hidden = hidden[:, :, : attended.shape[2]]
-    hidden = layer.attention_norm(_added(hidden, layer.attended(attended), masks.attended[depth] if masks else None))
+    scale = masks.scale if masks else 1.0
+    hidden = layer.attention_norm(
+        added(hidden, layer.attended(attended), masks.attended[depth] if masks else None, scale)
+    )
     output = layer.down(frozen.activation(layer.up(hidden)))
-    total = _added(hidden, output, masks.output[depth] if masks else None)
+    total = added(hidden, output, masks.output[depth] if masks else None, scale)
     for banks in (lanes.intermediates, lanes.targets):
         if banks:
             total = banks[depth](total, layer.output_norm)
     return layer.output_norm(total)
 
 
-def _added(residual: Tensor, output: Tensor, mask: Tensor | None) -> Tensor:
-    return residual + output if mask is None else torch.addcmul(residual, output, mask)
+def added(residual: Tensor, output: Tensor, mask: Tensor | None, scale: float = 1.0) -> Tensor:
+    """``residual + scale * mask * output``; without a mask, ``residual + output``."""
+    if mask is None:
+        return residual + output
+    if scale == 1.0:
+        return torch.addcmul(residual, output, mask)
+    total: Tensor = _AddedScaled.apply(residual, output, mask, scale)  # type: ignore[no-untyped-call]
+    return total
+
+
+def dropped(values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """``scale * mask * values``, rounded once."""
+    return values * mask if scale == 1.0 else torch.addcmul(values.new_zeros(()), values, mask, value=scale)
+
+
+class _AddedScaled(torch.autograd.Function):
+    """``residual + scale * mask * output`` of bf16 values, rounded once; torch's own gradient would round the scale."""
+
+    @staticmethod
+    def forward(ctx: Any, residual: Tensor, output: Tensor, mask: Tensor, scale: float) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        return torch.addcmul(residual, output, mask, value=scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: ANN401
+        (mask,) = ctx.saved_tensors
+        return gradient, dropped(gradient, mask, ctx.scale), None, None

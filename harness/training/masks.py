@@ -2,7 +2,8 @@
 
 The mask of an example at a step is drawn from a counter-based generator keyed by (seed, target, step, example) over
 the example's own tokens, and only then padded. A probability p is met with 16 bits: round(p * 65536) / 65536, which
-is within 8e-6 of p, and kept values are scaled by the probability that is really used.
+is within 8e-6 of p, and kept values are scaled by the probability that is really used: in fp32 by the mask itself, in
+bf16, which would round the scale, by a factor beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harness.training.device_masks import BITS, streams
+from harness.training.device_masks import multiplied, scale_after, streams, threshold_of
 from harness.training.frozen import Frozen
 from harness.training.microbatches import padded
 from harness.training.seeds import seed_of
@@ -30,6 +31,9 @@ class Masks:
     ``embedding`` is ``[b, t, d]``; per layer ``attention`` ``[b, heads, t, t]``, ``attended`` and ``output``
     ``[b, t, d]``; the last layer has one query, so 1 in place of its first ``t``. ``head`` is two of ``[b, d]``.
     Masks that lanes do not share have a first dimension ``K``.
+
+    In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
+    products with them are multiplied by in fp32; else it is 1.
     """
 
     embedding: Tensor
@@ -37,6 +41,7 @@ class Masks:
     attended: tuple[Tensor, ...]
     output: tuple[Tensor, ...]
     head: tuple[Tensor, Tensor]
+    scale: float
 
 
 def draw(
@@ -66,6 +71,7 @@ def draw(
         attended=tuple(map(torch.stack, zip(*(one.attended for one in own), strict=True))),
         output=tuple(map(torch.stack, zip(*(one.output for one in own), strict=True))),
         head=tuple(map(torch.stack, zip(*(one.head for one in own), strict=True))),  # type: ignore[arg-type]
+        scale=own[0].scale,
     )
 
 
@@ -93,6 +99,7 @@ def _drawn(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Mask
         attended=tuple(scaled[1::2]),
         output=tuple(scaled[2::2]),
         head=tuple(_multiplier(array[:, 0], frozen.head_dropout, exact) for array in head),  # type: ignore[arg-type]
+        scale=scale_after(frozen.hidden_dropout, dtype),
     )
 
 
@@ -110,6 +117,7 @@ def _drawn_on_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int
         attended=(*inner[0], last[0]),
         output=(*inner[1], last[1]),
         head=(head[0], head[1]),
+        scale=scale_after(hidden, dtype),
     )
 
 
@@ -128,6 +136,4 @@ def _fill(place: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.u
 
 
 def _multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch.dtype) -> Tensor:
-    threshold = round(probability * BITS)
-    kept = torch.from_numpy(bits >= threshold)
-    return kept.to(dtype).mul_(BITS / (BITS - threshold))
+    return multiplied(torch.from_numpy(bits >= threshold_of(probability)), probability, dtype)
