@@ -25,13 +25,15 @@ from analysis.compare import (
 from analysis.drawing import figure_of, make_plain, write_drawn
 from analysis.figures import METRIC_NAMES, Drawn
 from analysis.frames import write_frames
+from analysis.legible import shortened
 from analysis.markdown import few, interval, number, table
 from analysis.significance import LEVEL
+from tasks.plain_text import counted
 
 MOST_SHOWN = 30
 MARGIN = 2.0  # points beside the outermost gain
 FLIPPED, KEPT, UNKNOWN = "conclusions differ", "same conclusion", "not tested in both"
-LOOKS = {KEPT: "#4477aa", FLIPPED: "#cc3311", UNKNOWN: "#888888"}  # told apart by all common kinds of colour vision
+LOOKS = {KEPT: "#1b7837", FLIPPED: "#762a83", UNKNOWN: "#888888"}  # told apart by all common kinds of colour vision
 
 
 def write_comparison(a: Side, b: Side, out: Path) -> Path:
@@ -80,7 +82,7 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
         ax=axes,
     )
     axes.set(xlim=ends, ylim=ends, aspect="equal")
-    axes.set(xlabel=f"gain in {a}, points", ylabel=f"gain in {b}, points")
+    axes.set(xlabel=f"gain in {shortened(a)}, points", ylabel=f"gain in {shortened(b)}, points")
     make_plain(axes)
     entries = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     handles = [handle for label, handle in entries.items() if label not in ("conclusions", "metric")]
@@ -90,7 +92,7 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
 
 def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> Drawn:
     setting = str(pairs.setting.iloc[0])
-    title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({len(pairs)} pairs)"
+    title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
     stem = out / f"compare-gains-{setting.replace('%', 'pct')}"
     return write_drawn(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
 

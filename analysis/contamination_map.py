@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from analysis.legible import make_legible, written_plainly
 
 
 def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
@@ -18,7 +19,7 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
     squares = frame.assign(worst=100 * worst).pivot(index="intermediate", columns="target", values="worst")
     order = list(dict.fromkeys(frame.target))
     squares = squares.reindex(index=order, columns=order)
-    with mpl.rc_context({"svg.hashsalt": stem.name, "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
+    with written_plainly(stem.name):
         figure = _drawn(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
         figure.savefig(paths[0], dpi=150)
@@ -47,6 +48,7 @@ def _drawn(squares: pd.DataFrame, title: str) -> Figure:
         linecolor="0.85",
         cbar_kws={"label": label, "shrink": 0.7},
     )
+    make_legible(axes)
     axes.set(xlabel="target (test items)", ylabel="intermediate (training data)")
     axes.tick_params(labelsize=8)
     axes.set_title(f"What of the test items was training material, {title} splits", fontsize=10)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.special import expit, logit
 
 from analysis.frames import Declared, framed
 
@@ -23,6 +24,8 @@ DAYS_BY_MONTH = 120  # a longer span is told by month, a shorter one by day
 DATES = 0.95  # share of groups that must be dates to be a time
 TWO = 2
 OTHERS = "others"
+ENDS = {"low": -1, "high": 1}
+FEWEST = 10  # texts that a mean has an interval of
 
 CORRELATIONS: Mapping[str, Declared] = {
     "scale": Declared("str", "a scale"),
@@ -35,7 +38,10 @@ GROUPS: Mapping[str, Declared] = {
     "group": Declared("str", "a group of texts, or a day or month"),
     "n": Declared("int64", "texts"),
     "mean": Declared("float64", "mean of the scale"),
-    "low": Declared("float64", "lower end of its 95 % interval (Student's t over texts)"),
+    "low": Declared(
+        "float64",
+        "lower end of its 95 % interval (Student's t over texts, of a probability in log odds); none of fewer than 10",
+    ),
     "high": Declared("float64", "upper end"),
 }
 
@@ -93,19 +99,28 @@ def correlations(wide: pd.DataFrame) -> pd.DataFrame:
 def group_means(wide: pd.DataFrame) -> pd.DataFrame:
     """The mean of every scale in every group with its interval, groups in order of size, times in theirs.
 
-    Groups after the largest are one, ``others``; a group of one text has no interval.
+    Groups after the largest are one, ``others``; a group of fewer than FEWEST texts has no interval.
     """
-    groups = wide["group"].astype(str)
-    names = _named(groups)
+    groups, names = wide["group"].astype(str), group_names(wide)
     sizes = names.value_counts()
     order = sorted(sizes.index) if is_time(groups) else [one for one in sizes.index if one != OTHERS]
     order += [OTHERS] if OTHERS in sizes.index and OTHERS not in order else []
     rows = [
-        {"scale": scale, "group": name, **_mean(wide.loc[names == name, scale].dropna().to_numpy())}
+        {"scale": scale, "group": name, **_mean(wide.loc[names == name, scale].dropna().to_numpy(), is_share(scale))}
         for scale in wide.columns.drop("group")
         for name in order
     ]
     return framed(pd.DataFrame(rows, columns=list(GROUPS)), GROUPS)
+
+
+def group_names(wide: pd.DataFrame) -> pd.Series:
+    """What the group of each text is called, one row per text: a day or a month, or a group, or ``others``."""
+    return _named(wide["group"].astype(str))
+
+
+def is_share(scale: str) -> bool:
+    """Whether a scale is the probability of a class: its name has the task's and the class's."""
+    return ": " in scale
 
 
 def is_time(groups: pd.Series) -> bool:
@@ -127,8 +142,13 @@ def _named(groups: pd.Series) -> pd.Series:
     return groups.where(groups.isin(largest), OTHERS)
 
 
-def _mean(values: np.ndarray) -> dict[str, float]:
+def _mean(values: np.ndarray, is_probability: bool) -> dict[str, float]:
     n = len(values)
     mean = float(values.mean()) if n else float("nan")
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
-    return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
+    if n < FEWEST:
+        return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan")}
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    if not is_probability or half == 0:
+        return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
+    half /= mean * (1 - mean)  # of the log odds of the mean, whose slope is that
+    return {"n": n, "mean": mean, **{end: float(expit(logit(mean) + side * half)) for end, side in ENDS.items()}}

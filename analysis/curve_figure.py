@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from analysis.drawing import figure_of, make_plain
 from analysis.guarded_gate import LEVEL
+from analysis.legible import shortened
+from analysis.markdown import signed
 
 CHOICES = {
     "left_out": "families left out as",
@@ -19,8 +21,8 @@ CHOICES = {
     "without_rater": "without rater",
 }
 NULLS = {
-    "p_tasks": ("o", "#2166ac", "ratings handed round among tasks"),
-    "p_families": ("s", "#b2182b", "among families"),
+    "p_tasks": ("o", "#1b7837", "ratings handed round among tasks"),
+    "p_families": ("s", "#762a83", "among families"),
 }
 TEXT_AT = 1.02  # of the axes' width
 TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -34,7 +36,7 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
     for name, (marker, colour, label) in NULLS.items():
         axes.scatter(curve[name], range(len(curve)), marker=marker, color=colour, s=26, label=label, zorder=3)
     for place, row in enumerate(curve.itertuples()):
-        said = "not defined" if pd.isna(row.added) else f"{row.added:+.4f}{' *' if row.passes else ''}"
+        said = "not defined" if pd.isna(row.added) else f"{signed(row.added, 4)}{' *' if row.passes else ''}"
         axes.text(TEXT_AT, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.text(TEXT_AT, -0.9, "adds to Q2 (*: passes)", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
@@ -44,7 +46,7 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
     axes.minorticks_off()
     axes.set_xlim(1.15, smallest / 1.6)
     axes.set_ylim(len(curve) - 0.5, -0.7)
-    axes.set_yticks(range(len(curve)), [changed(row, curve.iloc[0]) for _, row in curve.iterrows()])
+    axes.set_yticks(range(len(curve)), [shortened(changed(row, curve.iloc[0]), 60) for _, row in curve.iterrows()])
     axes.set_xlabel("p of what the constructs add together (both have to be small)", fontsize=8.5)
     axes.grid(axis="y", color="0.92")
     make_plain(axes)

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -14,6 +13,8 @@ from matplotlib.figure import Figure
 
 from analysis.figures import Drawn
 from analysis.frames import write_csv
+from analysis.legible import written_plainly
+from tasks.plain_text import harmless
 
 LETTERS_PER_INCH = 11  # of a title, so that none is cut
 
@@ -22,7 +23,7 @@ def figure_of(width: float, height: float, title: str) -> Figure:
     """An empty figure of this size in inches with its title, wrapped."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    lines = [line for one in title.splitlines() for line in textwrap.wrap(one, int(LETTERS_PER_INCH * width))]
+    lines = [line for one in title.splitlines() for line in textwrap.wrap(harmless(one), int(LETTERS_PER_INCH * width))]
     figure.suptitle("\n".join(lines), fontsize=10)
     return figure
 
@@ -37,7 +38,7 @@ def write_drawn(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.
     """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
     write_csv(frame, stem)
     drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
-    with mpl.rc_context({"svg.hashsalt": stem.name, "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
+    with written_plainly(stem.name):
         figure = draw(frame, title)
         figure.savefig(drawn.svg, metadata={"Date": None})
         figure.savefig(drawn.png, dpi=200)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -24,7 +23,10 @@ from analysis.baselines import baselines as baselines_of
 from analysis.cells import BASELINE, Manifest
 from analysis.frames import write_csv
 from analysis.gains import SEED
+from analysis.legible import make_legible, shortened, written_plainly
+from analysis.markdown import bare
 from analysis.significance import DRAWS, LEVEL
+from tasks.plain_text import harmless
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
@@ -142,19 +144,22 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     sns.heatmap(points, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="white", cbar_kws=bar)
     across, down = ({name: place for place, name in enumerate(names)} for names in (columns.target, rows.intermediate))
     for square in (Square(*one) for one in squares.itertuples(index=False)):
-        _draw_square(axes, square, across[square.target], down[square.intermediate], limit)
+        _draw_square(axes, square, across[square.target], down[square.intermediate])
+    make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].yaxis.label.set_fontsize(8)
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
     figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure
 
 
 def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
     """Name the rows (intermediates) and columns (targets) of a heatmap."""
-    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0)
+    axes.set_xticks(
+        np.arange(len(columns)) + 0.5, list(map(shortened, columns)), rotation=45, ha="right", rotation_mode="anchor"
+    )
+    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0)
     axes.tick_params(labelsize=8.5)
     axes.set(xlabel="target", ylabel="intermediate")
 
@@ -164,7 +169,7 @@ def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str)
     stem.parent.mkdir(parents=True, exist_ok=True)
     write_csv(squares, stem)
     drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
-    with mpl.rc_context({"svg.hashsalt": stem.name, "svg.fonttype": "none", "font.family": "DejaVu Sans"}):
+    with written_plainly(stem.name):
         figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
         figure.savefig(drawn.svg, metadata={"Date": None})
         figure.savefig(drawn.png, dpi=150)
@@ -177,17 +182,16 @@ def _status(n_seeds: int, score: float, otherwise: str) -> str:
     return otherwise if np.isfinite(score) else "undefined"
 
 
-def _draw_square(axes: Axes, square: Square, x: int, y: int, limit: float) -> None:
+def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
     """Write a square's score and marks, and fill it where there is no gain to colour."""
     if square.status in FILLS:
         axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[square.status]))
     if not np.isfinite(square.score):
         return
-    text = f"{square.score:.2f}".replace("0.", ".", 1) + "*" * square.is_significant
+    text = bare(square.score) + "*" * square.is_significant
     text += DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-    colour = "white" if abs(square.points) > 0.65 * limit else "black"
     weight = "bold" if square.is_significant else "normal"
-    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=colour, weight=weight)
+    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight=weight)
 
 
 def _legend(squares: pd.DataFrame) -> list[Patch | Line2D]:

@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures import METRIC_NAMES
-from analysis.markdown import count, counted, interval, number, table
+from analysis.markdown import count, interval, number, table
+from analysis.power import NOT_DETECTABLE, in_words
 from analysis.sections import Findings
 from analysis.significance import LEVEL
+from tasks.plain_text import counted
 
 MOST_SHOWN = 5
 WAYS = {
@@ -38,7 +40,7 @@ def gains(found: Findings) -> list[str]:
     text = (
         "A gain is a transfer's score minus its target's alone in the same setting, in points (x 100). Every p is"
         f' two-sided, from {_draws(tested)} of groups, and conditional on {seeds}. "Significant" means'
-        f" p <= {LEVEL} after Benjamini and Hochberg over the {len(tested)} gains that have a p."
+        f" p <= {LEVEL} after Benjamini and Hochberg over the {counted(len(tested), 'gain')} that have a p."
     )
     if _is_limited(frame):
         text += (
@@ -71,14 +73,17 @@ def visible(found: Findings, frame: pd.DataFrame) -> list[str]:
     text = (
         "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
         " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
-        f" hold among all {int(shown.n_pairs.sum())} gains. A true gain below it is mostly missed, so that no finding"
+        f" hold among all {counted(int(shown.n_pairs.sum()), 'gain')}."
+        " A true gain below it is mostly missed, so that no finding"
         " there is no finding of none. Medians over a target's pairs, standard errors taken as known; not defined where"
-        " no transfer predicts otherwise than its baseline."
+        f" no transfer predicts otherwise than its baseline, and {NOT_DETECTABLE} where it is more than a perfect score"
+        " would gain: that takes more seeds, or more test items."
     )
     rows = [
         (
             *(found.title(one.target), one.setting, METRIC_NAMES[one.metric], one.n_pairs, count(one.n_groups)),
-            *(number(one.standard_error, 1), number(one.visible, 1), number(one.visible_in_grid, 1)),
+            *(number(one.standard_error, 1), in_words(one.visible, one.is_detectable)),
+            in_words(one.visible_in_grid, one.is_detectable_in_grid),
         )
         for one in shown.itertuples()
     ]

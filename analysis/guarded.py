@@ -14,6 +14,7 @@ from analysis.guarded_design import PRIMARY, Grid, Specification, grid_of, speci
 from analysis.guarded_gate import LEVEL, Arrangements, Tested, against_nulls, delete_a_family, largest_p
 from analysis.guarded_q2 import Added, why_no_fold
 from analysis.guarded_verdicts import not_estimable, verdicts
+from analysis.markdown import signed
 from analysis.results import Results
 
 DRAWS = 999
@@ -177,9 +178,10 @@ def _r2(fitted: Added, blocks: Sequence[np.ndarray]) -> float:
 
 def _headline(grid: Grid, gate: Tested) -> str:
     said = "supported" if gate.passes[0] else "not supported"
+    full = gate.full_q2 - gate.added[0]
     return (
         f"constructs ({', '.join(grid.constructs)}) explain gains of families that were not seen: {said}; they add"
-        f" {gate.added[0]:+.4f} to a Q2 of {gate.full_q2 - gate.added[0]:+.4f} (p = {gate.p_tasks[0]:.3f} with ratings"
+        f" {signed(gate.added[0], 4)} to a Q2 of {signed(full, 4)} (p = {gate.p_tasks[0]:.3f} with ratings"
         f" handed round among tasks, {gate.p_families[0]:.3f} among families)"
     )
 

@@ -11,6 +11,7 @@ import pandas as pd
 from adapters_store.key import key_of
 from analysis.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, compared_sizes, features_of, task_facts
 from analysis.results import Results
+from tasks.plain_text import counted
 
 Array = np.ndarray
 WINSORISED_SHARE = 0.05  # of the centred gains at either end
@@ -76,8 +77,8 @@ class Grid:
         if n_pairs >= FEWEST_PAIRS and n_families >= FEWEST_FAMILIES:
             return None if self.constructs else "no task has ratings"
         return (
-            f"{n_pairs} pairs of {len(self.tasks)} tasks in {n_families} families; leaving families out needs"
-            f" {FEWEST_PAIRS} pairs and {FEWEST_FAMILIES} families"
+            f"{counted(n_pairs, 'pair')} of {counted(len(self.tasks), 'task')} in {counted(n_families, 'family')};"
+            f" leaving families out needs {FEWEST_PAIRS} pairs and {FEWEST_FAMILIES} families"
         )
 
     def without_family(self, family: int) -> Grid:
@@ -144,7 +145,7 @@ def _left_out_notes(
     if rater and rater not in set(results.ratings.rater):
         yield f"no rating is by {rater}, so that nobody's ratings are left out"
     if undefined := int((~is_defined).sum()):
-        yield f"{undefined} pairs without a defined outcome are left out"
+        yield f"{counted(undefined, 'pair')} without a defined outcome left out"
     if unrated:
         yield f"tasks without ratings are left out: {', '.join(unrated)}"
 
@@ -155,8 +156,8 @@ def _cells(gains: pd.DataFrame, which: str) -> tuple[pd.DataFrame, list[str]]:
         return gains, []
     flag = gains[which.removeprefix("not ")]
     dropped = flag.fillna(False).astype(bool)
-    notes = [f"{int(dropped.sum())} pairs are {which.removeprefix('not ')} and left out"]
-    notes += [f"of {int(flag.isna().sum())} pairs it is not known; they stay"] * bool(flag.isna().any())
+    notes = [f"{counted(int(dropped.sum()), 'pair')} {which.removeprefix('not ')}, left out"]
+    notes += [f"of {counted(int(flag.isna().sum()), 'pair')} it is not known; they stay"] * bool(flag.isna().any())
     return gains[~dropped], notes
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.guarded_design import Grid
 from analysis.guarded_gate import LEVEL, Tested
+from analysis.markdown import signed
 
 SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
 COLUMNS = [
@@ -86,9 +87,9 @@ def _against(found: Mapping[str, Any], one: Tested, gate: Tested | None) -> list
 
 def _why(found: Mapping[str, Any], against: list[str]) -> str:
     numbers = (
-        f"adds {found['added']:+.4f} to Q2 (p = {found['p_tasks']:.3f} over tasks, {found['p_families']:.3f} over"
+        f"adds {signed(found['added'], 4)} to Q2 (p = {found['p_tasks']:.3f} over tasks, {found['p_families']:.3f} over"
         f" families, {found['p_corrected']:.3f} corrected)"
     )
     if np.isfinite(found["low"]):
-        numbers += f", interval {found['low']:+.3f} to {found['high']:+.3f}"
+        numbers += f", interval {signed(found['low'], 3)} to {signed(found['high'], 3)}"
     return "; ".join([numbers, *against])

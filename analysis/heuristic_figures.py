@@ -15,8 +15,11 @@ from analysis.drawing import figure_of, make_plain, write_drawn
 from analysis.features import SIMILARITY, features_of, pair_features
 from analysis.figures import FILLS, Drawn, name_squares
 from analysis.importance import FEWEST_PAIRS, SETTINGS, TABLE_6, paper_blocks, paper_importances
+from analysis.legible import make_legible, shortened
+from analysis.markdown import bare
 from analysis.published.tables import table
 from analysis.results import Results
+from tasks.plain_text import counted
 
 PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
@@ -95,15 +98,15 @@ def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
         bars = axes.barh(where, part.importance, height * 0.92, xerr=part.sd, color=BARS[number % 2], **style)
         for bar, is_stand_in in zip(bars, part.is_stand_in, strict=True):
             bar.set_hatch("////" if is_stand_in else "")
-    axes.set_yticks(range(len(place)), first.title)
+    axes.set_yticks(range(len(place)), list(map(shortened, first.title)))
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, float((rows.importance - rows.sd).min())))
     label = "fall of R2 on training pairs when the feature is shuffled\n(lines: standard deviation of the shuffles)"
     axes.set_xlabel(label, fontsize=8.5)
-    handles = [Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=name) for i, name in enumerate(series)]
+    handles = [Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)]
     if rows.is_stand_in.any():
         handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label="random numbers stand in"))
-    axes.legend(handles=handles, fontsize=8, frameon=False, loc="lower right")
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     make_plain(axes)
     return figure
 
@@ -127,7 +130,7 @@ def similarity_squares(results: Results, similarities: pd.DataFrame, name: str) 
 
 def cosine_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap of cosines with their numbers."""
-    text = squares.similarity.map(lambda one: f"{one:.2f}".replace("0.", ".", 1) if np.isfinite(one) else "")
+    text = squares.similarity.map(lambda one: bare(one) if np.isfinite(one) else "")
     return _map(squares.assign(text=text), title, "cosine")
 
 
@@ -138,21 +141,23 @@ def rank_map(squares: pd.DataFrame, title: str) -> Figure:
 
 
 def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:
-    rows, columns = list(dict.fromkeys(squares.row)), list(dict.fromkeys(squares.column))
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
     axes = figure.subplots()
     values, text = (
-        squares.pivot(index="row", columns="column", values=one).loc[rows, columns] for one in ("similarity", "text")
+        squares.pivot(index="intermediate", columns="target", values=one).loc[rows.intermediate, columns.target]
+        for one in ("similarity", "text")
     )
     bar = {"label": label, "shrink": 0.8}
     off = squares.similarity[squares.intermediate != squares.target]
     style = {"linewidths": 0.5, "linecolor": "w", "annot_kws": {"size": 8}, "vmin": off.min()}
     sns.heatmap(values.astype(float), ax=axes, cmap="cividis", annot=text, fmt="", cbar_kws=bar, **style)
+    make_legible(axes)
+    across, down = (list(names) for names in (columns.target, rows.intermediate))
     for one in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
-        axes.add_patch(
-            Rectangle((columns.index(one.column), rows.index(one.row)), 1, 1, linewidth=0, **FILLS["missing"])
-        )
-    name_squares(axes, rows, columns)
+        where = across.index(one.target), down.index(one.intermediate)
+        axes.add_patch(Rectangle(where, 1, 1, linewidth=0, **FILLS["missing"]))
+    name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
     if off.isna().any():
@@ -168,6 +173,6 @@ def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
 def _why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
     n_pairs = int(np.isfinite(results.gains.percent.to_numpy("float64")).sum())
     if n_pairs < FEWEST_PAIRS:
-        return f"{n_pairs} pairs have a percent change; the paper's way needs {FEWEST_PAIRS}"
+        return f"{counted(n_pairs, 'pair')} with a percent change; the paper's way needs {FEWEST_PAIRS}"
     known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
     return None if known else "no feature is known of every task"

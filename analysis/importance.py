@@ -18,6 +18,7 @@ from analysis.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of
 from analysis.published.tables import table
 from analysis.results import Results
 from tasks.errors import BadInput
+from tasks.plain_text import counted
 
 N_SPLITS = 10
 N_PERMUTATIONS = 50
@@ -94,7 +95,8 @@ def paper_importances(
     percent = results.gains.percent.to_numpy("float64")
     usable = np.isfinite(percent)
     if usable.sum() < FEWEST_PAIRS:
-        raise BadInput(f"{results.name}: {usable.sum()} pairs have a percent change; paper mode needs {FEWEST_PAIRS}")
+        known = counted(int(usable.sum()), "pair")
+        raise BadInput(f"{results.name}: {known} with a percent change; paper mode needs {FEWEST_PAIRS}")
     if not paper_blocks(results, pairs, setting, None):
         raise BadInput(f"{results.name}: no feature is known of every task; paper mode needs one, such as ratings")
     rows, fits = [], []

@@ -14,7 +14,8 @@ from analysis.drawing import write_drawn
 from analysis.frames import write_frames
 from analysis.guarded import Guarded, guarded
 from analysis.guarded_verdicts import NOT_TESTED
-from analysis.markdown import interval, number, table, yes_no
+from analysis.markdown import interval, number, signed, table, yes_no
+from tasks.plain_text import counted
 
 Progress = Callable[[int, int, str], None]
 
@@ -69,7 +70,8 @@ def _guarded_page(question: Question, found: Guarded) -> list[str]:
         " lost when it alone is dropped. Supported means that it adds something, that all features together beat the"
         " mean, that it adds more than when facts are handed round among tasks, and among families (the larger p,"
         " corrected for the largest of all features, at most .05), and, for a construct, that the constructs together"
-        f" do so. From {len(question.results.tasks)} tasks many true effects are missed: not supported is not refuted."
+        f" do so. From {counted(len(question.results.tasks), 'task')}"
+        " many true effects are missed: not supported is not refuted."
     )
     lines = ["## What explains a gain", question.primary.line(), f"**{_sentence(found.headline)}**"]
     tested = found.features[found.features.verdict != NOT_TESTED]
@@ -92,7 +94,7 @@ def _features(tested: pd.DataFrame) -> str:
     head = ["feature", "adds to Q2", "95 % interval", "by chance", "p (tasks)", "p (families)", "p (corrected)"]
     body = [
         (
-            *(row.title, f"{row.added:+.4f}", interval(row.low, row.high, 3), f"{row.null_mean:+.4f}"),
+            *(row.title, signed(row.added, 4), interval(row.low, row.high, 3), signed(row.null_mean, 4)),
             *(
                 number(row.p_tasks),
                 number(row.p_families),

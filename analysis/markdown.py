@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tasks.plain_text import counted
+
 UNDEFINED = "not defined"
 MOST_NAMED = 5
 
@@ -26,7 +28,23 @@ def bullets(facts: dict[str, Any]) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """A number with so many decimals."""
-    return UNDEFINED if pd.isna(value) else f"{value:.{digits}f}"
+    return UNDEFINED if pd.isna(value) else fixed(value, digits)
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference with so many decimals and its sign; one that is printed as 0 has none."""
+    return UNDEFINED if pd.isna(value) else fixed(value, digits, "+")
+
+
+def fixed(value: float, digits: int, sign: str = "-") -> str:
+    """So many decimals; nothing is printed as -0, and with the sign ``+`` nothing as +0."""
+    text = f"{value:{sign}.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text
+
+
+def bare(score: float) -> str:
+    """A score in a narrow place: two decimals, and no 0 before the point."""
+    return fixed(score, 2).replace("0.", ".", 1)
 
 
 def percent(value: float) -> str:
@@ -36,19 +54,12 @@ def percent(value: float) -> str:
 
 def interval(low: float, high: float, digits: int) -> str:
     """An interval with so many decimals; one without an end is not defined."""
-    return f"{low:.{digits}f} to {high:.{digits}f}" if np.isfinite([low, high]).all() else UNDEFINED
+    return f"{fixed(low, digits)} to {fixed(high, digits)}" if np.isfinite([low, high]).all() else UNDEFINED
 
 
 def count(value: Any) -> str:  # noqa: ANN401 - a nullable integer
     """A whole number."""
     return UNDEFINED if pd.isna(value) else str(int(value))
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """So many of something: ``1 gain``, ``2 gains``, ``1 family``, ``0 families``."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {plural or (noun[:-1] + 'ies' if noun.endswith('y') else noun + 's')}"
 
 
 def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
@@ -74,7 +85,10 @@ def inline(value: Any) -> str:  # noqa: ANN401 - a piece of a study's JSON
 def tally(values: Iterable[Any]) -> str:
     """Distinct values, sorted, with how many cells have each."""
     counts = Counter(map(str, values))
-    return "; ".join(f"{value} ({times} cells)" for value, times in sorted(counts.items())) or "no finished cell"
+    return (
+        "; ".join(f"{value} ({counted(times, 'cell')})" for value, times in sorted(counts.items()))
+        or "no finished cell"
+    )
 
 
 def _cell(value: object) -> str:

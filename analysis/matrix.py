@@ -18,6 +18,7 @@ from analysis.matrix_tasks import given_ratings, given_tasks
 from analysis.results import GAINS, RATINGS, TASKS, Results, framed
 from tasks.errors import BadRow
 from tasks.metrics import MEASURES
+from tasks.plain_text import counted
 from tasks.readers.formats.cells import Raw
 from tasks.toml_file import nearest
 
@@ -159,7 +160,7 @@ def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
     if len(gains) < possible:
         yield f"{possible - len(gains)} of {possible} possible pairs are not in the table."
     if undefined := int(rows[["score", "baseline"]].isna().any(axis=1).sum()):
-        yield f"{undefined} of {len(rows)} rows have no score or no baseline and count as missing."
+        yield f"{undefined} of {counted(len(rows), 'row')} with no score or no baseline, counted as missing."
 
 
 def _unused(raw: Raw) -> list[str]:

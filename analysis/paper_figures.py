@@ -32,6 +32,8 @@ from analysis.figures import (
     name_squares,
 )
 from analysis.heuristic_figures import heuristic_figures
+from analysis.legible import make_legible, shortened
+from analysis.markdown import bare
 from analysis.results import Results
 from analysis.significance import LEVEL
 from analysis.themes import ROLES, theme_counts
@@ -102,23 +104,24 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
     limit = colour_limit(squares.percent)
-    rows, columns = list(dict.fromkeys(squares.row)), list(dict.fromkeys(squares.column))
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
     axes = figure.subplots()
-    values = squares.pivot(index="row", columns="column", values="percent").loc[rows, columns].astype(float)
+    values = squares.pivot(index="intermediate", columns="target", values="percent")
+    values = values.loc[rows.intermediate, columns.target].astype(float)
     bar = {"label": f"percent change (deepest at {limit:.1f})", "extend": "both", "shrink": 0.8}
     sns.heatmap(values, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="w", cbar_kws=bar)
+    across, down = ({name: place for place, name in enumerate(names)} for names in (columns.target, rows.intermediate))
     for one in squares.itertuples():
-        x, y = columns.index(one.column), rows.index(one.row)
+        x, y = across[one.target], down[one.intermediate]
         if one.status in FILLS:
             axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[one.status]))
         if np.isfinite(one.score):
             marks = "*" * one.is_significant + DAGGER * one.is_collapsed + DOUBLE_DAGGER * one.is_contaminated
-            text = f"{one.score:.2f}".replace("0.", ".", 1) + marks
-            colour = "white" if abs(one.percent) > 0.65 * limit else "black"
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
+            axes.text(x + 0.5, y + 0.5, bare(one.score) + marks, ha="center", va="center", fontsize=8)
+    make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
-    name_squares(axes, rows, columns)
+    name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
     figure.legend(handles=_meanings(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
@@ -138,10 +141,12 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
                 axes.bar_label(bars, [str(abs(one)) if one else "" for one in heights], padding=2, fontsize=8)
             axes.axhline(0, color="black", linewidth=0.8)
             axes.margins(y=0.2)
-            axes.set_xticks(range(len(present)), [f"{one}\n(of {part.n_tested[one]})" for one in present])
+            axes.set_xticks(
+                range(len(present)), [f"{shortened(one, 24)}\n(of {part.n_tested[one]})" for one in present]
+            )
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
-            axes.set_title(f"{role}'s theme, {panel}", fontsize=9)
+            axes.set_title(f"{role}'s theme, {shortened(panel)}", fontsize=9)
             make_plain(axes)
         line[0].set_ylabel("significant pairs")
     handles = [Patch(color=UP, label="gains (up)"), Patch(color=DOWN, label="harms (down)")]
@@ -159,7 +164,7 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     width = 0.8 / len(rated)
     for place, name in enumerate(rated):
         where = np.arange(len(sizes)) + (place - (len(rated) - 1) / 2) * width
-        title_of = constructs()[name].title
+        title_of = shortened(constructs()[name].title if name in constructs() else name)
         bars = axes.bar(where, counts.loc[name, sizes], width * 0.94, color=TONES[place % len(TONES)], label=title_of)
         axes.bar_label(bars, padding=2, fontsize=8)
     n_pairs = len(differing[["rater_a", "rater_b"]].drop_duplicates())
@@ -167,7 +172,10 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     axes.set(xlabel="difference of two raters' ratings", ylabel="tasks" if n_pairs == 1 else "tasks x pairs of raters")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.margins(y=0.12)
-    axes.legend(fontsize=8, frameon=False)
+    columns = min(len(rated), 3)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
     make_plain(axes)
     return figure
 

@@ -12,6 +12,7 @@ from its scores, pooled over the transfers of a target. With one seed of a trans
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -23,9 +24,11 @@ from scipy.stats import t as student
 
 from analysis.cells import BASELINE, TRANSFER
 from analysis.frames import Declared, framed
+from analysis.markdown import number
 from analysis.significance import LEVEL
 
 POWER = 0.8
+NOT_DETECTABLE = "not detectable with this design"
 MANY = 1000  # degrees of freedom from which on t is normal
 STEPS = 2000  # of the integral over the standard error
 DESIGNS = ((1, 5), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (5, 5), (5, 20), (10, 10), (20, 20))
@@ -42,6 +45,9 @@ VISIBLE = {
         "float64", "smallest visible gain in points of one test at 5 %, median over pairs that have it"
     ),
     "visible_in_grid": Declared("float64", "the same at 5 % over the gains of the whole grid: what Holm surely passes"),
+    "room": Declared("float64", "points from the target alone to a perfect score; a larger gain there cannot be"),
+    "is_detectable": Declared("boolean", "visible is within that room; where it is not, visible is undefined"),
+    "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
 }
 SPREADS = {
     "target": Declared("str", "id of the target"),
@@ -64,6 +70,7 @@ SEEDS = {
     "standard_error": Declared("float64", "of a gain, in points"),
     "df": Declared("float64", "its degrees of freedom"),
     "visible": Declared("float64", "smallest visible gain in points of a single test at 5 %"),
+    "is_detectable": Declared("boolean", "it is within the room above the target alone; where not, it is undefined"),
 }
 
 
@@ -102,10 +109,26 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
             for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
         }
         medians = {name: pd.Series(found, dtype=float).median() for name, found in sizes.items()}
+        room = 100 * (1 - part.baseline.median())
         facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
         facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
-        rows.append(facts | medians)
+        rows.append(facts | {"room": room} | _within(medians, room))
     return framed(pd.DataFrame(rows, columns=list(VISIBLE)), VISIBLE)
+
+
+def in_words(size: float, is_detectable: Any) -> str:  # noqa: ANN401 - True, False or nothing
+    """A smallest visible gain in points, or that no gain is large enough to be seen."""
+    return number(size, 1) if pd.isna(is_detectable) or is_detectable else NOT_DETECTABLE
+
+
+def _within(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
+    """Sizes that a gain can have, others undefined, and beside each whether it is one; of an undefined size neither."""
+    found: dict[str, Any] = {}
+    for name, size in sizes.items():
+        is_known = bool(np.isfinite(size))
+        found[name] = size if is_known and not size > room else np.nan
+        found[name.replace("visible", "is_detectable")] = not size > room if is_known else pd.NA
+    return found
 
 
 def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
@@ -124,17 +147,20 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     return framed(pd.DataFrame(rows, columns=list(SPREADS)), SPREADS)
 
 
-def visible_by_seeds(spread: pd.DataFrame) -> pd.DataFrame:
-    """One row per row of ``spreads`` whose seeds are known and per design of DESIGNS: the columns SEEDS."""
-    rows = []
+def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFrame:
+    """One row per row of ``spreads`` whose seeds are known and per design of DESIGNS: the columns SEEDS.
+
+    ``visible`` is the frame of ``visible_gains``, for the room above each target alone.
+    """
+    rows, rooms = [], visible.set_index(WHERE).room
     for one in spread[spread.baseline.notna()].itertuples():
         for seeds, baseline_seeds in DESIGNS:
             parts = [(one.groups, one.groups_df), *_seed_parts(one, seeds, baseline_seeds)]
             variance = sum(part for part, _ in parts)
             inverse = sum(part**2 / df for part, df in parts)
             error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
-            sizes = (seeds, baseline_seeds, error, df, smallest_visible(error, df))
-            rows.append((one.target, one.setting, *sizes))
+            size = _within({"visible": smallest_visible(error, df)}, float(rooms[one.target, one.setting]))
+            rows.append((one.target, one.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
 
 

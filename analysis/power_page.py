@@ -16,11 +16,12 @@ from analysis.frames import write_frames
 from analysis.gains import gains
 from analysis.guarded_design import Grid, grid_of
 from analysis.markdown import count, interval, number, percent, table
-from analysis.power import MANY, POWER, SPREADS, spreads, visible_by_seeds, visible_gains
+from analysis.power import MANY, NOT_DETECTABLE, POWER, SPREADS, in_words, spreads, visible_by_seeds, visible_gains
 from analysis.primary import UNDECLARED, Primary
 from analysis.published import results as printed
 from analysis.results import Results, framed
 from analysis.similarity import stored_similarities
+from tasks.plain_text import counted
 
 APPROXIMATED = (
     "APPROXIMATION: predictions are not published, so standard errors are from scores and numbers of test rows, as if a"
@@ -74,7 +75,7 @@ def write_power(
     progress: Progress = lambda done, of, what: None,
 ) -> Path:
     """Write the frames and power.md into ``out``; the path of the page."""
-    by_seeds = visible_by_seeds(asked.spreads)
+    by_seeds = visible_by_seeds(asked.spreads, asked.visible)
     frames = {"visible_gains": asked.visible, "seed_spreads": asked.spreads, "visible_by_seeds": by_seeds}
     reason, simulated = asked.grid.why_not(), pd.DataFrame()
     if reason is None:
@@ -105,13 +106,16 @@ def _single(asked: Powered) -> list[str]:
         return ["## Single gains", "No gain has a standard error."]
     text = (
         f"The smallest true gain in points that its test finds in {_share(POWER)} of repeats: alone at 5 %, and among"
-        f" all {int(shown.n_pairs.sum())} gains after Holm. Medians over pairs of standard error and size; not defined"
-        " where no transfer predicts otherwise than its baseline."
+        f" all {counted(int(shown.n_pairs.sum()), 'gain')} after Holm."
+        " Medians over pairs of standard error and size; not defined"
+        f" where no transfer predicts otherwise than its baseline, {NOT_DETECTABLE} where it is more than a perfect"
+        " score would gain."
     )
     rows = [
         (
             *(asked.results.title(one.target), one.setting, one.n_pairs, count(one.n_groups)),
-            *(number(one.standard_error, 1), number(one.visible, 1), number(one.visible_in_grid, 1)),
+            *(number(one.standard_error, 1), in_words(one.visible, one.is_detectable)),
+            in_words(one.visible_in_grid, one.is_detectable_in_grid),
         )
         for one in shown.itertuples()
     ]
@@ -133,7 +137,7 @@ def _seeds(by_seeds: pd.DataFrame) -> list[str]:
         " helps. Where a seed does the same to a transfer and to its baseline, more seeds of both help more than more"
         " of the baseline."
     )
-    groups = by_seeds[by_seeds.visible.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
+    groups = by_seeds[by_seeds.is_detectable.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [
         (
             *(
@@ -143,11 +147,13 @@ def _seeds(by_seeds: pd.DataFrame) -> list[str]:
                 number(part.standard_error.median(), 1),
                 number(part.visible.median(), 1),
             ),
-            f"{part.visible.min():.1f} to {part.visible.max():.1f}",
+            interval(part.visible.min(), part.visible.max(), 1),
+            int((part.is_detectable == False).sum()),  # noqa: E712 - True, False or nothing
         )
         for (seeds, baseline_seeds), part in groups
     ]
     head = ["seeds", "seeds of the baseline", "targets", "standard error, median", "visible, median", "over targets"]
+    head += ["targets where none can be"]
     return ["## More seeds", text, table(head, rows)]
 
 

@@ -49,6 +49,8 @@ UNITS = {
     "n_families": Declared("int64", "families that the intermediates belong to"),
     "visible": Declared("float64", "smallest gain in points that one test at 5 % finds with a power of .80"),
     "visible_in_grid": Declared("float64", "the same at 5 % over all gains"),
+    "is_detectable": Declared("boolean", "whether a gain of that size can be; where not, visible is undefined"),
+    "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
 }
 CHANGES = {
     "cells": Declared("str", "which cells, or which metric, are used"),
@@ -116,9 +118,9 @@ def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.
         }
         for (target, setting), part in tested.groupby(["target", "setting"], sort=False)
     ]
-    seen = visible[["target", "setting", "visible", "visible_in_grid"]]
-    frame = pd.DataFrame(rows, columns=[name for name in UNITS if name not in ("visible", "visible_in_grid")])
-    frame = frame.merge(seen, on=["target", "setting"], how="left")
+    seen = ["visible", "visible_in_grid", "is_detectable", "is_detectable_in_grid"]
+    frame = pd.DataFrame(rows, columns=[name for name in UNITS if name not in seen])
+    frame = frame.merge(visible[["target", "setting", *seen]], on=["target", "setting"], how="left")
     if rows:
         largest = frame.groupby("target")[["n_test", "n_groups"]].max().sum()
         frame = pd.concat([frame, pd.DataFrame([{"target": ALL, "setting": ALL, **_units(tested), **largest}])])

@@ -13,6 +13,7 @@ from analysis.figures import METRIC_NAMES
 from analysis.frames import write_csv
 from analysis.gain_sections import WAYS
 from analysis.markdown import count, few, number, table, yes_no
+from analysis.power import in_words
 from analysis.reviewer import ALL, LEFT_OUT, NONE, changes, claims, explained_changes, rejections, second_metrics, units
 from analysis.sections import Findings
 from analysis.significance import LEVEL
@@ -101,7 +102,8 @@ def _units(found: Findings, frame: pd.DataFrame) -> list[str]:
         (
             *_where(found, one),
             *(count(one[name]) for name in ("n_test", "n_groups", "n_seeds", "n_baseline_seeds", "n_pairs")),
-            *(count(one["n_families"]), number(one["visible"], 1), number(one["visible_in_grid"], 1)),
+            count(one["n_families"]),
+            *(in_words(one[f"visible{where}"], one[f"is_detectable{where}"]) for where in ("", "_in_grid")),
         )
         for one in frame.to_dict("records")
     ]

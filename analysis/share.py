@@ -31,6 +31,7 @@ from analysis.sections import Findings
 from analysis.significance import DRAWS
 from tasks import contamination, statistics
 from tasks.errors import BadInput
+from tasks.plain_text import counted
 from tasks.ratings import Rating
 
 Measures = Callable[[Manifest], Iterable[tuple[str, Mapping[str, Any]]]]
@@ -87,7 +88,8 @@ def line(manifest: Manifest, names: Names) -> str:
     )
     who += f". Imported adapters stand under pseudonyms ({', '.join(brought)})" if brought else ""
     return (
-        f"**A copy for others.** Inside: scores, gains, counts and settings of {len(manifest['tasks'])} tasks. {who}."
+        f"**A copy for others.** Inside: scores, gains, counts and settings of "
+        f"{counted(len(manifest['tasks']), 'task')}. {who}."
         " Taken out: texts, ids of items and groups, names and paths of files, hosts and users, and where adapters came"
         " from; of private tasks also titles, class names, data sets, sources, versions, warnings and keys. Left in:"
         " sizes, shares of classes and scores, by which somebody who knows a data set may recognise it."

@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 from scipy import stats
 
 from analysis import corpus
-from analysis.corpus import correlations, group_means, is_time, read_scored, scales
-from analysis.corpus_figures import corpus_figures
+from analysis.corpus import correlations, group_means, is_share, is_time, read_scored, scales
+from analysis.corpus_figures import SHARES, corpus_figures, draw_groups
 from tasks.errors import BadInput
 
 TEXTS = 60
@@ -80,6 +81,33 @@ def test_small_groups_are_others_and_a_lone_text_has_no_interval(scored, monkeyp
     assert list(dict.fromkeys(group_means(wide)["group"])) == ["a", "b", "others"]
     lone = group_means(wide.assign(group=["a"] * (TEXTS - 1) + ["b"]))
     assert lone.loc[lone["group"] == "b", ["low", "high"]].isna().all(axis=None)
+
+
+def test_intervals_of_probabilities_stay_within_0_and_1_and_few_texts_have_none(scored):
+    wide = scales(scored).assign(group=["a"] * 40 + ["b"] * 12 + ["c"] * 8)
+    shares = [name for name in wide if is_share(name)]
+    assert shares == ["kind: yes", "level: low", "level: mid", "level: high"]
+    wide.loc[wide["group"] == "b", shares] = [[0.999, 0.0, 1.0, 1e-6]] * 11 + [[0.2, 0.0, 1.0, 0.9]]
+    found = group_means(wide)
+    held = found[found["scale"].isin(shares) & (found["n"] >= corpus.FEWEST)]
+    assert (
+        (held["low"] >= 0) & (held["high"] <= 1) & (held["low"] <= held["mean"]) & (held["mean"] <= held["high"])
+    ).all()
+    assert found.loc[found["n"] < corpus.FEWEST, ["low", "high"]].isna().all(axis=None)
+    large = found.set_index(["scale", "group"]).loc[("kind: yes", "a")]
+    values = wide.loc[wide["group"] == "a", "kind: yes"]
+    low, high = stats.ttest_1samp(values, 0).confidence_interval()
+    assert (large["low"], large["high"]) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+
+
+def test_groups_are_drawn_with_their_sizes_on_one_scale_of_probabilities(scored):
+    wide = scales(scored).assign(group=["a"] * 40 + ["b"] * 12 + ["c"] * 8)
+    figure = draw_groups(group_means(wide), "a title", wide)
+    by_title = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
+    assert {axes.get_ylim() for name, axes in by_title.items() if is_share(name)} == {SHARES}
+    assert [one.get_text() for one in by_title["kind: yes"].get_xticklabels()] == ["a (40)", "b (12)", "c (8)"]
+    points = [one.get_offsets() for one in by_title["kind: yes"].collections if isinstance(one, PathCollection)]
+    assert [len(one) for one in points] == [8], "each text of the small group"
 
 
 def test_dates_are_told_by_month_or_day_in_their_order(scored):

@@ -224,7 +224,7 @@ def test_missing_cells_and_unrated_tasks_are_noted(published):
     gains.loc[[0, 5], ["score", "gain", "percent", "standard_error"]] = np.nan
     ratings = published.ratings[published.ratings.task != "mi_adherent"]
     grid = grid_of(replace(published, gains=gains, ratings=ratings), PRIMARY)
-    assert grid.notes[0] == "2 pairs without a defined outcome are left out"
+    assert grid.notes[0] == "2 pairs without a defined outcome left out"
     assert grid.notes[1] == "tasks without ratings are left out: mi_adherent"
     assert grid.mask.sum() == 17 * 16 - 2
     assert np.isfinite(gate(grid).added).all()

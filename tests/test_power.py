@@ -10,7 +10,16 @@ import pytest
 
 from analysis.cells import cells
 from analysis.gains import gains
-from analysis.power import DESIGNS, SPREADS, smallest_visible, spreads, visible_by_seeds, visible_gains
+from analysis.power import (
+    DESIGNS,
+    NOT_DETECTABLE,
+    SPREADS,
+    in_words,
+    smallest_visible,
+    spreads,
+    visible_by_seeds,
+    visible_gains,
+)
 from analysis.significance import Groups, evidence
 from tests.fake_study import FakeTask, fake_study
 
@@ -82,8 +91,13 @@ def _spread(**changed: float) -> pd.DataFrame:
     return pd.DataFrame([row | changed], columns=list(SPREADS))
 
 
+def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
+    visible = pd.DataFrame([{"target": "a", "setting": "full", "room": room}])
+    return visible_by_seeds(_spread(**changed), visible)
+
+
 def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
-    rng, found = np.random.default_rng(0), visible_by_seeds(_spread()).set_index(["seeds", "baseline_seeds"])
+    rng, found = np.random.default_rng(0), _by_seeds().set_index(["seeds", "baseline_seeds"])
     covariance = np.array([[2.0, 1.5], [1.5, 3.0]])
     for seeds, baseline_seeds in [(2, 2), (2, 10), (5, 20)]:
         drawn = rng.multivariate_normal([0, 0], covariance, size=(40_000, baseline_seeds))
@@ -93,16 +107,28 @@ def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
 
 
 def test_more_seeds_see_smaller_gains_down_to_what_the_test_set_allows() -> None:
-    apart, alike = (
-        visible_by_seeds(_spread(shared=one)).set_index(["seeds", "baseline_seeds"]).visible for one in (0.0, 2.0)
-    )
+    apart, alike = (_by_seeds(shared=one).set_index(["seeds", "baseline_seeds"]).visible for one in (0.0, 2.0))
     assert list(apart.index) == list(DESIGNS)
     assert apart[3, 3] > apart[3, 10] > apart[5, 20] > apart[20, 20] > smallest_visible(2.0, 99)
     assert alike[3, 10] > alike[3, 3]  # what seeds do to both alike cancels only between the same seeds
 
 
 def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
-    found = visible_by_seeds(_spread(transfer=np.nan, shared=np.nan)).set_index(["seeds", "baseline_seeds"])
+    found = _by_seeds(transfer=np.nan, shared=np.nan).set_index(["seeds", "baseline_seeds"])
     assert found.standard_error[1, 5] ** 2 == pytest.approx(4 + 2 * (1 + 1 / 5))
     assert found.standard_error[2, 2] ** 2 == pytest.approx(4 + (2 + 2) / 2)
-    assert visible_by_seeds(_spread(baseline=np.nan)).empty
+    assert _by_seeds(baseline=np.nan).empty
+
+
+def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
+    frame = gains(*fake_study(tmp_path, TASKS), draws=200)
+    wide = frame.assign(standard_error=frame.standard_error + 60.0)
+    found = visible_gains(wide)
+    assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()
+    assert found.visible.isna().all() and not found.is_detectable.any()
+    assert {in_words(one.visible, one.is_detectable) for one in found.itertuples()} == {NOT_DETECTABLE}
+    fine = visible_gains(frame)
+    assert (fine.visible.isna() | (fine.visible <= fine.room)).all()
+    assert in_words(3.04, True) == "3.0"
+    assert in_words(np.nan, pd.NA) == "not defined"
+    assert _by_seeds(room=0.5).visible.isna().all() and not _by_seeds(room=0.5).is_detectable.any()

@@ -60,7 +60,7 @@ def test_rejections_are_counted_by_target_and_correction(frame):
 def test_units_are_counted_by_target_and_together(frame):
     visible = pd.DataFrame(
         {"target": ["b", "c"], "setting": "full", "visible": [1.5, 2.5], "visible_in_grid": [2.0, 3.0]}
-    )
+    ).assign(is_detectable=True, is_detectable_in_grid=True)
     found = units(frame, visible, MANIFEST).set_index("target")
     assert found.n_families.to_dict() == {"b": 3, "c": 1, "all": 3}
     assert found.n_pairs.to_dict() == {"b": 3, "c": 2, "all": 5}

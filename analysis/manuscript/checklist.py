@@ -12,6 +12,7 @@ from analysis.manuscript.methods import caps_of, draws_of
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.trainings import settings_of
 from analysis.markdown import inline
+from tasks.plain_text import counted
 
 UNKNOWN = "Not known: the paper's tables do not say it, and nothing was trained here."
 NO_RECORD = "Not known: no cell is finished."
@@ -132,4 +133,4 @@ def _space(search: Mapping[str, Any]) -> Mapping[str, Any]:
 def _tally(values: Iterable[Any]) -> str:
     """Distinct values with how many trainings have each; nothing where there are none."""
     counts = Counter(map(str, values))
-    return "; ".join(f"{value} ({count} trainings)" for value, count in sorted(counts.items()))
+    return "; ".join(f"{value} ({counted(count, 'training')})" for value, count in sorted(counts.items()))

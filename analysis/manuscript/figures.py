@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from analysis.curve_figure import specification_curve
 from analysis.figures import METRIC_NAMES, colour_limit, heatmap
 from analysis.heuristic_figures import cosine_map, importance_bars, rank_map
+from analysis.legible import FONT
 from analysis.manuscript.figure_frames import Frames
 from analysis.manuscript.layout import Venue
 from analysis.paper_figures import difference_bars, percent_map, theme_bars
@@ -32,7 +33,7 @@ LETTER = 3.6  # points of a letter of the smallest text, on average
 SQUARE, BESIDE = 0.78, 4.6  # cm of a heatmap's square, and of names and scale beside the squares
 NARROW = 10.0  # cm, in which a legend has one column
 HIGHEST = 20.0  # cm; a page is not longer
-EMBEDDED: Any = {"pdf.fonttype": 42, "font.family": "DejaVu Sans", "hatch.linewidth": 0.6}
+EMBEDDED: Any = {**FONT, "pdf.fonttype": 42, "hatch.linewidth": 0.6}
 Draw = Callable[[pd.DataFrame, str], Figure]
 
 
@@ -96,7 +97,7 @@ def _bars(frames: Frames) -> Iterator[Sheet]:
         yield Sheet("figure-3-themes", caption, frame, theme_bars, True, 2.0 + 3.6 * frame.panel.nunique())
     if (frame := frames.get("figure-8-differences")) is not None:
         caption = "By how much two raters' ratings of a task differ."
-        yield Sheet("figure-8-differences", caption, frame, difference_bars, False, 5.4)
+        yield Sheet("figure-8-differences", caption, frame, difference_bars, False, 6.2)
     if (frame := frames.get("guarded_curve")) is not None:
         caption = "What the constructs add together under each specification of the guarded analysis."
         yield Sheet("guarded-curve", caption, frame, specification_curve, True, 3.4 + 0.62 * len(frame))
@@ -163,7 +164,6 @@ def _fold(figure: Figure, width: float, height: float) -> None:
         axes.xaxis.label.set_text(_lines(axes.get_xlabel(), int(0.55 * own)))
         axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.62 * upright)))
         _turn_ticks(axes, own)
-        _fold_legend(axes, letters)
     for legend in list(figure.legends):
         said = [one.get_text() for one in legend.get_texts()]
         columns = max(1, min(letters // (max(map(len, said)) + 8), len(said)))
@@ -180,14 +180,6 @@ def _turn_ticks(axes: Axes, letters: int) -> None:
     if len(names) * (longest + 1) > 0.75 * letters:
         for one in names:
             one.set(rotation=45, ha="right", rotation_mode="anchor")
-
-
-def _fold_legend(axes: Axes, letters: int) -> None:
-    """Break the entries of a legend inside axes that would cover half of them."""
-    if (legend := axes.get_legend()) is not None:
-        for text in legend.get_texts():
-            text.set_text(_lines(text.get_text(), letters // 3))
-            text.set_fontsize(SMALLEST)
 
 
 def _lines(text: str, letters: int) -> str:

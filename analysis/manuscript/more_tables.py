@@ -63,6 +63,9 @@ def importances(frames: Frames) -> Iterator[Table]:
     )
     if series:
         text += " Importance: fall of R2 on the training pairs (sd), a fit in the sample."
+        if fitted is not None and fitted.is_stand_in.any():
+            names = ", ".join(dict.fromkeys(fitted.title[fitted.is_stand_in]))
+            text += f" Not measured, so that random numbers stood in for it in that fit (--): {names}."
     if (frame.verdict == NOT_TESTED).any():
         text += f" {_reasons(frame)}"
     yield Table("importances", text, (*columns, Column("Verdict", "label")), rows)
@@ -77,7 +80,7 @@ def _fitted(fitted: pd.DataFrame | None, series: str, feature: str) -> str:
     if fitted is None:
         return "--"
     found = fitted[(fitted.series == series) & (fitted.feature == feature)]
-    if found.empty:
+    if found.empty or bool(found.is_stand_in.item()):
         return "--"
     return f"{printed('importance', found.importance.item())} ({printed('importance', found.sd.item())})"
 

@@ -85,7 +85,11 @@ QUOTED = (
     Quoted("guarded_features", "Feature", ("feature",), {"added": "q2", "low": "importance", "high": "importance"} | P),
     Quoted("guarded_models", "Model", ("left_out", "model"), {"r2_train": "alpha", "q2": "q2"}),
     Quoted(
-        "figure-2-importances", "Importance", ("series", "feature"), {"importance": "importance", "sd": "importance"}
+        "figure-2-importances",
+        "Importance",
+        ("series", "feature"),
+        {"importance": "importance", "sd": "importance"},
+        {"is_stand_in": False},  # what random numbers stood in for was not measured
     ),
     Quoted(
         "data_sets",

@@ -62,7 +62,7 @@ function curves(page) {
   const found = curvesOf(page);
   if (!found.length) return [make("h2", {}, "Curves"), make("p", {}, "No history of epochs is stored.")];
   const rows = found.flatMap((one) => one.history.map((row) =>
-    [one.name, String(row[0]), ...row.slice(1).map((value) => (value === null ? "not defined" : value.toFixed(3)))]));
+    [one.name, String(row[0]), ...row.slice(1).map((value) => (value === null ? "not defined" : fixed(value, 3)))]));
   return [
     make("h2", {}, "Curves"),
     make("p", {}, "Epoch by epoch; the large dot is the epoch that was kept. Grey: the target alone."),

@@ -16,7 +16,7 @@ function curvePlot(node, curves, alone, value, label) {
       line: { color: colour, dash: DASHES[i % DASHES.length], width: 2 },
       marker: { color: colour, size: one.history.map((row) => (value === 2 && row[0] === one.best ? 11 : 6)) },
       hoverinfo: "text", name: plain(name),
-      hovertext: one.history.map((row) => lines([name, `epoch ${row[0]}`, `${label} ${row[value] === null ? "not defined" : row[value].toFixed(3)}`])),
+      hovertext: one.history.map((row) => lines([name, `epoch ${row[0]}`, `${label} ${row[value] === null ? "not defined" : fixed(row[value], 3)}`])),
     });
     return {
       data: [

@@ -14,7 +14,7 @@ from analysis.cells import TYPES
 from analysis.curve_figure import changed
 from analysis.figures import METRIC_NAMES, Drawn
 from analysis.importance_sections import Answer
-from analysis.markdown import interval, number
+from analysis.markdown import interval, number, signed
 from analysis.page.blocks import blocks, sections
 from analysis.page.maps import heatmaps
 from analysis.page.pages import WHERE, pages
@@ -102,8 +102,8 @@ def _feature(row: dict[str, Any]) -> dict[str, Any]:
         return {**said, "hover": [str(row["title"]), str(row["verdict"]), str(row["why"])]}
     hover = [
         *(str(row["title"]), str(row["verdict"])),
-        f"adds {row['added']:+.4f} to Q2, 95 % interval {_interval(row)}",
-        f"by chance {row['null_mean']:+.4f}; p (corrected) {number(row['p_corrected'])}",
+        f"adds {signed(row['added'], 4)} to Q2, 95 % interval {_interval(row)}",
+        f"by chance {signed(row['null_mean'], 4)}; p (corrected) {number(row['p_corrected'])}",
         *([f"against it: {row['against']}"] if row["against"] else []),
     ]
     return {**said, "hover": hover}
@@ -117,7 +117,7 @@ def _interval(row: dict[str, Any]) -> str:
 def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
     said = {name: plain(row[name]) for name in ("added", "p_tasks", "p_families", "passes", "notes")}
     name = changed(row, primary)
-    added = "not defined" if said["added"] is None else f"{said['added']:+.4f}"
+    added = "not defined" if said["added"] is None else signed(said["added"], 4)
     ps = [f"p {number(pd.NA if said[one] is None else said[one])}" for one in ("p_tasks", "p_families")]
     return {**said, "title": name, "hover": [name, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
 

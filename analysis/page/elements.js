@@ -17,6 +17,12 @@ function make(name, attributes, ...children) {
   return node;
 }
 
+// A number with so many decimals; nothing is shown as -0.
+function fixed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text;
+}
+
 // Plotly reads some tags and entities in its texts: make them harmless.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const lines = (texts) => texts.map(plain).join("<br>");

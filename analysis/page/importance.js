@@ -91,7 +91,7 @@ function curveFigure(curve) {
 function paperFigure(paper) {
   const rows = paper.rows.map((values) => Object.fromEntries(paper.columns.map((name, i) => [name, values[i]])))
     .sort((a, b) => b.importance - a.importance);
-  const hover = (row) => [row.title, `importance ${row.importance.toFixed(4)}, standard deviation ${row.sd.toFixed(4)}`,
+  const hover = (row) => [row.title, `importance ${fixed(row.importance, 4)}, standard deviation ${fixed(row.sd, 4)}`,
     ...(row.is_stand_in ? ["random numbers stand in for it"] : [])];
   return figure("Importances in the paper's way", paper.title, described(paper.title),
     (node) => plot(node, (width, colours) => ({

@@ -11,7 +11,7 @@ from analysis import figures
 from analysis.cells import BASELINE, TRANSFER
 from analysis.figures import METRIC_NAMES, Square
 from analysis.gain_sections import control_name
-from analysis.markdown import interval, number
+from analysis.markdown import bare, interval, number, signed
 from analysis.page.plain import page_id, plain
 from analysis.sections import Findings
 
@@ -118,6 +118,6 @@ def _flagged(row: Row) -> list[str]:
 
 def _numbers(score: float, points: float | None) -> dict[str, Any]:
     """The score and, of a transfer, the gain: as numbers for the colour, and as written into a square."""
-    texts = {"score_text": "" if plain(score) is None else f"{score:.2f}".replace("0.", ".", 1)}
-    texts["points_text"] = "" if plain(points) is None else f"{points:+.1f}"
+    texts = {"score_text": "" if plain(score) is None else bare(score)}
+    texts["points_text"] = "" if points is None or plain(points) is None else signed(points, 1)
     return {"score": plain(score), "points": plain(points), **texts}

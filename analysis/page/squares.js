@@ -73,7 +73,7 @@ function traces(grid, map, measure, colours, letterSize) {
 function colourBar(map, measure, colours) {
   const [low, high] = measure === "score" ? scoreRange(map) : [-map.limit, map.limit];
   const shares = measure === "score" ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
-  const words = (value) => (measure === "score" ? value.toFixed(2) : `${value > 0 ? "+" : ""}${value.toFixed(1)}`);
+  const words = (value) => (measure === "score" ? fixed(value, 2) : `${value > 0 ? "+" : ""}${fixed(value, 1)}`);
   const label = measure === "score" ? `score (${map.metric_name})` : "harm   \u2190   points   \u2192   gain";
   return {
     orientation: "h", thickness: 12, len: 0.62, outlinewidth: 0, y: 0, yanchor: "top", ypad: 16,

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.study import name_of
-from harness.cli.table import harmless, print_json, print_rows
+from harness.cli.table import print_json, print_rows
 from harness.data import data_folder
 from harness.study import StudyConfig
 from tasks.errors import BadInput
 from tasks.loading import load
+from tasks.plain_text import harmless
 from tasks.registry import Registry
 from tasks.task import Example
 

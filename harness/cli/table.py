@@ -24,8 +24,3 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
 def print_json(value: object) -> None:
     """Print JSON; a value that is not a number is an error of ours, not something to pass on."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def harmless(line: str) -> str:
-    """The line without what would command a terminal."""
-    return "".join(letter if letter.isprintable() else " " if letter == "\t" else "?" for letter in line)
