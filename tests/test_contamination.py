@@ -128,3 +128,10 @@ def test_what_a_measure_depends_on_is_in_its_inputs() -> None:
     facts = {"dataset": "d", "family": "f", "splits_hash": "h"}
     seen = [contamination.inputs_of({"t": facts, "u": {**facts, name: "other"}}) for name in facts]
     assert len({str(inputs) for inputs in (*seen, contamination.inputs_of({"t": facts, "v": facts}))}) == 4
+
+
+@pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])
+def test_equal_rows_mark_a_pair_and_so_do_nearly_equal_texts(same_pair: int, near_text: int) -> None:
+    counts = {"n_test": 100, "n_long": 100, "same_row": 0, "same_group": 0, "same_text": 0, "n_groups": 100}
+    contact = Contact("t", "o", **counts, same_pair=same_pair, near_text=near_text, groups_in_train=0)
+    assert contact.is_contaminated

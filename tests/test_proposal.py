@@ -140,3 +140,18 @@ def test_an_entry_reads_back_whatever_its_names_are(tmp_path):
 
 def test_an_id_is_made_of_the_files_name():
     assert task_id("My Replies (v2)") == "my_replies_v2"
+
+
+def test_every_column_that_is_given_must_be_there(tmp_path):
+    with pytest.raises(BadRow, match="author"):
+        propose(tmp_path / "f.csv", labelled("yes", "no"), group="author")
+
+
+def test_a_file_of_labels_alone_has_no_text(tmp_path):
+    fields = propose(tmp_path / "f.csv", table("kind", *("ab"[i % 2] for i in range(12))), label="kind")
+    assert fields == {"label": "kind", "kind": "binary"}
+
+
+def test_an_entry_keeps_letters_beyond_the_first_plane():
+    fields = {"text": "reply \N{GRINNING FACE}"}
+    assert tomllib.loads(entry_text(fields)) == fields

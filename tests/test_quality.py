@@ -102,3 +102,9 @@ def test_the_smallest_effect_follows_its_formula_and_falls_with_groups(kind: str
     assert sizes[0]["points"] == pytest.approx(points, abs=0.01)
     assert sizes[1]["points"] < 0.52 * sizes[0]["points"]
     assert smallest_effect(splits([row(0, "x", label)], [row(1, "y", label)] * 4, kind))["points"] is None
+
+
+@pytest.mark.parametrize(("groups", "is_said"), [(4, False), (5, True)])
+def test_five_groups_have_a_smallest_effect_and_four_have_none(groups: int, is_said: bool) -> None:
+    effect = smallest_effect(splits([row(0, "x")], [row(i, "y") for i in range(groups)]))
+    assert (effect["points"] is not None) is is_said

@@ -158,3 +158,21 @@ def test_a_store_that_cannot_be_written_has_no_clock_and_says_so(littered, monke
     monkeypatch.setattr(disk, "write", lambda *_: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
     with pytest.raises(StoreError, match="Read-only file system"):
         garbage.garbage(store)
+
+
+def test_a_damaged_record_that_no_study_names_may_go(littered):
+    store, unnamed = littered
+    (store.root / "objects" / unnamed / "record.json").write_bytes(b"{")
+    assert ("records", f"objects/{unnamed}") in found(store)
+
+
+def test_what_cannot_be_deleted_after_it_was_taken_away_is_no_error(littered, monkeypatch):
+    store, _ = littered
+    leftovers = [one for one in garbage.garbage(store).leftovers if one.path.name == "crashed"]
+
+    def refuse(*_, **__):
+        raise PermissionError("busy")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    assert list(remove(store, leftovers)) == leftovers
+    assert not leftovers[0].path.exists()

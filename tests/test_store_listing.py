@@ -76,3 +76,10 @@ def test_a_damaged_manifest_is_a_row_and_hides_no_other_study(store, folder, raw
     assert found["study", "good"].count == 1
     assert found["study", "spoilt"].planned is None
     assert found["study", "spoilt"].note.startswith(f"{path}: ")
+
+
+def test_a_link_to_a_folder_counts_as_a_link(store, tmp_path):
+    prepared(store.root / "staging" / "left", {"half.bin": b"seven.."})
+    link = store.root / "staging" / "link"
+    link.symlink_to(tmp_path)
+    assert rows(store)["staging", ""].bytes == 7 + link.lstat().st_size
