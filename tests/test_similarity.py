@@ -40,6 +40,11 @@ def test_an_undefined_similarity_is_no_rank_and_takes_none_from_others():
     assert fused[1:] == pytest.approx([1 / 62 + 1 / 61, 1 / 61 + 1 / 62])
 
 
+def test_what_is_undefined_in_one_list_has_its_ranks_in_the_others():
+    fused = reciprocal_rank_fusion(np.array([[np.nan, 0.1, 0.2], [0.9, 0.5, 0.4]]))
+    assert fused == pytest.approx([1 / 61, 1 / 62 + 1 / 62, 1 / 61 + 1 / 63])
+
+
 def test_the_cosine_of_a_vector_with_itself_is_one_and_symmetric():
     one, other = np.random.default_rng(0).normal(size=(2, 40))
     assert cosine(one, one) == pytest.approx(1.0)
