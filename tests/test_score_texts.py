@@ -213,3 +213,26 @@ def test_parts_do_not_name_texts(many, tmp_path, monkeypatch):
     (folder,) = kept
     assert json.loads((folder / "0.json").read_text())["texts"] == 3
     assert all(b"bbbb" not in path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(("name", "first"), [("a.csv", 2), ("a.jsonl", 1), ("a.parquet", 1), ("a.txt", 1)])
+def test_every_text_says_in_which_row_of_the_file_it_stands(tmp_path, name, first):
+    file = tmp_path / name
+    contents = {
+        "a.csv": "text\nso\n\nend\n",
+        "a.jsonl": '{"text": "so"}\nno\n{"text": "end"}\n',
+        "a.txt": "so\n\nend\n",
+    }
+    if name in contents:
+        file.write_text(contents[name])
+    else:
+        pd.DataFrame({"text": ["so", None, "end"]}).to_parquet(file)
+    lines = list(Texts(str(file)).lines())
+    assert [line.where for line in lines] == [f"{file}:{first + place}" for place in range(3)]
+    assert [bool(line.problem) for line in lines] == [False, True, False]
+
+
+def test_results_go_into_a_folder_that_is_made_for_them(many, tmp_path):
+    out = tmp_path / "new" / "folder" / "out.csv"
+    score_all(many, fake, out, {}, silent)
+    assert len(pd.read_csv(out)) == 12
