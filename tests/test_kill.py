@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -93,9 +94,10 @@ def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_byte
 
 
 @pytest.mark.slow
-def test_a_run_that_gets_sigterm_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_told_to_end_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path, number):
     store = tmp_path / "runs"
-    ended = run_that_gets(signal.SIGTERM, after=11, **CHECKPOINT, command=run(store, *LANES))
+    ended = run_that_gets(number, after=11, **CHECKPOINT, command=run(store, *LANES))
     assert ended.returncode == 130
     assert ended.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
     assert list(store.glob("packs/*/*.safetensors"))
@@ -135,14 +137,21 @@ def children(pid):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are told by /proc")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 130), (signal.SIGHUP, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
 def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code):
     store = tmp_path / "runs"
-    process = subprocess.Popen(run(store, *TWO), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        run(store, *TWO), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert wait_until(lambda: list(store.glob("packs/*/*.1.safetensors")), process), "the run ended before its moment"
     workers = children(process.pid)
     assert len(workers) >= 2
-    process.send_signal(number)
+    if number == signal.SIGHUP:  # a terminal that is closed sends it to all
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == code
     assert number == signal.SIGKILL or err.endswith("the same command continues\n")

@@ -143,7 +143,8 @@ def test_an_address_where_nobody_listens_is_one_clear_line(tmp_path):
     assert line.startswith("empathy-transfer: no Ray cluster can be reached at ray.address '127.0.0.2:1' (")
 
 
-def test_an_interrupted_run_takes_its_own_cluster_and_its_notes_with_it(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_takes_its_own_cluster_and_its_notes_with_it(tmp_path, number):
     """The driver's folder has a file that would hide one of our packages from the workers."""
     require_ray()
     home = tmp_path / "home"
@@ -156,7 +157,7 @@ def test_an_interrupted_run_takes_its_own_cluster_and_its_notes_with_it(tmp_path
         assert note.pid in members
         assert {address[-8:] for address in listened_to(members)} == {LOOPBACK}
         assert Path(note.log).is_file()
-        driver.process.send_signal(signal.SIGTERM)
+        driver.process.send_signal(number)
         code, _, err = driver.end()
         assert code == 130
         assert err.endswith("interrupted; finished cells are in the store, and the same command continues\n")

@@ -127,7 +127,8 @@ def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # 
     with counter.get_lock():
         number, counter.value = counter.value, counter.value + 1
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process alone decides what it means
+    for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the first process alone decides what they mean
+        signal.signal(number, signal.SIG_IGN)
     let_torch_use(threads)
     _here.update(function=replace(function, place=replace(function.place, number=number)), told=told)
 
