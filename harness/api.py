@@ -143,7 +143,7 @@ class Study:
     ) -> tuple[Engine, RunPack]:
         """The engine of this name and the function that it runs packs with."""
         if name != "local":
-            return cluster_engine(name, self.config), self.launch(device, threads)
+            return cluster_engine(name, self.config, self.store.root), self.launch(device, threads)
         runner = Runner(
             self.plan.backbone,
             self.plan.splits,

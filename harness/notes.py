@@ -28,7 +28,9 @@ class Progress:
     """A pack under way: its cells' keys, what is trained, finished epochs of ``epochs``, and where.
 
     ``state`` is ``queued`` or ``running``. Times are seconds since 1970 by the writer's clock: since when the epochs
-    ``first_epoch`` and more are counted, and when the note was written. ``job`` is the scheduler's id, ``log`` a file.
+    ``first_epoch`` and more are counted, and when the note was written. ``job`` is the scheduler's id, ``log`` a file;
+    for Slurm, which gives numbers again, also what tells that job from others: its name, the number of its user, its
+    cluster and when it was submitted, each empty, -1 or 0 where that is unknown.
     """
 
     state: str
@@ -45,6 +47,10 @@ class Progress:
     pid: int = 0
     job: str = ""
     log: str = ""
+    job_name: str = ""
+    user: int = -1
+    cluster: str = ""
+    submitted: float = 0.0
 
     @property
     def seconds_an_epoch(self) -> float | None:

@@ -20,7 +20,7 @@ from adapters_store import Store
 from harness import notes
 from harness.cell import Cell
 from harness.engines import slurm_queue
-from harness.engines.slurm_queue import GONE, Seen
+from harness.engines.slurm_queue import Seen
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
@@ -85,7 +85,8 @@ def standing(store: Store, study: str, manifest: Mapping[str, Any]) -> Standing:
     left = {cell.key: cell for cell in cells if cell.key not in stored}
     failures = {key: note for key, note in notes.failures(store).items() if key in left}
     under_way = {pack: note for pack, note in notes.progress(store).items() if not left.keys().isdisjoint(note.keys)}
-    jobs = slurm_queue.jobs() if any(_is_asked_of_slurm(note) for note in under_way.values()) else None
+    asked = [note for note in under_way.values() if _is_asked_of_slurm(note)]
+    jobs = slurm_queue.look(asked, slurm_queue.site().cluster) if asked else None
     works = []
     for pack, note in under_way.items():
         own = tuple(left[key] for key in note.keys if key in left and key not in failures)
@@ -111,12 +112,13 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def _state(note: notes.Progress, age: float, jobs: Mapping[str, Seen] | None) -> tuple[str, str]:
+def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, Seen] | None) -> tuple[str, str]:
     """What has become of a pack since its note was written, and what is known of the end of one that is silent."""
-    if jobs is not None and _is_asked_of_slurm(note):
-        seen = jobs.get(note.job, GONE)
+    seen = None if jobs is None else jobs.get(note)
+    if seen is not None and not seen.is_elsewhere:
         if not seen.is_alive or seen.is_stuck:
-            return STALLED, f"job {note.job} {'waits for one that has died' if seen.is_stuck else 'is over'}"
+            what = "waits for one that has died" if seen.is_stuck else "is over"
+            return STALLED, f"job {note.job} {what}{f'; {seen.reason}' if seen.is_anothers else ''}"
         if seen.state == "PENDING" or note.state == QUEUED:
             return (QUEUED if seen.state == "PENDING" else RUNNING), ""
     has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_there(note.pid)
@@ -135,7 +137,10 @@ def _is_asked_of_slurm(note: notes.Progress) -> bool:
 def where(note: notes.Progress | notes.Failure) -> str:
     """The machine of a note with its process or job, in words."""
     pid = getattr(note, "pid", 0)
-    process = f"job {note.job}" if note.job else f"process {pid}" if pid else ""
+    cluster = getattr(note, "cluster", "")
+    process = (
+        f"job {note.job}{f' of cluster {cluster}' if cluster else ''}" if note.job else f"process {pid}" if pid else ""
+    )
     return f"{process} on {note.host}".strip() if note.host else process or "a machine unknown"
 
 

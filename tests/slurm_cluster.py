@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from harness.standing import is_there
+
 NODES = ("n1", "n2", "n3")
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
 PATIENCE_SECONDS = 600  # until what must happen is taken for never happening; a free machine needs a tenth of it
@@ -79,7 +81,8 @@ def until(what: str, is_true: Callable[[], object], every: float = 0.2) -> None:
 class Cluster:
     """Controller and nodes; ``env`` is what a command needs to speak with them, ``guests`` end when it goes down."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **settings: object) -> None:
+        """Make its folder; ``settings`` come in place of those of ``CONF``."""
         self.root, host = root, socket.gethostname().split(".")[0]
         self.env = os.environ | {"SLURM_CONF": str(root / "slurm.conf")}
         self.guests: list[subprocess.Popen[bytes]] = []
@@ -87,7 +90,10 @@ class Cluster:
             (root / name).mkdir(parents=True)
         ports = _free_ports(1 + len(NODES))
         nodes = [NODE.format(name=name, host=host, port=port) for name, port in zip(NODES, ports[1:], strict=True)]
-        (root / "slurm.conf").write_text("".join(nodes) + CONF.format(root=root, host=host, ports=ports))
+        conf = CONF.format(root=root, host=host, ports=ports)
+        kept = [line for line in conf.splitlines() if line.partition("=")[0] not in settings]
+        changed = [f"{name}={value}" for name, value in settings.items()]
+        (root / "slurm.conf").write_text("".join(nodes) + "\n".join([*kept, *changed, ""]))
         for name in ("gpu0", "gpu1"):  # nothing of Slurm's looks into a device
             (root / name).touch()
         (root / "gres.conf").write_text(f"NodeName=n[1-3] Name=gpu File={root}/gpu[0-1]\n")
@@ -100,10 +106,19 @@ class Cluster:
         told = [f"--{option}={run / name}" for option, name in files.items()]
         # --force: as root, below a folder that others may write to
         self.command("munged", "--force", f"--socket={run}/munge.sock", f"--log-file={self.root}/log/munged.log", *told)
-        self.command("slurmctld", "-f", self.env["SLURM_CONF"])
+        self.start_controller()
         for node in NODES:
             self.start_node(node)
         until("all nodes are idle", lambda: self.states() == ["idle"] * len(NODES))
+
+    def start_controller(self) -> None:
+        self.command("slurmctld", "-f", self.env["SLURM_CONF"])
+
+    def kill_controller(self) -> None:
+        """End the controller as a power cut would; its nodes and their jobs go on."""
+        pid = int((self.root / "run" / "slurmctld.pid").read_text())
+        self._kill(pid)
+        until("the controller is gone", lambda: not is_there(pid))
 
     def start_node(self, node: str) -> None:
         self.command("slurmd", "-f", self.env["SLURM_CONF"], "-N", node)

@@ -16,6 +16,7 @@ from harness import notes
 from harness.cli import jobs
 from harness.cli.drivers import drivers
 from harness.cli.main import main
+from tests.fake_slurm import put_commands, queue_row
 from tests.test_standing import HERE, KEYS, MANIFEST, ended, note  # noqa: F401 - a fixture
 
 SLEEPER = "import sys, time\nprint('up', flush=True)\ntime.sleep(600)\n"
@@ -148,15 +149,10 @@ def test_cancel_clears_the_note_of_a_process_that_was_killed(cancel, toy, ended)
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
     """Commands of a Slurm whose queue is a file; the ids that were cancelled are in another."""
-    folder, queue = tmp_path / "bin", tmp_path / "queue"
-    folder.mkdir()
-    (folder / "squeue").write_text(f"#!/bin/sh\ncat {queue}\n")
-    (folder / "scancel").write_text(f"#!/bin/sh\necho $* >> {tmp_path}/cancelled; echo > {queue}\n")
-    for name in ("squeue", "scancel"):
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    queue.write_text("7_1|RUNNING|None\n7_2|PENDING|Priority\n8|RUNNING|None\n")
-    return tmp_path / "cancelled"
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return put_commands(
+        tmp_path / "bin", [queue_row("7_1"), queue_row("7_2", "PENDING", "Priority"), queue_row("8", name="render")]
+    )
 
 
 def test_cancel_ends_the_studys_jobs_of_slurm_and_no_others(cancel, toy, slurm):
@@ -170,6 +166,62 @@ def test_cancel_ends_the_studys_jobs_of_slurm_and_no_others(cancel, toy, slurm):
     assert (code, len(told["left"])) == (1, 1)
     assert "scancel JOB" in told["left"][0]
     assert list(notes.progress(toy)) == ["c"]
+
+
+WHOSE = {"job_name": "empathy-toy", "user": os.getuid(), "cluster": "here", "submitted": 1000.0}
+
+
+@pytest.mark.parametrize("whose", [WHOSE, {}], ids=["a note", "an old note"])
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"name": "render"}, "render of me"),
+        ({"user": 1, "owner": "alice"}, "is over"),
+        ({"submitted": 9_000_000_000}, "empathy-toy of me"),
+    ],
+    ids=["another name", "another user", "submitted later"],
+)
+def test_a_foreign_job_with_the_number_of_a_stale_note_is_not_cancelled_and_status_says_whose_it_is(
+    cancel, toy, tmp_path, slurm, capsys, whose, row, words
+):
+    put_commands(tmp_path / "bin", [queue_row("4711", **row)])
+    note(toy, ("one", None), engine="slurm", job="4711", host="oldnode", written=1000.0, **whose)
+    assert main(["status", "toy", "--store", str(toy.root)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "4711" in line]
+    assert "job 4711 is over" in line
+    assert words in line
+    code, text = cancel()
+    assert code == 0
+    assert not slurm.exists(), "nothing was cancelled"
+    assert not notes.progress(toy)
+    assert text[0] == "nothing of study 'toy' runs or is queued" or text[0].startswith("job 4711 was over; its number")
+
+
+def test_a_job_that_slurm_has_begun_anew_is_cancelled_though_it_counts_as_submitted_later(cancel, toy, tmp_path, slurm):
+    put_commands(tmp_path / "bin", [queue_row("7", submitted=5000)], restarts=1)
+    note(toy, ("one", None), engine="slurm", job="7", **WHOSE)
+    assert cancel()[1][0] == "job 7 ended"
+    assert slurm.read_text().split() == ["7"]
+
+
+def test_a_job_of_another_cluster_is_left_alone_and_cancel_says_where_to_go(cancel, toy, tmp_path, slurm, capsys):
+    put_commands(tmp_path / "bin", [queue_row("7", submitted=1000)], cluster="there")
+    note(toy, ("one", None), engine="slurm", job="7", host="node1", **WHOSE)
+    assert main(["status", "toy", "--store", str(toy.root)]) == 0
+    assert "job 7 of cluster here on node1" in capsys.readouterr().out
+    code, text = cancel()
+    assert (code, text) == (1, ["one goes on, job 7 of cluster here on node1: where its cluster answers: scancel 7"])
+    assert not slurm.exists()
+
+
+def test_where_slurm_does_not_say_whose_a_job_is_nothing_is_cancelled(cancel, toy, tmp_path, slurm):
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    note(toy, ("one", None), engine="slurm", job="7_1", host="node1", **WHOSE)
+    code, text = cancel()
+    assert code == 1
+    assert "scancel 7_1" in text[0]
+    assert not slurm.exists()
+    assert notes.progress(toy)
 
 
 def test_cancel_of_a_study_that_the_store_does_not_know_is_refused(toy, capsys):

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,9 +32,9 @@ DRIVER = """
 import sys
 from harness.engines import slurm_engine, slurm_queue
 slurm_engine.POLL_SECONDS, look = 0.5, slurm_queue.jobs
-def jobs():
+def jobs(users):
     print("looked", file=sys.stderr, flush=True)
-    return look()
+    return look(users)
 slurm_queue.jobs = jobs
 from harness.cli.main import main
 sys.exit(main())
@@ -50,6 +52,17 @@ def cluster(tmp_path_factory):
         yield one
     finally:
         one.down()
+
+
+@pytest.fixture(scope="module")
+def narrow(cluster, tmp_path_factory):
+    """Another one, of a site that lets arrays have four jobs, forgets what is over soon, and is quick to give up."""
+    other = Cluster(tmp_path_factory.mktemp("narrow"), MaxArraySize=4, MinJobAge=2, MessageTimeout=10)
+    try:
+        other.up()
+        yield other
+    finally:
+        other.down()
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +123,24 @@ def held(store):
     return found["note"]
 
 
-def without_a_column(local, store):
-    """A store in which two packs are left to train: one baseline, and the transfers onto it."""
+def without(local, store, is_left):
+    """A store in which some cells are left to train."""
     shutil.copytree(local, store)
     for cell in study(store).manifest()["cells"]:
-        if cell["target"] == "epitome_er":
+        if is_left(cell):
             shutil.rmtree(store / "objects" / cell["key"])
     return store
+
+
+def without_a_column(local, store):
+    """A store in which two packs are left to train: one baseline, and the transfers onto it."""
+    return without(local, store, lambda cell: cell["target"] == "epitome_er")
+
+
+def keys_of(store, target, intermediate=None):
+    """The key of a cell of the study, as a tuple of one."""
+    cells = study(store).manifest()["cells"]
+    return tuple(cell["key"] for cell in cells if (cell["target"], cell["intermediate"]) == (target, intermediate))
 
 
 def submitted(store):
@@ -194,11 +218,15 @@ def is_pending(pid, number):
     return any(mask >> (number - 1) & 1 for mask in masks)
 
 
-def test_a_driver_that_is_killed_leaves_its_jobs_to_the_next_one(cluster, local, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGHUP, 130)])
+def test_a_driver_that_is_killed_or_loses_its_terminal_leaves_its_jobs_to_the_next_one(
+    cluster, local, tmp_path, number, code
+):
     store = without_a_column(local, tmp_path / "runs")
     first, note = Driver(cluster, store), held(store)
-    first.process.kill()
-    first.process.wait()
+    first.process.send_signal(number)
+    assert first.process.wait(PATIENCE_SECONDS) == code
+    assert number == signal.SIGKILL or "2 jobs go on by themselves" in first.heard.read_text()
     second = Driver(cluster, store)
     until("the second driver waits", lambda: second.looks() > 2)
     os.kill(note.pid, signal.SIGCONT)
@@ -241,3 +269,90 @@ def test_what_slurm_refuses_is_bad_input(cluster, local, tmp_path):
     assert driver.end() == (2, {})
     assert "did not take the jobs (sbatch: error: invalid partition specified: nosuch" in driver.heard.read_text()
     assert not list(store.glob("packs/*"))
+
+
+def test_a_controller_that_is_killed_and_comes_back_after_a_job_has_ended_costs_nothing(narrow, local, tmp_path):
+    store = without_a_column(local, tmp_path / "runs")
+    driver, note = Driver(narrow, store), held(store)
+    narrow.kill_controller()
+    try:
+        os.kill(note.pid, signal.SIGCONT)
+        until("the job has stored its cell", lambda: all(key in Store(store) for key in note.keys))
+        until("the driver has looked in vain", lambda: "squeue did not work" in driver.heard.read_text())
+    finally:
+        narrow.start_controller()
+    code, report = driver.end()
+    assert (code, len(report["done"]), report["failed"]) == (0, 4, [])
+    assert tables(store) == tables(local)
+    assert len(submitted(store)) == 2
+
+
+def test_jobs_that_slurm_has_forgotten_before_the_driver_looks_again_are_not_lost(narrow, local, tmp_path):
+    store = without_a_column(local, tmp_path / "runs")
+    driver, note = Driver(narrow, store), held(store)
+    os.kill(driver.process.pid, signal.SIGSTOP)
+    try:
+        os.kill(note.pid, signal.SIGCONT)
+        until("Slurm has forgotten both jobs", lambda: not narrow.command("squeue", "-h", "-t", "all").split())
+    finally:
+        os.kill(driver.process.pid, signal.SIGCONT)
+    code, report = driver.end()
+    assert (code, len(report["done"]), report["failed"]) == (0, 4, [])
+    assert tables(store) == tables(local)
+    assert len(submitted(store)) == 2
+
+
+def test_arrays_are_split_where_the_site_lets_them_have_four_jobs(narrow, local, tmp_path):
+    store = tmp_path / "runs"
+    shutil.copytree(local, store)
+    seeds = ("--only-target", "news_emotion", "--set", "baseline_seeds=[1, 2, 3, 4, 5, 6]")
+    code, report = Driver(narrow, store, *seeds).end()
+    assert (code, len(report["done"]), report["failed"]) == (0, 5, [])
+    arrays = Counter(job.partition("_")[0] for job in submitted(store))
+    assert sorted(arrays.values()) == [1, 4]
+
+
+def test_cancelling_one_job_of_an_array_fails_that_pack_and_no_other(cluster, local, tmp_path):
+    store = without(local, tmp_path / "runs", lambda cell: cell["target"] in ("epitome_er", "news_emotion"))
+    driver, note = Driver(cluster, store), held(store)
+    assert "_" in note.job
+    cluster.command("scancel", note.job)
+    code, report = driver.end()
+    assert code == 1
+    failed, not_run = keys_of(store, "epitome_er"), keys_of(store, "news_emotion", "epitome_er")
+    assert [(one["key"],) for one in report["failed"]] == [failed]
+    assert f"job {note.job} was cancelled" in report["failed"][0]["reason"]
+    assert [(one["key"],) for one in report["not_run"]] == [not_run]
+    assert len(report["done"]) == 6
+    code, report = Driver(cluster, store).end()
+    assert (code, sorted(report["done"])) == (0, sorted((*failed, *not_run)))
+
+
+@pytest.mark.parametrize("name", ["render", "empathy-tiny"])
+@pytest.mark.parametrize("is_old", [False, True], ids=["a note", "an old note"])
+def test_a_foreign_job_with_the_number_of_a_stale_note_is_neither_waited_for_nor_cancelled(
+    cluster, local, tmp_path, name, is_old
+):
+    """It is this user's own, on this cluster, and by its name it may even be one of another store."""
+    job = cluster.command("sbatch", "--parsable", "-J", name, "-H", "-o", "/dev/null", "--wrap", "sleep 1").strip()
+    store = without(
+        local, tmp_path / "runs", lambda cell: (cell["target"], cell["role"]) == ("news_emotion", "baseline")
+    )
+    then = time.time() - 30 * 86400
+    whose = {} if is_old else {"job_name": "empathy-tiny", "user": 0, "cluster": "test", "submitted": then}
+    keys = keys_of(store, "news_emotion")
+    stale = notes.Progress("running", "tiny", keys, "x", "slurm", written=then, host="oldnode", job=job, **whose)
+    notes.write(Store(store), "stale", stale)
+    command = [sys.executable, "-m", "harness.cli.main"]
+    where = {"env": cluster.env, "text": True, "capture_output": True}
+    said = subprocess.run([*command, "status", "tiny", "--store", str(store)], check=True, **where).stdout
+    assert f"job {job} is over; its number is now that of another job, {name} of root" in said
+    driver = Driver(cluster, store)
+    code, report = driver.end()
+    assert (code, len(report["done"])) == (0, 1)
+    shutil.rmtree(store / "objects" / keys[0])
+    notes.write(Store(store), "stale", stale)
+    subprocess.run([*command, "cancel", "tiny", "--store", str(store)], check=True, **where)
+    assert cluster.show(job, "JobState") == "PENDING"
+    assert not notes.progress(Store(store))
+    cluster.command("scancel", job)

@@ -18,11 +18,12 @@ from harness.engines import slurm_job, slurm_queue
 from harness.engines.local import Job
 from harness.engines.options import Slurm
 from harness.engines.remote import Launch
-from harness.engines.slurm_queue import Seen
+from harness.engines.slurm_queue import Seen, Site
 from harness.engines.slurm_scripts import PYTHON, make_private, parameters, scripts
 from harness.grid import Outcome, Step
 from harness.plan import Pack
 from tasks.errors import BadInput
+from tests.fake_slurm import put_commands, queue_row
 
 GOLDEN = """\
 # JOB1
@@ -144,6 +145,26 @@ def test_a_dependency_does_not_stick_to_later_jobs(launch):
     assert parameters(Slurm(), launch, []) == parameters(Slurm(), launch, ["7"]) | {"dependency": None}
 
 
+ODD = ["a\n#SBATCH --wrap=evil", "a\rb", "a\tb", "a\x1b[2Jb", "a\u2028b", "a\u202eb", "a\udce9b", "50%A", "a\\b"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
+def test_a_path_that_would_be_more_than_itself_in_a_job_script_is_refused_in_a_line(
+    tmp_path, no_slurm, monkeypatch, capsys, name, option
+):
+    for command in slurm_queue.COMMANDS:
+        program(tmp_path / "empty", command, "raise SystemExit('asked')")
+    store = tmp_path / name
+    assert run(store, "--engine", "slurm", option) == 2
+    said = capsys.readouterr().err.encode(errors="backslashreplace").decode()
+    assert said.count("\n") == 1
+    assert said.isprintable() or said[:-1].isprintable()
+    assert "for --engine slurm" in said
+    assert not (store / "studies").exists()
+    assert not (store / "jobs").exists()
+
+
 def test_nothing_is_started_from_a_folder_of_somebody_elses(tmp_path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "ours").symlink_to(tmp_path / "theirs")
@@ -158,19 +179,49 @@ def program(folder, name, script):
 
 
 def test_the_queue_is_read_by_job_and_a_silent_controller_is_no_empty_queue(tmp_path, no_slurm, caplog):
-    lines = ["12_0|RUNNING|None", "12_1|PENDING|DependencyNeverSatisfied", "13|CANCELLED|None"]
-    program(tmp_path / "empty", "squeue", f"print({chr(10).join(lines)!r})")
-    found = slurm_queue.jobs()
-    assert found == {id: Seen(*rest) for id, *rest in (line.split("|") for line in lines)}
-    assert {id for id, seen in found.items() if seen.is_alive} == {"12_0", "12_1"}
-    assert {id for id, seen in found.items() if seen.is_stuck} == {"12_1"}
+    rows = [
+        queue_row("12_0", name="a|b", submitted=1000),
+        queue_row("12_1", "PENDING", "DependencyNeverSatisfied"),
+        queue_row("13", "CANCELLED"),
+        queue_row("14", user=1),
+    ]
+    put_commands(tmp_path / "empty", rows)
+    queue, here = slurm_queue.jobs([os.getuid()]), os.getuid()
+    assert queue["12_0"] == Seen("RUNNING", "None", "a|b", here, "me", 1000.0)
+    assert {id for id, seen in queue.items() if seen.is_alive} == {"12_0", "12_1"}
+    assert {id for id, seen in queue.items() if seen.is_stuck} == {"12_1"}
+    assert "14" in slurm_queue.jobs([here, 987_654_321]), "squeue knows no such user, so it is asked for everybody's"
     program(tmp_path / "empty", "squeue", "raise SystemExit('Unable to contact slurm controller')")
-    assert slurm_queue.jobs() is None
+    assert slurm_queue.jobs([os.getuid()]) is None
+    assert slurm_queue.submissions("12") == {}
     program(tmp_path / "empty", "scontrol", "print('JobId=14 JobState=RUNNING Reason=None Requeue=1 Restarts=2')")
     assert slurm_queue.standing("12_1") == ("RUNNING", 2)
     program(tmp_path / "empty", "scontrol", "raise SystemExit('slurm_load_jobs error')")
     assert slurm_queue.standing("12_1") == ("", 0)
     assert "Unable to contact slurm controller" in caplog.text
+
+
+def test_squeue_answers_in_our_words_whatever_its_user_has_made_its_habit(tmp_path, no_slurm, monkeypatch):
+    monkeypatch.setenv("SQUEUE_PARTITION", "debug")
+    script = """
+import os
+print("1", "RUNNING", 0, 1000 if os.environ.get("SLURM_TIME_FORMAT") == "%s" else "2026-11-22T16:33:06", "me",
+      os.environ.get("SQUEUE_PARTITION"), "x", sep="|")
+"""
+    program(tmp_path / "empty", "squeue", script)
+    assert slurm_queue.jobs([os.getuid()]) == {"1": Seen("RUNNING", "None", "x", 0, "me", 1000.0)}
+
+
+@pytest.mark.parametrize(("size", "most"), [(4, 4), (1, 1), (0, 1), ("", 1000)])
+def test_an_array_holds_as_many_jobs_as_max_array_size_says(tmp_path, no_slurm, size, most):
+    """Its highest index is one less than that, and its first is 0; 0 forbids arrays."""
+    put_commands(tmp_path / "empty", [], cluster="there", size=size)
+    assert slurm_queue.site() == Site("there", most)
+
+
+def test_where_there_is_no_slurm_the_site_is_unknown_without_a_warning(no_slurm, caplog):
+    assert slurm_queue.site() == Site("", 1000)
+    assert not caplog.text
 
 
 @dataclass
@@ -186,7 +237,7 @@ class PlayedPack:
         return self.pack.id
 
     def __call__(self, job):
-        assert job == Job("toy", "slurm", "5_1", "log")
+        assert job == Job("toy", "slurm", "5_1", "log", "empathy-toy", os.getuid(), "here", 1000.0)
         noted = self.launch.queue(self.pack, job)
         try:
             return self.act()
@@ -199,6 +250,8 @@ def in_a_job(monkeypatch):
     """A job whose state squeue gives, in which USR2 does what submitit does; the signals are put back afterwards."""
     here = SimpleNamespace(job_id="5_1", paths=SimpleNamespace(stdout="log"))
     monkeypatch.setattr(slurm_job, "JobEnvironment", lambda: here)
+    seen = Seen("RUNNING", "None", "empathy-toy", os.getuid(), "me", 1000.0)
+    monkeypatch.setattr(slurm_queue, "submissions", lambda id: {id: seen})
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
     requeued = []
 
@@ -221,7 +274,7 @@ def test_a_job_told_to_end_goes_back_to_the_queue_only_if_slurm_says_that_it_run
     launch, pack, in_a_job, monkeypatch, store, state, restarts, requeues, note
 ):
     monkeypatch.setattr(slurm_queue, "standing", lambda job: (state, restarts))
-    job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: os.kill(os.getpid(), signal.SIGTERM) or []))
+    job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: os.kill(os.getpid(), signal.SIGTERM) or []), "here")
     if state:
         with pytest.raises(SystemExit):
             job()
@@ -238,11 +291,17 @@ def test_once_a_job_goes_back_to_the_queue_sigterm_has_nothing_to_add(launch, pa
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
 
 
+def test_a_job_that_has_stored_its_cells_does_not_die_of_a_late_sigterm(launch, pack, in_a_job):
+    slurm_job.PackJob(PlayedPack(launch, pack, list), "here")()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
 def test_a_job_ends_badly_when_nobody_could_keep_why_its_cell_failed(launch, pack, in_a_job, store):
     failed = [Outcome(pack.cells[0], "disk full")]
-    job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: failed))
+    job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: failed), "here")
     with pytest.raises(slurm_job.Untold, match="disk full"):
         job()
     kept = notes.Failure(key=pack.cells[0].key, study="toy", label="one", reason="it broke")
     told = PlayedPack(launch, pack, lambda: notes.write(store, kept.key, kept) or failed)
-    slurm_job.PackJob(told)()
+    slurm_job.PackJob(told, "here")()

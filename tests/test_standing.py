@@ -14,6 +14,7 @@ from adapters_store import key_of
 from harness import notes, standing, time_left
 from harness.standing import planned
 from harness.time_left import seconds_left
+from tests.fake_slurm import put_commands, queue_row
 
 HERE = {"host": socket.gethostname(), "pid": os.getpid()}
 
@@ -72,14 +73,13 @@ def ended():
 
 @pytest.fixture
 def squeue(tmp_path, monkeypatch):
-    """A function that puts a command ``squeue`` on the PATH."""
+    """A function that puts a command ``squeue`` on the PATH that knows one job, or does not work."""
 
-    def squeue(lines):
-        (tmp_path / "bin").mkdir()
-        path = tmp_path / "bin" / "squeue"
-        path.write_text(f"#!/bin/sh\n{lines}\n")
-        path.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+    def squeue(*row):
+        put_commands(tmp_path / "bin", [queue_row(*row)])
+        if not row[0]:
+            (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
     return squeue
 
@@ -151,24 +151,24 @@ def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
 @pytest.mark.parametrize(
     ("jobs", "state", "expected"),
     [
-        ("exit 1", "queued", "queued"),
-        ("echo '7_1|PENDING|Priority'", "queued", "queued"),
-        ("echo '7_1|RUNNING|None'", "queued", "running"),
-        ("echo '7_1|PENDING|BeginTime'", "running", "queued"),
-        ("echo '7_1|RUNNING|None'", "running", "running"),
-        ("echo '7_1|PENDING|DependencyNeverSatisfied'", "queued", "stalled"),
-        ("echo '7_1|CANCELLED|None'", "queued", "stalled"),
-        ("echo '7_2|RUNNING|None'", "running", "stalled"),
+        ((None,), "queued", "queued"),
+        (("7_1", "PENDING", "Priority"), "queued", "queued"),
+        (("7_1", "RUNNING"), "queued", "running"),
+        (("7_1", "PENDING", "BeginTime"), "running", "queued"),
+        (("7_1", "RUNNING"), "running", "running"),
+        (("7_1", "PENDING", "DependencyNeverSatisfied"), "queued", "stalled"),
+        (("7_1", "CANCELLED"), "queued", "stalled"),
+        (("7_2", "RUNNING"), "running", "stalled"),
     ],
 )
 def test_slurm_knows_better_than_a_note_whether_a_job_runs_waits_or_is_gone(store, squeue, jobs, state, expected):
-    squeue(jobs)
+    squeue(*jobs)
     note(store, ("one", None), engine="slurm", job="7_1", state=state, host="node1")
     assert [found for found, _ in works(store)] == [expected]
 
 
 def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store, squeue, ended):
-    squeue("exit 1")
+    squeue(None)
     for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
         note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
         assert [found for found, _ in works(store)] == [expected]

@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from harness.cli.standing_text import typed
 from harness.cli.study import name_of, study_of
 from harness.cli.table import print_json
 from harness.engines import slurm_queue
-from harness.engines.slurm_queue import GONE
+from harness.engines.slurm_queue import Seen
 from harness.standing import is_there, where
 
 PATIENCE_SECONDS = 30.0
@@ -45,8 +45,8 @@ def cancel_study(options: argparse.Namespace) -> int:
     """End what runs or is queued for a study; exit code 1 if something is left that cannot be ended from here."""
     store, name = Store(Path(options.store)), name_of(options.study)
     stored_manifest(store, name)  # NotRun if the store does not know it
-    ended = [*_end_drivers(name, store.root), *_end_jobs(store, name)]
-    left = _left(store, name)
+    processes, (jobs, cancelled) = _end_drivers(name, store.root), _end_jobs(store, name)
+    ended, left = [*processes, *jobs], _left(store, name, cancelled)
     if options.json:
         print_json({"ended": ended, "left": left})
         return 1 if left else 0
@@ -70,26 +70,41 @@ def _end_drivers(study: str, root: Path) -> list[str]:
     return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in told]
 
 
-def _end_jobs(store: Store, study: str) -> list[str]:
-    """Take the study's jobs of Slurm out of the queue, and their notes away once they are over."""
-    jobs = {note.job: pack for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
-    jobs = {job: pack for job, pack in jobs.items() if JOB.fullmatch(job)}
-    if not jobs or shutil.which("scancel") is None:
-        return []
-    slurm_queue.cancel(jobs)
-    left = _wait_for(lambda: _alive(jobs))
-    for job, pack in jobs.items():
-        if job not in left:
+def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
+    """Take the study's jobs of Slurm out of the queue, and their notes away once they are over.
+
+    What became of each, and the packs whose jobs were told to end. A job that only has the number of one of the study's
+    is left alone; so are all if Slurm does not say whose they are.
+    """
+    known = {pack: note for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
+    known = {pack: note for pack, note in known.items() if JOB.fullmatch(note.job)}
+    if not known or shutil.which("scancel") is None:
+        return [], set()
+    before = _queue(known)
+    alive = {pack: note.job for pack, note in known.items() if before is not None and before[note].is_alive}
+    if alive:
+        slurm_queue.cancel(sorted(set(alive.values())))
+    left = _wait_for(lambda: _alive({pack: known[pack] for pack in alive}))
+    for pack, note in known.items():
+        if before is not None and not before[note].is_elsewhere and pack not in left:
             _take_away(store, pack)
-    return [f"job {job} {'was told to end, and is still at it' if job in left else 'ended'}" for job in jobs]
+    ended = {job: "was told to end, and is still at it" if pack in left else "ended" for pack, job in alive.items()}
+    if before is not None:
+        ended |= {note.job: f"was over; {seen.reason}" for note, seen in before.items() if seen.is_anothers}
+    return [f"job {job} {what}" for job, what in ended.items()], set(alive)
 
 
-def _alive(jobs: Collection[str]) -> list[str]:
-    queue = slurm_queue.jobs()
-    return list(jobs) if queue is None else [job for job in jobs if queue.get(job, GONE).is_alive]
+def _queue(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, Seen] | None:
+    return slurm_queue.look(list(known.values()), slurm_queue.site().cluster)
 
 
-def _left(store: Store, study: str) -> list[str]:
+def _alive(known: Mapping[str, notes.Progress]) -> list[str]:
+    """The packs whose jobs are not over, as far as Slurm says."""
+    queue = _queue(known) if known else {}
+    return [pack for pack, note in known.items() if queue is None or queue[note].is_alive]
+
+
+def _left(store: Store, study: str, cancelled: Collection[str]) -> list[str]:
     """What goes on, with what can be done about it; notes of processes of this machine that are gone are taken away."""
     here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
     here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
@@ -97,18 +112,13 @@ def _left(store: Store, study: str) -> list[str]:
     for pack, note in here.items():
         if pack not in running and not is_there(note.pid):
             _take_away(store, pack)
-    return [_cure(note, study) for note in notes.progress(store, study).values() if not _was_told(note)]
-
-
-def _was_told(note: notes.Progress) -> bool:
-    """Whether it is a job that Slurm has been told to end."""
-    return note.engine == "slurm" and bool(JOB.fullmatch(note.job)) and shutil.which("scancel") is not None
+    return [_cure(note, study) for pack, note in notes.progress(store, study).items() if pack not in cancelled]
 
 
 def _cure(note: notes.Progress, study: str) -> str:
     what = f"{note.label} goes on, {where(note)}:"
     if note.engine == "slurm":
-        return f"{what} on a machine of its cluster: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
+        return f"{what} where its cluster answers: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
     if note.engine == "ray":
         return f"{what} its jobs end with the run that sent them; there, empathy-transfer cancel {study}"
     if note.host == socket.gethostname():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.engines.options import Ray, Slurm, options_of
@@ -16,14 +17,19 @@ ENGINES = ("local", "slurm", "ray")
 NEEDS = {"slurm": "submitit", "ray": "ray"}
 
 
-def cluster_engine(name: str, study: StudyConfig) -> Engine:
-    """The engine of this name with the study's options; BadInput if there is none, or if its package is missing."""
+def cluster_engine(name: str, study: StudyConfig, store: Path) -> Engine:
+    """The engine of this name with the study's options, for jobs that share a store.
+
+    BadInput if there is none, if its package is missing, or if it cannot write the store's path down.
+    """
     if name not in NEEDS:
         raise BadInput(f"engine {name!r} is not one of {', '.join(ENGINES)}")
     check_package(name)
     if name == "slurm":
         from harness.engines.slurm_engine import SlurmEngine
+        from harness.engines.slurm_scripts import check_paths
 
+        check_paths(store)
         return SlurmEngine(options_of(Slurm, study.slurm, study.name))
     from harness.engines.ray_engine import RayEngine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapters_store import Store
 from harness import notes
@@ -25,12 +25,19 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class Job:
-    """For whom a pack is run, in its notes: study, engine, and the scheduler's id and log file where there is one."""
+    """For whom a pack is run, in its notes: study, engine, and the scheduler's id and log file where there is one.
+
+    The last four are what tells a job of Slurm from others of its number; see `harness.notes.Progress`.
+    """
 
     study: str
     engine: str = "local"
     id: str = ""
     log: str = ""
+    name: str = ""
+    user: int = -1
+    cluster: str = ""
+    submitted: float = 0.0
 
 
 NOBODY = Job("")
@@ -88,4 +95,5 @@ def noted_of(store: Store, id: str, pack: Pack, job: Job) -> notes.Noted:
     keys = tuple(cell.key for cell in pack.cells)
     label = pack.cells[0].label + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
     now = notes.Progress("queued", job.study, keys, label, job.engine, job=job.id, log=job.log)
+    now = replace(now, job_name=job.name, user=job.user, cluster=job.cluster, submitted=job.submitted)
     return notes.Noted(store, id, now)

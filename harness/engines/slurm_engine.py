@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -15,19 +16,20 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from adapters_store import Store
 from harness.engines import slurm_queue
-from harness.engines.local import Job
 from harness.engines.options import Slurm
 from harness.engines.remote import Launch
-from harness.engines.slurm_job import PackJob
+from harness.engines.slurm_job import PackJob, job_of
 from harness.engines.slurm_queue import GONE, Seen
 from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
 from harness.grid import Outcome, RunPack, Step, startable
-from harness.notes import Noted, progress
+from harness.notes import Noted, Progress, progress
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
+LIMIT = re.compile("submit|array specification|MaxArraySize", re.IGNORECASE)  # AssocMaxSubmitJobLimit, and its like
+SILENCE = re.compile("contact slurm|timed out|temporarily|connect", re.IGNORECASE)
 
 
 class Refused(BadInput):
@@ -91,13 +93,20 @@ class _Watch:
     flights: dict[str, _Flight] = field(default_factory=dict)
     deaths: Counter[str] = field(default_factory=Counter)
     room: float = math.inf  # below how many jobs in the queue it is worth trying to submit more
+    others: dict[str, Progress] = field(default_factory=dict)  # notes of all jobs at the last look, by pack id
+    asked: int = 0  # how many jobs sbatch was last asked for
+
+    def __post_init__(self) -> None:
+        """Ask the cluster once what it is and takes."""
+        self.site = slurm_queue.site()
+        self.most = self.site.most_in_an_array
 
     @property
     def store(self) -> Store:
         return Store(Path(self.launch.store))
 
     def outcomes(self) -> Iterator[Outcome]:
-        queue = slurm_queue.jobs()
+        queue = self._look()
         if queue is None:
             raise Refused("squeue does not answer; see whether the cluster is up, then run again")
         while self.waiting or self.flights:
@@ -106,13 +115,22 @@ class _Watch:
                 self._adopt(queue)
                 yield from self._drop_hopeless()
                 self._submit()
-            if self.flights:
+            if self.waiting or self.flights:
                 time.sleep(POLL_SECONDS)
-                queue = slurm_queue.jobs()
+                queue = self._look()
 
-    def _settle(self, queue: Mapping[str, Seen]) -> Iterator[Outcome]:
+    def _look(self) -> Mapping[Progress, Seen] | None:
+        """What has become of the jobs that are waited for, and of those that might be; None if Slurm is silent."""
+        notes = progress(self.store) if self.waiting else {}
+        self.others = {pack: note for pack, note in notes.items() if note.engine == "slurm" and note.job}
+        ours = [flight.noted.now for flight in self.flights.values()]
+        return slurm_queue.look([*self.others.values(), *ours], self.site.cluster)
+
+    def _settle(self, queue: Mapping[Progress, Seen]) -> Iterator[Outcome]:
         """Take leave of jobs that are over, and of those that wait for one that has died."""
-        now = {id: queue.get(flight.job, GONE) for id, flight in self.flights.items()}
+        now = {id: queue.get(flight.noted.now, GONE) for id, flight in self.flights.items()}
+        for id, flight in self.flights.items():  # a requeue is a later submission
+            flight.noted.now = replace(flight.noted.now, submitted=now[id].submitted or flight.noted.now.submitted)
         stuck = [flight.job for id, flight in self.flights.items() if now[id].is_stuck]
         if stuck:
             slurm_queue.cancel(stuck)
@@ -151,19 +169,14 @@ class _Watch:
         job, log_file = flight.job, flight.noted.now.log
         if seen.state == "CANCELLED":
             return f"job {job} was cancelled; its log: {log_file}"
-        how = "has vanished from the queue" if seen == GONE else f"ended as {seen.state}"
+        how = "has vanished from the queue" if seen.state == "GONE" else f"ended as {seen.state}"
+        how += f" ({seen.reason})" if seen.is_anothers else ""
         tries = self.deaths[flight.step.pack.id] + 1
         return f"job {job} {how} and left no word (the last of {tries} tries); its log: {log_file}"
 
-    def _adopt(self, queue: Mapping[str, Seen]) -> None:
+    def _adopt(self, queue: Mapping[Progress, Seen]) -> None:
         """Wait for jobs that other drivers have submitted instead of submitting the same cells again."""
-        if not self.waiting:
-            return
-        alive = {
-            pack: note
-            for pack, note in progress(self.store).items()
-            if note.engine == "slurm" and queue.get(note.job, GONE).is_alive
-        }
+        alive = {pack: note for pack, note in self.others.items() if queue.get(note, GONE).is_alive}
         for step in list(self.waiting):
             missing = {cell.key for cell in step.pack.cells if cell.key not in self.store}
             for pack, note in alive.items():
@@ -180,29 +193,52 @@ class _Watch:
                 yield from self.launch.outcomes(step.pack, "")
 
     def _submit(self) -> None:
-        """Hand all that waits to Slurm; what it does not take now is tried again as long as other jobs are there."""
-        if len(self.flights) >= self.room:
-            return
-        jobs = {id: flight.job for id, flight in self.flights.items()}
-        try:
-            submit_all(self.waiting, jobs, self._sbatch, is_throttled=self.options.throttle is not None)
-            self.room = math.inf
-        except (FailedJobError, FailedSubmissionError, OSError) as problem:
-            why = " ".join(str(problem).split())
-            if not self.flights:
-                raise Refused(f"sbatch did not take the jobs ({why}); mend the study's table [slurm]") from problem
+        """Hand all that waits to Slurm; what it does not take now is tried again as long as other jobs are there.
+
+        An array that is larger than what the site lets a user have in the queue would never be taken: it is halved.
+        """
+        while self.waiting and len(self.flights) < self.room:
+            jobs, is_throttled = {id: flight.job for id, flight in self.flights.items()}, bool(self.options.throttle)
+            try:
+                submit_all(self.waiting, jobs, self._sbatch, is_throttled=is_throttled, most=self.most)
+                self.room = math.inf
+            except (FailedJobError, FailedSubmissionError, OSError) as problem:
+                why = " ".join(str(problem).split())
+                if SILENCE.search(why):
+                    log.warning("sbatch does not reach Slurm (%s); %d packs are tried again", why, len(self.waiting))
+                    return
+                if LIMIT.search(why) and self.asked > 1:
+                    self.most = self.asked // 2
+                else:
+                    self._refused(why, problem)
+
+    def _refused(self, why: str, problem: Exception) -> None:
+        """Wait until a job is over before more are submitted; Refused if there is none."""
+        if self.flights:
             self.room = len(self.flights)
             log.warning("sbatch takes no more jobs (%s); %d wait until one is over", why, len(self.waiting))
+        elif LIMIT.search(why):
+            raise Refused(
+                f"Slurm takes no job ({why}): perhaps your other jobs are all that the site lets you have in the "
+                "queue; run again when some are over, or name another account, partition or qos in the study's table "
+                "[slurm]"
+            ) from problem
+        else:
+            raise Refused(f"sbatch did not take the jobs ({why}); mend the study's table [slurm]") from problem
 
     def _sbatch(self, steps: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
         """Submit packs as one array, or one alone as a job, and note it in the store; the jobs' ids."""
+        self.asked = len(steps)
         folder = folder_of(self.launch)
         make_private(folder.parent)
         executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS, python=PYTHON)
         executor.update_parameters(**parameters(self.options, self.launch, needs))
-        sent = executor.submit_array([PackJob(self.launch.job(step.pack)) for step in steps])
+        cluster = self.site.cluster
+        sent = executor.submit_array([PackJob(self.launch.job(step.pack), cluster) for step in steps])
+        seen = slurm_queue.submissions(sent[0].job_id.partition("_")[0])
         for step, job in zip(steps, sent, strict=True):
-            noted = self.launch.queue(step.pack, Job("", "slurm", job.job_id, str(job.paths.stdout)))
+            id, log_file = job.job_id, str(job.paths.stdout)
+            noted = self.launch.queue(step.pack, job_of(self.launch.study, id, log_file, cluster, seen.get(id, GONE)))
             self.waiting.remove(step)
-            self.flights[step.pack.id] = _Flight(step, job.job_id, noted)
+            self.flights[step.pack.id] = _Flight(step, id, noted)
         return [job.job_id for job in sent]

@@ -15,6 +15,7 @@ from adapters_store import Store
 from harness.engines import slurm_queue
 from harness.engines.local import Job, noted_of
 from harness.engines.remote import RemotePack
+from harness.engines.slurm_queue import GONE, Seen
 from harness.notes import failure
 
 
@@ -28,9 +29,13 @@ class Untold(Exception):
 
 @dataclass(frozen=True)
 class PackJob:
-    """A pack as submitit runs it; it ends well when the store knows of every cell what became of it."""
+    """A pack as submitit runs it; it ends well when the store knows of every cell what became of it.
+
+    ``cluster`` is the one that it was submitted on, as the driver calls it.
+    """
 
     pack: RemotePack
+    cluster: str = ""
 
     def __call__(self) -> None:
         """Train what the store lacks.
@@ -40,7 +45,7 @@ class PackJob:
         requeue would bring one that was cancelled back to life.
         """
         here = JobEnvironment()
-        job = Job(self.pack.launch.study, "slurm", here.job_id, str(here.paths.stdout))
+        job = job_of(self.pack.launch.study, here.job_id, str(here.paths.stdout), self.cluster)
         store = Store(Path(self.pack.launch.store))
 
         earlier = int(os.environ.get("SLURM_RESTART_COUNT", 0))
@@ -61,6 +66,7 @@ class PackJob:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             noted_of(store, self.pack.id, self.pack.pack, job).queue()
             raise
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is stored: dying of it now would only look like a failure
         untold = [one for one in failed if failure(store, one.cell.key) is None]
         if untold:
             raise Untold("; ".join(f"{one.cell.label}: {one.error}" for one in untold))
@@ -72,3 +78,14 @@ class PackJob:
         """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return DelayedSubmission(self)
+
+
+def job_of(study: str, id: str, log: str, cluster: str, seen: Seen | None = None) -> Job:
+    """A job of Slurm with all that tells it from others of its number, as Slurm says or has ``seen``.
+
+    If Slurm is silent, what was asked for; the submit time then stays unknown.
+    """
+    seen = seen or slurm_queue.submissions(id).get(id, GONE)
+    if seen.state == "GONE":
+        seen = Seen(name=slurm_queue.job_name(study), user=os.getuid())
+    return Job(study, "slurm", id, log, seen.name, seen.user, cluster, seen.submitted)

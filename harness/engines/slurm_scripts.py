@@ -13,10 +13,10 @@ import submitit
 
 from harness.engines.options import Slurm
 from harness.engines.remote import Launch
+from harness.engines.slurm_queue import MOST_IN_AN_ARRAY, job_name, site
 from harness.grid import Step
 from tasks.errors import BadInput
 
-MOST_IN_AN_ARRAY = 1000  # Slurm's MaxArraySize is 1001 unless the site says otherwise
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
 # Deaf to SIGTERM until submitit and the job listen. A job that is preempted while it imports torch would die of it for
 # good, and what waits for it too; deaf, it outlives its time of grace, and Slurm puts it into the queue again.
@@ -30,7 +30,7 @@ def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str
     asked = {name: getattr(options, name) or None for name in ("partition", "account", "gres", "mem")}
     return {
         **asked,
-        "job_name": f"empathy-{launch.study}",
+        "job_name": job_name(launch.study),
         "wckey": None,
         "time": options.time,
         "nodes": 1,
@@ -47,11 +47,13 @@ def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str
     }
 
 
-def submit_all(steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, is_throttled: bool) -> None:
+def submit_all(
+    steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, is_throttled: bool, most: int = MOST_IN_AN_ARRAY
+) -> None:
     """Submit packs, each after the jobs that train what it stands on; ``jobs`` by pack id grow with them.
 
-    Packs that wait for the same jobs share an array. A throttle counts within an array: with one, packs that wait for
-    anything share one too.
+    Packs that wait for the same jobs share arrays of at most so many. A throttle counts within an array: with one,
+    packs that wait for anything share them too.
     """
     left = list(steps)
     while left:
@@ -64,8 +66,8 @@ def submit_all(steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, i
             needs = {id: union if own else own for id, own in needs.items()}
         for wanted in dict.fromkeys(needs.values()):
             alike = [step for step in ready if needs[step.pack.id] == wanted]
-            for start in range(0, len(alike), MOST_IN_AN_ARRAY):
-                some = alike[start : start + MOST_IN_AN_ARRAY]
+            for start in range(0, len(alike), most):
+                some = alike[start : start + most]
                 ids = submit(some, sorted(wanted))
                 jobs |= {step.pack.id: id for step, id in zip(some, ids, strict=True)}
 
@@ -73,9 +75,30 @@ def submit_all(steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, i
 def folder_of(launch: Launch) -> Path:
     """Where submitit keeps what jobs are started with, and their logs; one's own, for whoever writes there runs code.
 
-    ``%j`` stands for the job.
+    ``%j`` stands for the job. BadInput for a store whose path cannot stand in a job's script.
     """
+    check_paths(Path(launch.store))
     return Path(launch.store) / "jobs" / "slurm" / str(os.getuid()) / "%j"
+
+
+def check_paths(store: Path) -> None:
+    """BadInput if the path of the store or this Python's cannot stand in a job's script.
+
+    A line break would put a line of its own among sbatch's options, and in the name of a log Slurm replaces what
+    follows a ``%``, unless there is a backslash.
+    """
+    paths = {"store": str(store.resolve()), "Python": sys.executable}
+    for what, path in paths.items():
+        if not path.isprintable():
+            raise BadInput(
+                f"{what} {path!r}: a job script cannot hold a line break or another control character in a "
+                f"path; choose another {what} for --engine slurm"
+            )
+    if any(mark in paths["store"] for mark in "%\\"):
+        raise BadInput(
+            f"store {paths['store']!r}: Slurm reads % and \\ in the name of a log as more than themselves; "
+            "choose another store for --engine slurm"
+        )
 
 
 def make_private(folder: Path) -> None:
@@ -102,7 +125,7 @@ def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[s
         told.append("\n".join([f"# {name}", *packs, _text(options, launch, len(some), needs)]))
         return ids
 
-    submit_all(steps, {}, submit, is_throttled=options.throttle is not None)
+    submit_all(steps, {}, submit, is_throttled=options.throttle is not None, most=site().most_in_an_array)
     yield from told
 
 
