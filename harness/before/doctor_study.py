@@ -17,6 +17,7 @@ from harness.study import StudyConfig
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.similarity import MINILM, POOLED, encoders
+from tasks.toml_file import is_folder
 
 OFFLINE = "HF_HUB_OFFLINE"
 MOST_SKEW = 2.0  # seconds that the clocks of this machine and of the store's may be apart; times are told in seconds
@@ -45,12 +46,16 @@ def study_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[
 
 
 def backbone_line(study: StudyConfig) -> Line:
-    """Whether the backbone is here without the internet, and the hash of its weights."""
+    """Whether the backbone is here without the internet, its files fit each other, and the hash of its weights."""
+    from harness.training.model import load_tokenizer
+
     try:
         with offline():
             backbone = resolve(study.backbone)
+            load_tokenizer(backbone)
     except BadInput as problem:
-        return Line("backbone", PROBLEM, str(problem), f"with internet: empathy-transfer prefetch {study.name}")
+        fetched = f"with internet: empathy-transfer prefetch {study.name}"
+        return Line("backbone", PROBLEM, str(problem), "" if is_folder(Path(study.backbone)) else fetched)
     known = ", as known" if backbone.weights_sha256 == MINILM_SHA256 else ""
     if study.max_tokens > backbone.max_tokens:
         detail = f"{study.backbone} takes {backbone.max_tokens} tokens, max_tokens is {study.max_tokens}"
@@ -66,16 +71,21 @@ def encoder_line(study: StudyConfig) -> Line:
         return Line("encoder", OK, "the backbone itself stands in for a sentence encoder")
     try:
         with offline():
-            if name == MINILM:
-                resolve(MINILM)
-            else:
-                from harness.similarity.encoders import sentence_folder
-
-                sentence_folder(name)
+            find_encoder(name)
     except BadInput as problem:
         cure = f"with internet: empathy-transfer prefetch {study.name}"
         return Line("encoder", WARNING, f"{problem} (for `similarities` only)", cure)
     return Line("encoder", OK, f"{name} is here, for `similarities`")
+
+
+def find_encoder(name: str) -> None:
+    """BadInput unless the sentence encoder of this name is to be had, and its weights are those of its config."""
+    if name == MINILM:
+        resolve(MINILM)
+        return
+    from harness.similarity.encoders import check_encoder, sentence_folder
+
+    check_encoder(sentence_folder(name))
 
 
 def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.backbone import Backbone, resolve
-from harness.before.doctor_study import OFFLINE, offline, study_holdings
+from harness.before.doctor_study import OFFLINE, find_encoder, offline, study_holdings
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding
 from harness.study import StudyConfig
@@ -61,8 +61,8 @@ def _backbone(name: str) -> Got:
     try:
         with offline():
             load_tokenizer(backbone)
-    except Exception as problem:  # the library has many ways to say that a file is not there
-        return Got("backbone", FAILED, f"{name}: no tokenizer can be made of its files ({type(problem).__name__})")
+    except BadInput as problem:
+        return Got("backbone", FAILED, str(problem))
     return Got("backbone", state, f"{name}, weights sha256 {backbone.weights_sha256[:12]}")
 
 
@@ -75,15 +75,12 @@ def _resolved(name: str) -> tuple[Backbone, str]:
 
 
 def _encoder(name: str) -> Got:
-    from harness.similarity.encoders import sentence_folder
-
-    where = resolve if name == MINILM else sentence_folder
     try:
         with offline():
-            where(name)
+            find_encoder(name)
     except BadInput:
         try:
-            where(name)
+            find_encoder(name)
         except BadInput as problem:
             return Got("encoder", FAILED, f"{problem} (for `similarities` only)")
         return Got("encoder", FETCHED, name)

@@ -28,6 +28,7 @@ def show_plan(options: argparse.Namespace) -> int:
     known = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     if options.why:
         return _show_why(plan, why(plan, study.store, known), as_json=options.json)
+    _load_tokenizer(plan)
     costs = Costs(study, plan, known)
     rows = [
         _plan_row(name, plan.cells, stored)
@@ -51,6 +52,13 @@ def show_plan(options: argparse.Namespace) -> int:
     print_warnings(plan)
     print_missing(plan.missing)
     return 0
+
+
+def _load_tokenizer(plan: Plan) -> None:
+    """BadBackbone, now and not in the first cell, if the library cannot make the tokenizer of its files."""
+    from harness.training.model import load_tokenizer
+
+    load_tokenizer(plan.backbone)
 
 
 def _show_why(plan: Plan, found: list[Why], *, as_json: bool) -> int:

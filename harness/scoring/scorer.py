@@ -192,6 +192,8 @@ def _weights(store: Store, one: Chosen) -> dict[str, Tensor]:
 def _backbone(name: str, tasks: Sequence[Chosen]) -> Backbone:
     backbone = resolve(name)
     for one in tasks:
+        if (most := int(one.form["max_tokens"])) > backbone.max_tokens:
+            raise BadInput(f"task {one.task}: reads {most} tokens, but backbone {name!r} takes {backbone.max_tokens}")
         if unlike := backbone.unlike(one.record.spec["backbone"]):
             made = "imported" if one.is_imported else "trained"
             raise BadInput(f"task {one.task}: {made} on another backbone than {name!r} is here ({unlike})")

@@ -13,12 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from harness.backbone import BadBackbone, resolve
+from harness.backbone_tokenizer import BadTokenizer, check_ids
+from harness.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
 from harness.place import Place
 from harness.similarity.adapted import Adapted
 from harness.similarity.texts import text_of
 from harness.training.inputs import InputFormat
+from harness.training.loaded import check_finite
 from harness.training.model import load_tokenizer
 from tasks.similarity import MINILM, POOLED
 from tasks.task import Example
@@ -81,12 +85,16 @@ class Sentences:
         from sentence_transformers import SentenceTransformer
 
         refuse_foreign_modules(self.folder)
-        loaded = SentenceTransformer(
-            str(self.folder),
-            device=str(self.place.ready()),
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True},
-        )
+        check_encoder(self.folder)
+        device = str(self.place.ready())
+        try:
+            loaded = SentenceTransformer(
+                str(self.folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
+            )
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
+            reason = " ".join(str(problem).split())
+            raise BadBackbone(f"{self.folder}: cannot be loaded ({reason}); get the encoder again") from None
+        check_whole(self.folder, loaded)
         loaded.tokenizer.truncation_side = "left"
         return loaded
 
@@ -121,6 +129,35 @@ def refuse_foreign_modules(folder: Path) -> None:
     for name in named:
         if not name.startswith("sentence_transformers."):
             raise BadBackbone(f"{file}: the class {name!r} is not the library's own; take another encoder")
+
+
+def check_encoder(folder: Path) -> None:
+    """BadBackbone unless the folder's weights are those of its config, by their header; nothing is loaded."""
+    file = folder / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        kind = str(config["model_type"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise BadBackbone(f"{file}: cannot be read ({type(problem).__name__}); get the encoder again") from None
+    try:
+        if kind in PREFIXES:
+            check_folder(folder, kind, config, is_read=False)
+        else:
+            shapes_in(folder)
+    except BadWeights as problem:
+        raise BadBackbone(str(problem)) from None
+
+
+def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
+    """BadBackbone unless every weight of a loaded encoder was in the folder's file, in its shape, and is finite."""
+    network = loaded[0].auto_model
+    wanted = ((name, tuple(value.shape)) for name, value in network.named_parameters() if "pooler." not in name)
+    try:
+        check_shapes(folder, shapes_in(folder), network.base_model_prefix, wanted)
+        check_ids(folder, loaded.tokenizer.get_vocab(), 0, network.get_input_embeddings().num_embeddings)
+    except (BadWeights, BadTokenizer) as problem:
+        raise BadBackbone(str(problem)) from None
+    check_finite(folder.name, loaded)
 
 
 def sentence_folder(name: str) -> Path:

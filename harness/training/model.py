@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from adapters_store import Store
 from adapters_store.weights import open_weights
-from harness.backbone import RANDOM_TINY, Backbone
+from harness.backbone import RANDOM_TINY, Backbone, BadBackbone
+from harness.backbone_tokenizer import CURE, BadTokenizer, check_ids
 from harness.cell import Cell
 from harness.methods import METHODS, library_config
+from harness.training.loaded import check_loaded
 from harness.training.seeds import seed_of
 from tasks.errors import BadInput
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
 ABSENT = object()
+LONGEST = 200  # characters of what a library says
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
 
 
@@ -32,28 +36,55 @@ class OtherLibrary(BadInput):
 
 @cache
 def load_tokenizer(backbone: Backbone) -> PreTrainedTokenizerBase:
-    """The backbone's fast tokenizer; for ``random-tiny`` one token per byte."""
+    """The backbone's fast tokenizer; for ``random-tiny`` one token per byte. BadBackbone if its files make none."""
     if backbone.folder is None:
         return _byte_tokenizer()
     from transformers import AutoTokenizer
 
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        str(backbone.folder), local_files_only=True, use_fast=True
-    )
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            str(backbone.folder), local_files_only=True, use_fast=True
+        )
+    except Exception as problem:  # the library has many ways to say that a file does not fit
+        reason = " ".join(str(problem).split())[:LONGEST]
+        raise BadBackbone(
+            f"backbone {backbone.name!r}: no tokenizer can be made of the files in {backbone.folder} ({reason}); {CURE}"
+        ) from None
+    try:
+        check_ids(backbone.folder, tokenizer.get_vocab(), 0, backbone.vocabulary)
+    except BadTokenizer as problem:
+        raise BadBackbone(f"backbone {backbone.name!r}: {problem}") from None
     return tokenizer
 
 
 def load_backbone(backbone: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
     """The backbone as an adapters-library model without adapters or heads, in evaluation mode."""
-    from adapters import AutoAdapterModel
-
     logging.getLogger("adapters.model_mixin").setLevel(logging.ERROR)  # it warns before we activate anything
     if backbone.folder is None:
         model = _random_tiny()
     else:
-        model = AutoAdapterModel.from_pretrained(str(backbone.folder), local_files_only=True, use_safetensors=True)
+        model = _of_folder(backbone)
     model.config._name_or_path = backbone.name  # saved with every adapter: never a path of this machine
     return model.eval()
+
+
+def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
+    """The model of a folder; BadBackbone, one line, unless all of its encoder came from the folder's weights."""
+    from adapters import AutoAdapterModel
+
+    try:
+        model, account = AutoAdapterModel.from_pretrained(
+            str(backbone.folder),
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they stand in the account
+        )
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
+        reason = " ".join(str(problem).split())
+        raise BadBackbone(f"backbone {backbone.name!r}: cannot be loaded ({reason}); get its files again") from None
+    check_loaded(backbone.name, model, account)
+    return model
 
 
 def add_target(model: Any, cell: Cell) -> None:  # noqa: ANN401

@@ -1,0 +1,255 @@
+"""A backbone's folder that is not whole or does not fit itself: every command that would use it says so in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, models
+
+from harness.backbone import BadBackbone, resolve
+from harness.backbone_tokenizer import BadTokenizer, check_tokenizer
+from harness.identity import tokenizer_facts
+from harness.training.model import load_backbone, load_tokenizer
+from tests.tiny_backbones import tiny_backbone
+
+STUDY = """
+tasks = ["news_empathy"]
+backbone = {backbone!r}
+trainer = "lanes"
+data = "synthetic"
+synthetic_rows = 200
+max_tokens = 48
+max_train = 16
+max_val = 16
+max_test = 16
+[training]
+epochs = 1
+"""
+TOKENS = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+ATTENTION = "encoder.layer.1.attention.self.query.weight"
+
+
+def weights(change):
+    """A fault of the weights: what ``change`` makes of all tensors."""
+
+    def alter(folder):
+        save_file(change(load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"})
+
+    return alter
+
+
+def config(**changes):
+    """A fault of the config: other values of some fields."""
+
+    def alter(folder):
+        values = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(values | changes))
+
+    return alter
+
+
+def content(name, text):
+    """A fault of one file: another content, or none."""
+    return lambda folder: (folder / name).write_bytes(text) if text is not None else (folder / name).unlink()
+
+
+def truncated(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def without_tokenizer(folder):
+    for name in TOKENS:
+        (folder / name).unlink(missing_ok=True)
+
+
+def larger_vocabulary(folder):
+    raw = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    raw.add_tokens([f"word{i}" for i in range(300)])
+    raw.save(str(folder / "tokenizer.json"))
+
+
+def pickled(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def in_parts(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+
+
+def only(part):
+    return lambda tensors: {name: value for name, value in tensors.items() if part not in name}
+
+
+FAULTS = {
+    "another prefix": (weights(lambda all: {f"encoder_model.{name}": value for name, value in all.items()}), "missing"),
+    "a layer more in the config": (config(num_hidden_layers=3), "encoder.layer.2.attention.self.query.weight is"),
+    "a layer less in the config": (config(num_hidden_layers=1), "encoder.layer.1."),
+    "no attention in a layer": (weights(only("layer.1.attention")), f"{ATTENTION} is missing"),
+    "an unrelated tensor": (weights(lambda all: {"x": np.zeros(3)}), "the first of its 1 tensors is x"),
+    "no tensor": (weights(lambda all: {}), "it holds no tensor"),
+    "an empty file": (content("model.safetensors", b""), "not a whole safetensors file"),
+    "a file that was cut": (truncated, "not a whole safetensors file"),
+    "a broken header": (content("model.safetensors", b"\x09" + bytes(7) + b"not json!"), "not a whole safetensors"),
+    "NaN everywhere": (weights(lambda all: {name: value * np.nan for name, value in all.items()}), "not finite"),
+    "an infinity": (weights(lambda all: {n: v + np.inf * (n == ATTENTION) for n, v in all.items()}), "not finite"),
+    "another width": (config(hidden_size=16), "but by config.json it is"),
+    "another inner width": (config(intermediate_size=60), "but by config.json it is"),
+    "heads that do not divide the width": (config(num_attention_heads=3), "cannot be divided among"),
+    "more positions than the file": (config(max_position_embeddings=256), "position_embeddings.weight has the shape"),
+    "another vocabulary": (config(vocab_size=4000), "word_embeddings.weight has the shape"),
+    "a tokenizer larger than the embedding": (larger_vocabulary, "its tokenizer numbers tokens up to"),
+    "no tokenizer": (without_tokenizer, "no tokenizer.json"),
+    "a broken tokenizer": (content("tokenizer.json", b'{"version": "1.0"'), "cannot be read"),
+    "broken settings of the tokenizer": (content("tokenizer_config.json", b"[1, 2"), "cannot be read"),
+    "pickles only": (pickled, "never as pickles"),
+    "weights in parts": (in_parts, "the weights are in several files"),
+    "a tokenizer of another form": (content("tokenizer.json", b'{"model": {"type": "BPE"}}'), "cannot be read"),
+    "no config": (content("config.json", None), "config.json is missing"),
+    "a broken config": (content("config.json", b"{"), "config.json cannot be read"),
+}
+COMMANDS = ("plan", "doctor", "run", "score", "adapter import", "prefetch")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A study that is trained on a tiny BERT, texts to score, and an adapter for it."""
+    from harness.cli.main import main
+
+    root = tmp_path_factory.mktemp("house")
+    tiny_backbone(root / "backbone", "bert")
+    shutil.copytree(root / "backbone", root / "whole")
+    (root / "mine.toml").write_text(STUDY.format(backbone=str(root / "backbone")))
+    (root / "texts.csv").write_text("text\nwarm bread\n")
+    assert main(["run", str(root / "mine.toml"), "--store", str(root / "runs"), "--quiet"]) == 0
+    network = load_backbone(resolve(str(root / "backbone")))
+    network.add_adapter("theirs", config="seq_bn")
+    network.save_adapter(str(root / "theirs"), "theirs", use_safetensors=True)
+    return root
+
+
+@pytest.fixture
+def use(house, command, monkeypatch):
+    """Run a command that needs the backbone; returns exit code and what it said."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    study, store = house / "mine.toml", ("--store", house / "runs")
+    more = {
+        "plan": ("plan", study, *store),
+        "doctor": ("doctor", study, *store),
+        "run": ("run", study, "--store", house / "runs-new"),
+        "score": ("score", house / "texts.csv", "--study", study, *store, "--out", house / "scores.csv"),
+        "adapter import": ("adapter", "import", house / "theirs", "--as", "theirs", "--backbone", house / "backbone",
+                           "--store", house / "runs-new"),
+        "prefetch": ("prefetch", study, *store),
+    }  # fmt: skip
+
+    def use(name):
+        code, out, err = command(*more[name])
+        lines = [line for line in out.splitlines() if name in ("doctor", "prefetch") and " backbone " in line[:20]]
+        return code, err.splitlines() or lines
+
+    yield use
+    shutil.rmtree(house / "backbone")
+    shutil.copytree(house / "whole", house / "backbone")
+    shutil.rmtree(house / "runs-new", ignore_errors=True)
+    (house / "scores.csv").unlink(missing_ok=True)
+    load_tokenizer.cache_clear()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_command_refuses_the_folder_in_one_line_and_nothing_is_made(fault, name, use, house):
+    harm, said = FAULTS[fault]
+    stored = sorted((house / "runs").rglob("*"))
+    harm(house / "backbone")
+    code, lines = use(name)
+    assert code == (1 if name in ("doctor", "prefetch") else 2)
+    assert len(lines) == 1, lines
+    assert said in lines[0]
+    assert str(house / "backbone") in lines[0]
+    assert sorted((house / "runs").rglob("*")) == stored
+    assert not list((house / "runs-new").glob("objects/*"))
+    assert not (house / "scores.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["plan", "score"])
+def test_the_whole_folder_is_taken_by_the_same_commands(name, use, house):
+    assert use(name)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["plan", "doctor", "run", "score"])
+def test_a_position_table_that_is_too_small_for_the_study_is_refused(name, use, house):
+    table = "embeddings.position_embeddings.weight"
+    weights(lambda all: all | {table: all[table][:40].copy()})(house / "backbone")
+    config(max_position_embeddings=40)(house / "backbone")
+    code, (line,) = use(name)
+    assert code == (1 if name == "doctor" else 2)
+    assert "40" in line
+    assert "max_tokens" in line or "another backbone" in line or "takes 40" in line
+
+
+def test_roberta_counts_positions_from_the_number_after_its_padding(tmp_path):
+    folder = tiny_backbone(tmp_path / "model", "xlm-roberta")
+    assert resolve(str(folder)).max_tokens == 128
+    config(pad_token_id=5)(folder)
+    assert resolve(str(folder)).max_tokens == 124
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
+def test_special_tokens_that_the_library_would_add_need_a_row_too(kind, tmp_path):
+    folder = tiny_backbone(tmp_path / "model", kind)
+    resolve(str(folder))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"sep_token": "<new>"}))
+    with pytest.raises(BadBackbone, match="its tokenizer numbers tokens up to"):
+        resolve(str(folder))
+
+
+def test_a_vocabulary_without_a_saved_tokenizer_is_taken_and_its_size_compared(tmp_path):
+    folder = tiny_backbone(tmp_path / "model", "bert")
+    (folder / "tokenizer.json").unlink()
+    assert len(load_tokenizer(resolve(str(folder)))) > 5
+    with (folder / "vocab.txt").open("a") as file:
+        file.write("".join(f"word{i}\n" for i in range(300)))
+    with pytest.raises(BadBackbone, match="its tokenizer numbers tokens up to"):
+        resolve(str(folder))
+
+
+def test_the_tokenizer_that_the_library_makes_is_compared_once_more(tmp_path, monkeypatch):
+    folder = tiny_backbone(tmp_path / "model", "bert")
+    backbone = resolve(str(folder))
+    larger_vocabulary(folder)
+    with pytest.raises(BadBackbone, match="its tokenizer numbers tokens up to"):
+        load_tokenizer(backbone)
+    without_tokenizer(folder)
+    with pytest.raises(BadBackbone, match="no tokenizer can be made of the files"):
+        load_tokenizer(backbone)
+
+
+@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer",
+                                   "a layer less in the config", "NaN everywhere", "another inner width",
+                                   "an empty file", "a broken config"])  # fmt: skip
+def test_a_folder_that_changed_after_it_was_looked_at_is_refused_when_it_is_loaded(fault, tmp_path):
+    folder = tiny_backbone(tmp_path / "model", "bert")
+    backbone = resolve(str(folder))
+    FAULTS[fault][0](folder)
+    with pytest.raises(BadBackbone) as caught:
+        load_backbone(backbone)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_slow_vocabulary_of_bpe_is_read_too(tmp_path):
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab"]
+    models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[("a", "b")]).save(str(tmp_path))
+    facts = tokenizer_facts(tmp_path, "roberta", {})
+    check_tokenizer(tmp_path, "roberta", facts, 8)
+    with pytest.raises(BadTokenizer, match="up to 7, but the embedding has 7 rows"):
+        check_tokenizer(tmp_path, "roberta", facts, 7)
+    (tmp_path / "merges.txt").unlink()
+    with pytest.raises(BadTokenizer, match=r"no tokenizer.json and no vocab.json with merges.txt"):
+        check_tokenizer(tmp_path, "roberta", facts, 8)
