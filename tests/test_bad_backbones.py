@@ -13,7 +13,11 @@ from tokenizers import Tokenizer, models
 from harness.backbone import BadBackbone, resolve
 from harness.backbone_tokenizer import BadTokenizer, check_tokenizer
 from harness.identity import tokenizer_facts
+from harness.place import ANYWHERE
+from harness.similarity import encoders
+from harness.similarity.encoders import Sentences
 from harness.training.model import load_backbone, load_tokenizer
+from tasks.task import Example
 from tests.tiny_backbones import tiny_backbone
 
 STUDY = """
@@ -253,3 +257,48 @@ def test_a_slow_vocabulary_of_bpe_is_read_too(tmp_path):
     (tmp_path / "merges.txt").unlink()
     with pytest.raises(BadTokenizer, match=r"no tokenizer.json and no vocab.json with merges.txt"):
         check_tokenizer(tmp_path, "roberta", facts, 8)
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A tiny encoder of the sentence-transformers library in a folder."""
+    folder = tiny_backbone(tmp_path / "encoder", "bert")
+    types = {"0": ("", "Transformer"), "1": ("1_Pooling", "Pooling")}
+    listed = [
+        {"idx": int(at), "name": at, "path": path, "type": f"sentence_transformers.models.{name}"}
+        for at, (path, name) in types.items()
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def test_a_sentence_encoder_that_is_whole_makes_vectors(encoder):
+    rows = [Example("a", "g", "g", (), "warm bread", 0)]
+    assert np.isfinite(Sentences(encoder, ANYWHERE)(rows)).all()
+
+
+OF_ENCODERS = [
+    "another prefix", "a layer more in the config", "a layer less in the config", "no attention in a layer",
+    "no tensor", "an empty file", "a file that was cut", "NaN everywhere", "another inner width", "another vocabulary",
+    "heads that do not divide the width", "a tokenizer larger than the embedding", "pickles only", "a broken config",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", OF_ENCODERS)
+def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, encoder):
+    FAULTS[fault][0](encoder)
+    with pytest.raises(BadBackbone) as caught:
+        Sentences(encoder, ANYWHERE).load()
+    assert "\n" not in str(caught.value)
+    assert str(encoder) in str(caught.value) or "not finite" in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", ["another prefix", "a layer more in the config", "no attention in a layer"])
+def test_a_sentence_encoder_of_a_kind_without_a_list_is_held_against_what_was_loaded(fault, encoder, monkeypatch):
+    monkeypatch.setattr(encoders, "PREFIXES", {})
+    FAULTS[fault][0](encoder)
+    with pytest.raises(BadBackbone, match="is missing"):
+        Sentences(encoder, ANYWHERE).load()
