@@ -112,6 +112,9 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits, thousands of brackets
+        reason = f"cannot be used as a value ({type(problem).__name__})"
+        raise BadStudy(f"--set {key.strip()}=...: what follows {reason}, it has {len(text):,} characters") from None
     *tables, last = key.strip().split(".")
     table = values
     for name in tables:

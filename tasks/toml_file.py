@@ -18,6 +18,8 @@ def read_toml(path: Path, error: type[BadInput]) -> dict[str, Any]:
     """The content of a TOML file; raises ``error`` as ``file:line`` when it is not TOML, not UTF-8 or not readable."""
     text = ""
     try:
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise error(f"{path}: not a plain file; move it away")
         text = path.read_text(encoding="utf-8")
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
