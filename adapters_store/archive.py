@@ -6,10 +6,8 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +16,7 @@ from typing import Any, NamedTuple
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
 from adapters_store.listing import keys_in
+from adapters_store.output import whole
 from adapters_store.record import MARKER, Record, check_file_name
 from adapters_store.sealed import seal
 from adapters_store.store import MEASURE, Store
@@ -78,8 +77,11 @@ def archive(
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
     listed = {one.name: {"sha256": one.sha256, "bytes": one.size} for one in members}
     first = _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
-    with _whole(file) as part:
-        _pack([first, *members], part)
+    try:
+        with whole(file) as part:
+            _pack([first, *members], part)
+    except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
+        raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
     return Archived(len(stored), len(measured), tuple(key for key in keys if key not in store))
 
 
@@ -120,22 +122,6 @@ def _measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> I
         yield _member(f"measures/{key}/{MEASURE}", seal(vars(found)))
 
 
-@contextmanager
-def _whole(file: Path) -> Iterator[Path]:
-    """A name to write under; the file gets its own when it is complete and on the disk, or is removed."""
-    part = file.with_name(f"{file.name}.part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield part
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:  # tarfile refuses names and sizes that the format cannot hold
-        reason = getattr(error, "strerror", None) or error
-        raise StoreError(f"{file}: cannot be written ({reason}); mend this, or give another place") from error
-
-
 def _pack(members: Iterable[Member], file: Path) -> None:
     """No clock, no owner, no name of a person or machine: nothing but names, sizes and contents."""
     with (
@@ -148,5 +134,3 @@ def _pack(members: Iterable[Member], file: Path) -> None:
             info.size = one.size
             with io.BytesIO(one.content) if isinstance(one.content, bytes) else one.content.open("rb") as content:
                 tar.addfile(info, content)
-    with file.open("rb") as written:
-        os.fsync(written.fileno())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis.cells import Manifest
 from analysis.half_data import MARGIN, against_full
@@ -104,5 +105,5 @@ def write_answers(question: Question, paragraphs: Sequence[str]) -> Path:
     if question.limits:
         lines += ["What cannot be known here:", "\n".join(f"- {one}" for one in question.limits)]
     page = question.out / "analysis.md"
-    page.write_text("\n\n".join([*lines, *paragraphs]) + "\n", encoding="utf-8", newline="\n")
+    write_text(page, "\n\n".join([*lines, *paragraphs]) + "\n")
     return page

@@ -9,6 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from adapters_store.output import write_text
 from analysis.cells import TRANSFER
 from analysis.compare import (
     BOTH,
@@ -54,7 +55,7 @@ def write_comparison(a: Side, b: Side, out: Path) -> Path:
         *_caveats(scores, pairs),
     ]
     page = out / "compare.md"
-    page.write_text("\n\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    write_text(page, "\n\n".join(lines) + "\n")
     return page
 
 

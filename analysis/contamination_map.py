@@ -10,6 +10,7 @@ import seaborn as sns
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from analysis.frames import write_figure
 from analysis.legible import make_legible, written_plainly
 
 
@@ -22,8 +23,8 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
     with written_plainly(stem.name):
         figure = _drawn(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
-        figure.savefig(paths[0], dpi=150)
-        figure.savefig(paths[1], metadata={"Date": None})
+        write_figure(figure, paths[0], dpi=150)
+        write_figure(figure, paths[1], metadata={"Date": None})
     return paths
 
 

@@ -34,7 +34,6 @@ def corpus_figures(scored: Path, out: Path) -> list[Drawn]:
     if frame.empty:
         raise BadInput(f"{scored}: no text was scored, so there is nothing to draw")
     wide = scales(frame)
-    out.mkdir(parents=True, exist_ok=True)
     told = (
         f"{scored.name}, {len(wide):,} text{'s' * (len(wide) != 1)}; what adapters predict, not what people would say"
     )

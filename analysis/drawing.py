@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.figures import Drawn
-from analysis.frames import write_csv
+from analysis.frames import write_csv, write_figure
 from analysis.legible import written_plainly
 from tasks.plain_text import harmless
 
@@ -40,6 +40,6 @@ def write_drawn(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.
     drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
     with written_plainly(stem.name):
         figure = draw(frame, title)
-        figure.savefig(drawn.svg, metadata={"Date": None})
-        figure.savefig(drawn.png, dpi=200)
+        write_figure(figure, drawn.svg, metadata={"Date": None})
+        write_figure(figure, drawn.png, dpi=200)
     return drawn

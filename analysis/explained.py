@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threadpoolctl import threadpool_limits
 
+from adapters_store.output import new_folder
 from analysis import answer_sections
 from analysis.answers import Question
 from analysis.choosing_sections import choosing
@@ -19,7 +20,7 @@ def silent(done: int, of: int, what: str) -> None:
 
 def explained(question: Question, mode: str, progress: Progress = silent) -> tuple[Answer, list[str]]:
     """What explains gains, in a mode, and the paragraphs of all answers; their frames are written beside."""
-    question.out.mkdir(parents=True, exist_ok=True)
+    new_folder(question.out)
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
     others = (answer_sections.themes, answer_sections.half_data, choosing)

@@ -21,7 +21,7 @@ from matplotlib.patches import Patch, Rectangle
 from adapters_store.store import Store
 from analysis.baselines import baselines as baselines_of
 from analysis.cells import BASELINE, Manifest
-from analysis.frames import write_csv
+from analysis.frames import write_csv, write_figure
 from analysis.gains import SEED
 from analysis.legible import make_legible, shortened, written_plainly
 from analysis.markdown import bare
@@ -166,13 +166,12 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
 
 def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> Drawn:
     """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     write_csv(squares, stem)
     drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
     with written_plainly(stem.name):
         figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
-        figure.savefig(drawn.svg, metadata={"Date": None})
-        figure.savefig(drawn.png, dpi=150)
+        write_figure(figure, drawn.svg, metadata={"Date": None})
+        write_figure(figure, drawn.png, dpi=150)
     return drawn
 
 

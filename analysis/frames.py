@@ -1,12 +1,20 @@
-"""Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte."""
+"""Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte.
+
+Figures are written here too: every file of the analysis is on the disk whole or not at all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+
+from adapters_store.output import whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Declared(NamedTuple):
@@ -24,11 +32,18 @@ def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFram
 
 def write_frames(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv (10 significant digits, empty where undefined) and ``stem``.parquet (all digits)."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
     write_csv(frame, stem)
-    frame.to_parquet(stem.with_name(f"{stem.name}.parquet"), index=False)
+    with whole(stem.with_name(f"{stem.name}.parquet")) as part:
+        frame.to_parquet(part, index=False)
 
 
 def write_csv(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv alone, in the form of ``write_frames``."""
-    frame.to_csv(stem.with_name(f"{stem.name}.csv"), index=False, float_format="%.10g", lineterminator="\n")
+    with whole(stem.with_name(f"{stem.name}.csv")) as part:
+        frame.to_csv(part, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def write_figure(figure: Figure, path: Path, **options: Any) -> None:  # noqa: ANN401 - those of savefig
+    """Write a figure in the format of the file's ending."""
+    with whole(path) as part:
+        figure.savefig(part, format=path.suffix[1:], **options)

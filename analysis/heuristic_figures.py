@@ -33,7 +33,6 @@ MEASURED = {
 
 def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: Path) -> list[Drawn]:
     """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
-    out.mkdir(parents=True, exist_ok=True)
     drawn = []
     if not _why_no_importances(results, similarities):
         title = f"{results.banner}Figure 2: importance of features in the paper's way, {results.name}"

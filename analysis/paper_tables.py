@@ -27,7 +27,6 @@ def write_tables(results: Results, out: Path) -> list[Path]:
         "table-10-12-labels": by_split(results, CLASS),
         "table-9-12-splits": by_split(results, ROWS).drop(columns="name"),
     }
-    out.mkdir(parents=True, exist_ok=True)
     files = []
     for name, frame in tables.items():
         if len(frame):

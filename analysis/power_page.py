@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis.cells import Manifest, planned_cells
 from analysis.detection import GRIDS, SEED, SHARES, Progress, detection, seen
@@ -95,7 +96,7 @@ def write_power(
         *(_effects(asked, simulated) if reason is None else _no_effects(reason)),
     ]
     page = out / "power.md"
-    page.write_text("\n\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    write_text(page, "\n\n".join(lines) + "\n")
     return page
 
 

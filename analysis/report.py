@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis import gain_sections, mixed, reviewer_sections, sections
 from analysis.answers import of_stored
@@ -75,7 +76,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
     )
     paragraphs = [line for part in parts for line in part]
     page = out / "report.md"
-    page.write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8", newline="\n")
+    write_text(page, "\n\n".join(paragraphs) + "\n")
     write_page(store, Told(found, question, answer, figures, paragraphs), out / "report.html")
     return page
 

@@ -20,6 +20,7 @@ from matplotlib.text import Text
 
 from analysis.curve_figure import specification_curve
 from analysis.figures import METRIC_NAMES, colour_limit, heatmap
+from analysis.frames import write_figure
 from analysis.heuristic_figures import cosine_map, importance_bars, rank_map
 from analysis.legible import FONT
 from analysis.manuscript.figure_frames import Frames
@@ -51,13 +52,12 @@ class Sheet:
 
 def write_figures(frames: Frames, venue: Venue, out: Path, banner: str) -> list[Sheet]:
     """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes."""
-    out.mkdir(parents=True, exist_ok=True)
     found = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
     drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in found]
     for sheet in drawn:
         with mpl.rc_context(EMBEDDED):
             figure = fitted(sheet, venue.page if sheet.is_wide else venue.column, banner)
-            figure.savefig(out / f"{sheet.name}.pdf", metadata={"CreationDate": None})
+            write_figure(figure, out / f"{sheet.name}.pdf", metadata={"CreationDate": None})
     return drawn
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from adapters_store.output import whole
 from analysis.cells import BASELINE, FINETUNED
 from analysis.data_facts import ROWS
 from analysis.explained import explained, silent
@@ -30,13 +31,13 @@ DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
 def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None:
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs."""
-    out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         question = replace(subject.question, out=Path(folder))
         explained(question, "guarded", progress)
         write_tables(question.results, question.out)
         for path in sorted(question.out.glob("*.csv")):
-            shutil.copyfile(path, out / path.name)
+            with whole(out / path.name) as part:
+                shutil.copyfile(path, part)
     for name, frame in (figure_frames(subject) | _own(subject)).items():
         if len(frame):
             write_csv(frame, out / name)

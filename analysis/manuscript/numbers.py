@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from adapters_store.output import write_text
 from analysis.frames import write_csv
 from analysis.manuscript.figure_frames import Frames
 from analysis.manuscript.latex import letters
@@ -131,7 +132,7 @@ def write_numbers(found: list[Number], out: Path) -> None:
     absent = Counter((one.file, one.column) for one in found if not one.printed)
     missing = [f"% without a macro, as not defined: {n} of {name} in {file}" for (file, name), n in absent.items()]
     text = HEAD + "\n".join([*lines, *missing]) + "\n"
-    (out / "numbers.tex").write_text(text, encoding="utf-8", newline="\n")
+    write_text(out / "numbers.tex", text)
     write_csv(pd.DataFrame([one for one in found if one.printed], columns=list(Number._fields)), out / "numbers")
 
 

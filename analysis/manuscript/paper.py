@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from adapters_store.output import write_text
 from analysis.explained import silent
 from analysis.importance_sections import Progress
 from analysis.manuscript import told
@@ -37,16 +38,15 @@ def write_paper(subject: Subject, out: Path, venue: Venue, progress: Progress = 
     drawn = write_figures(frames, venue, out / "figures", banner)
     _write_text(subject, found, out)
     page = out / "main.tex"
-    _write(page, document(f"{banner}{subject.title}", venue, [one.name for one in made], drawn))
+    write_text(page, document(f"{banner}{subject.title}", venue, [one.name for one in made], drawn))
     return page
 
 
 def write_citations(subject: Subject, out: Path) -> tuple[Path, Path]:
     """Write references.bib and licences.md into ``out``; their paths."""
-    out.mkdir(parents=True, exist_ok=True)
     paths = out / "references.bib", out / "licences.md"
     for path, text in zip(paths, citations(subject), strict=True):
-        _write(path, text)
+        write_text(path, text)
     return paths
 
 
@@ -56,10 +56,9 @@ def citations(subject: Subject) -> tuple[str, str]:
 
 
 def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     for table in made:
-        _write(out / f"{table.name}.tex", as_latex(table, venue))
-        _write(out / f"{table.name}.md", as_markdown(table))
+        write_text(out / f"{table.name}.tex", as_latex(table, venue))
+        write_text(out / f"{table.name}.md", as_markdown(table))
 
 
 def _write_text(subject: Subject, found: Sequence[Number], out: Path) -> None:
@@ -68,16 +67,12 @@ def _write_text(subject: Subject, found: Sequence[Number], out: Path) -> None:
     printed = {one.macro: one.printed for one in found if one.printed}
     parts, answers = methods(subject, uses), checklist(subject)
     sections = [f"## {head}\n\n{told.as_markdown(text, printed)}" for head, text in parts]
-    _write(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
+    write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
     paragraphs = [rf"\paragraph{{{escaped(head)}.}} {told.as_latex(text, printed)}" for head, text in parts]
-    _write(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
+    write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
     asked = [f"- **{question}** {told.as_markdown(answer, printed)}" for question, answer in answers]
-    _write(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
+    write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
     items = [rf"\item \textbf{{{escaped(question)}}} {told.as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
-    _write(out / "checklist.tex", "\n".join(lines) + "\n")
+    write_text(out / "checklist.tex", "\n".join(lines) + "\n")
     write_citations(subject, out)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis.page.document import Told, document
 
@@ -40,7 +41,7 @@ HARMLESS: dict[str, str | int | None] = {
 
 def write_page(store: Store, told: Told, path: Path) -> None:
     """Write the page, which loads nothing from elsewhere; equal stores give equal bytes."""
-    path.write_text(assembled(document(store, told)), encoding="utf-8", newline="\n")
+    write_text(path, assembled(document(store, told)))
 
 
 def assembled(shown: Mapping[str, Any]) -> str:

@@ -158,7 +158,6 @@ def _written(contacts: Mapping[str, Sequence[Contact]], out: Path) -> list[Path]
     from analysis.frames import write_csv
 
     frames = {kind: frame_of(found) for kind, found in contacts.items()}
-    out.mkdir(parents=True, exist_ok=True)
     write_csv(pd.concat([frame.assign(splits=kind) for kind, frame in frames.items()]), out / "contamination")
     drawn = [path for kind, frame in frames.items() for path in write_map(frame, out / f"contamination-{kind}", kind)]
     return [out / "contamination.csv", *drawn]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import sys
 from pathlib import Path
 
 OURS = ("tasks", "adapters_store", "analysis")
+REFUSED = (  # what a place can be to blame for
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EFBIG),
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     listen()
     try:
-        return int(options.command(options))
+        code = int(options.command(options))
+        sys.stdout.flush()
+        return code
     except (BadInput, StoreError) as problem:
         return _refuse(" ".join(str(problem).split()))
     except KeyboardInterrupt:
@@ -32,10 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    except (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError) as problem:
-        if problem.filename is None:
+    except OSError as problem:
+        if problem.errno not in REFUSED:
             raise
-        return _refuse(f"{problem.filename}: {problem.strerror}; mend it, or name another place")
+        place = problem.filename or "a file that is read or written"
+        return _refuse(f"{place}: {os.strerror(problem.errno)}; mend it, or name another place")
 
 
 def _refuse(message: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from adapters_store.output import new_folder, whole
 from harness.cli.data import progress
 from harness.cli.table import print_json
 from harness.raw.fetch import fetch
@@ -146,18 +147,15 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
         raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
     if reason := why_taken(id):
         raise BadEntry(f"id {id!r} {reason}; give another --id")
-    file, draft = folders[0] / f"{id}.toml", folders[0] / f".{id}.draft"
+    file = folders[0] / f"{id}.toml"
     if file.exists():
         raise BadInput(f"{file} exists; give another --id, or edit that file")
-    folders[0].mkdir(parents=True, exist_ok=True)
+    new_folder(folders[0])
     if id in Registry.load(folders).tasks:
         raise BadInput(f"there is a task {id!r} already; give another --id")
-    draft.write_text(entry_text(entry), encoding="utf-8")
-    try:
+    with whole(file) as draft:
+        draft.write_text(entry_text(entry), encoding="utf-8")
         splits = load(tasks_of(draft)[0], data)
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
     return file, splits
 
 

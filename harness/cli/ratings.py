@@ -6,6 +6,7 @@ import argparse
 import csv
 from pathlib import Path
 
+from adapters_store.output import whole, write_text
 from harness.cli.table import print_json
 from harness.study_file import load_study
 from tasks.errors import BadInput
@@ -23,13 +24,12 @@ def write_sheet(options: argparse.Namespace) -> int:
     sheet, page = out / f"{'-'.join(['ratings', *options.rater.split()])}.csv", out / "ratings-criteria.md"
     if sheet.exists():
         raise BadInput(f"{sheet} exists and may hold ratings; move it away or give another --out or --rater")
-    out.mkdir(parents=True, exist_ok=True)
     rows = form(tasks, options.rater)
-    with sheet.open("w", encoding="utf-8-sig", newline="") as handle:  # the mark lets spreadsheets see the encoding
+    write_text(page, _criteria(tasks))
+    with whole(sheet) as part, part.open("w", encoding="utf-8-sig", newline="") as handle:  # marked, for spreadsheets
         writer = csv.DictWriter(handle, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    page.write_text(_criteria(tasks), encoding="utf-8")
     if options.json:
         print_json({"form": str(sheet), "criteria": str(page), "rows": len(rows)})
     else:

@@ -47,7 +47,6 @@ def suggest(options: argparse.Namespace) -> int:
     rows = judged(results, ranked.drop(columns="gain"))
     found = summary(rows)
     out = Path(options.out or f"results/{study.config.name}")
-    out.mkdir(parents=True, exist_ok=True)
     for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": found}.items():
         write_csv(frame, out / name)
     if options.json:

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from adapters_store.output import CannotWrite, cause
 from harness.raw.archive import unpack_member
 from harness.raw.checksums import Known, known_download
 from tasks.errors import BadInput
@@ -57,7 +59,9 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
                 _fetch_file(download, target, watch)
             yield download, True
     except OSError as problem:
-        raise FetchFailed(f"{problem.filename or data}: cannot be written: {problem.strerror}") from None
+        raise CannotWrite(
+            f"{problem.filename or data}: cannot be written ({cause(problem)}); mend this, or fetch into another folder"
+        ) from None
     finally:
         _remove(archives, data / ARCHIVES)
 
@@ -187,7 +191,7 @@ def _transfer(download: Download, part: Path, watch: Watch) -> bool:
         raise FetchFailed(f"{download.url}: {_answer(problem)}") from None
     except urllib.error.URLError as problem:
         raise FetchFailed(f"{download.url}: no connection ({problem.reason}); try again later") from None
-    except (TimeoutError, ConnectionError, http.client.HTTPException):
+    except (TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException):
         return False
 
 

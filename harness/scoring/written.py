@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.output import new_folder, output, whole, write_text
 from harness.scoring.texts import Line, Texts
 from tasks.errors import BadInput
 
@@ -100,33 +101,32 @@ class _Parts:
             if not (self.folder / "job.json").is_file() or (self.folder / "job.json").read_text() != text:
                 raise BadInput(f"{self.folder} is of another scoring; remove it, or give another --out")
             return len(list(self._facts()))
-        self.folder.mkdir(parents=True)
-        (self.folder / "job.json").write_text(text, encoding="utf-8")
+        new_folder(self.folder)
+        write_text(self.folder / "job.json", text)
         return 0
 
     def add(self, number: int, frame: pd.DataFrame, facts: Mapping[str, Any]) -> None:
         """Keep a part."""
-        frame.to_parquet(self.folder / f"{number}.parquet", index=False)
-        half = self.folder / "half"
-        half.write_text(json.dumps(facts), encoding="utf-8")
-        half.replace(self.folder / f"{number}.json")
+        with whole(self.folder / f"{number}.parquet") as part:
+            frame.to_parquet(part, index=False)
+        write_text(self.folder / f"{number}.json", json.dumps(facts))
 
     def finish(self, out: Path) -> Summary:
         """Put the parts together, one in memory at a time, and remove them."""
         summary = Summary()
-        whole, listed = self.folder / f"whole{out.suffix}", self.folder / "listed.csv"
-        listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
         parts = []
-        for number, facts in enumerate(self._facts()):
-            parts.append(self.folder / f"{number}.parquet")
-            summary.texts += facts["texts"]
-            summary.scored += facts["scored"]
-            summary.listed.update(why for _, _, why in facts["listed"])
-            pd.DataFrame(facts["listed"], columns=LISTED).to_csv(listed, mode="a", header=False, index=False)
-        _join(parts, whole)
-        listed.replace(listed_path(out))
-        whole.replace(out)
-        shutil.rmtree(self.folder)
+        with whole(listed_path(out)) as listed:
+            listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
+            for number, facts in enumerate(self._facts()):
+                parts.append(self.folder / f"{number}.parquet")
+                summary.texts += facts["texts"]
+                summary.scored += facts["scored"]
+                summary.listed.update(why for _, _, why in facts["listed"])
+                pd.DataFrame(facts["listed"], columns=LISTED).to_csv(listed, mode="a", header=False, index=False)
+        with whole(out) as joined:
+            _join(parts, joined, out.suffix)
+        with output(self.folder):
+            shutil.rmtree(self.folder)
         return summary
 
     def _facts(self) -> Iterator[dict[str, Any]]:
@@ -136,24 +136,24 @@ class _Parts:
             number += 1
 
 
-def _join(parts: Sequence[Path], whole: Path) -> None:
-    """One file out of the parts, in the format of its ending."""
-    if whole.suffix == ".parquet":
-        return _join_parquet(parts, whole)
-    with whole.open("w", encoding="utf-8", newline="") as file:
+def _join(parts: Sequence[Path], joined: Path, ending: str) -> None:
+    """Put the parts into one file, in the format of the ending."""
+    if ending == ".parquet":
+        return _join_parquet(parts, joined)
+    with joined.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             frame = pd.read_parquet(part)
-            if whole.suffix == ".csv":
+            if ending == ".csv":
                 frame.to_csv(file, index=False, header=number == 0, lineterminator="\n")
             elif len(frame):
                 frame.to_json(file, orient="records", lines=True, force_ascii=False)
     return None
 
 
-def _join_parquet(parts: Sequence[Path], whole: Path) -> None:
+def _join_parquet(parts: Sequence[Path], joined: Path) -> None:
     import pyarrow.parquet
 
     schema = pyarrow.parquet.read_schema(parts[0])
-    with pyarrow.parquet.ParquetWriter(whole, schema) as writer:
+    with pyarrow.parquet.ParquetWriter(joined, schema) as writer:
         for part in parts:
             writer.write_table(pyarrow.parquet.read_table(part).cast(schema))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store
+from adapters_store.output import new_folder, output
 from adapters_store.weights import open_weights
 from harness.sharing.card import Facts, card
 from tasks.errors import BadInput
@@ -30,8 +32,8 @@ def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> 
         raise BadInput(f"{facts.target} was trained {on}: only an adapter that stands on nothing can be exported alone")
     if out.exists():
         raise BadInput(f"{out} is there already; move it away, or give another --out")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
+    new_folder(out.parent)
+    with output(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
         folder = Path(temporary) / "adapter"
         folder.mkdir()
         for name in FILES:
@@ -58,4 +60,6 @@ def _pickle(folder: Path) -> None:
     from safetensors.torch import load_file
 
     for name, pickled in PICKLED.items():
-        torch.save(load_file(folder / name), folder / pickled)
+        content = io.BytesIO()  # torch tells of a full disk as if it were a fault of its own
+        torch.save(load_file(folder / name), content)
+        (folder / pickled).write_bytes(content.getvalue())
