@@ -12,30 +12,23 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from adapters_store.output import CannotWrite, cause
+from harness.raw.address import MOST_REDIRECTS, FetchFailed, PrivateAddress, check_address, opener
 from harness.raw.archive import unpack_member
 from harness.raw.checksums import Known, known_download
-from tasks.errors import BadInput
 from tasks.task import Download
 
 LARGEST_BYTES = 2_000_000_000  # of a file whose entry states no size
 LARGEST_JSON_BYTES = 20_000_000
-MOST_REDIRECTS = 5
 BARREN_ATTEMPTS = 3  # tries in a row that bring nothing new
 PAUSE_SECONDS = 1.0
 TIMEOUT_SECONDS = 60
 CHUNK = 1 << 18
-LOCAL = ("127.0.0.1", "localhost", "::1")
 ARCHIVES = ".archives"  # below the data folder, while a fetch is under way
 
 Watch = Callable[[str, int, int], None]  # path, bytes received, bytes in all (0 where not known)
-
-
-class FetchFailed(BadInput):
-    """A file could not be downloaded, or is not what its entry says."""
 
 
 def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[tuple[Download, bool]]:
@@ -66,47 +59,19 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
         _remove(archives, data / ARCHIVES)
 
 
-def check_address(url: str) -> None:
-    """Refuse every address that is neither https nor on this very machine."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
-        raise FetchFailed(f"{url}: not an https address; nothing else is fetched")
-
-
 def json_at(url: str) -> Any:  # noqa: ANN401 - whatever stands there
     """The JSON at an address; FetchFailed when it cannot be had or is none."""
     check_address(url)
     request = urllib.request.Request(url, headers={"User-Agent": "empathy-transfer"})
     try:
-        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_SECONDS) as response:
+        with opener().open(request, timeout=TIMEOUT_SECONDS) as response:
             return json.loads(response.read(LARGEST_JSON_BYTES))
     except urllib.error.HTTPError as problem:
         raise FetchFailed(f"{url}: {_answer(problem)}") from None
     except (OSError, http.client.HTTPException) as problem:
-        raise FetchFailed(f"{url}: no connection ({getattr(problem, 'reason', problem)}); try again later") from None
+        raise FetchFailed(f"{url}: {_no_connection(problem)}") from None
     except ValueError:
         raise FetchFailed(f"{url}: the answer is not JSON; is it the right address?") from None
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows few redirects, and none away from https."""
-
-    max_redirections = MOST_REDIRECTS
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        """Return the next request; FetchFailed when it would leave https."""
-        check_address(newurl)
-        if urlsplit(req.full_url).hostname not in LOCAL and urlsplit(newurl).hostname in LOCAL:
-            raise FetchFailed(f"{req.full_url}: redirects to this machine; refused")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _refuse_different(download: Download, target: Path) -> None:
@@ -182,7 +147,7 @@ def _transfer(download: Download, part: Path, watch: Watch) -> bool:
     if start:
         request.add_header("Range", f"bytes={start}-")
     try:
-        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_SECONDS) as response:
+        with opener().open(request, timeout=TIMEOUT_SECONDS) as response:
             return _receive(response, download, part, start, watch)
     except urllib.error.HTTPError as problem:
         if problem.code == 416:  # the rest does not exist: the beginning is not of this file
@@ -190,9 +155,14 @@ def _transfer(download: Download, part: Path, watch: Watch) -> bool:
             return False
         raise FetchFailed(f"{download.url}: {_answer(problem)}") from None
     except urllib.error.URLError as problem:
-        raise FetchFailed(f"{download.url}: no connection ({problem.reason}); try again later") from None
+        raise FetchFailed(f"{download.url}: {_no_connection(problem)}") from None
     except (TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException):
         return False
+
+
+def _no_connection(problem: Exception) -> str:
+    reason = getattr(problem, "reason", problem)
+    return str(reason) if isinstance(reason, PrivateAddress) else f"no connection ({reason}); try again later"
 
 
 def _answer(problem: urllib.error.HTTPError) -> str:
