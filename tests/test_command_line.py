@@ -121,7 +121,8 @@ def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
     (tmp_path / "file").write_text("mine")
     code, _, err = command("compare", "published", "published", "--out", tmp_path / "file" / "out")
     assert code == 2
-    assert err == f"empathy-transfer: {tmp_path}/file/out: Not a directory; mend it, or name another place\n"
+    place = tmp_path / "file" / "out" / "compared_scores.csv"
+    assert err == f"empathy-transfer: {place}: cannot be written (Not a directory); mend this, or give another --out\n"
     assert (tmp_path / "file").read_text() == "mine"
 
 
