@@ -16,6 +16,7 @@ from harness.study_file import load_study
 from tasks.errors import BadEntry, BadRow, BadStudy
 from tasks.proposal import opened
 from tasks.readers import raw
+from tasks.readers.formats.cells import check_header
 from tasks.toml_file import read_toml
 
 
@@ -110,13 +111,13 @@ class Counted(str):
 
 def test_a_header_of_many_columns_is_compared_in_linear_time(tmp_path):
     header = [Counted(f"column {place}") for place in range(3000)]
-    raw._check_header(tmp_path / "wide.csv", header)
+    check_header(tmp_path / "wide.csv", header)
     assert next(Counted.compared) < 10 * len(header)
 
 
 def test_a_column_that_occurs_twice_is_named(tmp_path):
     with pytest.raises(BadRow, match=r"wide\.csv:1: column 'b' occurs twice"):
-        raw._check_header(tmp_path / "wide.csv", ("a", "b", "c", "b", "a"))
+        check_header(tmp_path / "wide.csv", ("a", "b", "c", "b", "a"))
 
 
 @pytest.mark.parametrize(
