@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from harness.sharing import importing
 from harness.sharing.hub_source import NoSuchSource, Source, source_of
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import FILES
@@ -175,6 +176,30 @@ def test_the_command_says_what_it_has_imported_and_that_it_had_it(folder, store,
     assert "is in the store already" in command(*asked)[1]
     told = json.loads(command(*asked, "--json")[1])
     assert (told["key"], told["is_new"], told["adapter"]) == (key, False, SETTINGS)
+
+
+def test_without_a_backbone_the_one_that_the_folder_names_is_taken(store, command, tmp_path, monkeypatch):
+    named = old_folder(tmp_path / "named")
+    change(named / "adapter_config.json", lambda told: told.update(model_name="random-tiny"))
+    asked = ("adapter", "import", named, "--as", "theirs", "--store", store.root)
+    code, said, err = command(*asked)
+    assert (code, err) == (0, "")
+    assert "warning" not in said
+    for name, wanted in (("../../elsewhere", "is no model's name"), ("nobody/nothing", "names 'nobody/nothing' as")):
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        change(named / "adapter_config.json", lambda told, name=name: told.update(model_name=name))
+        code, _, err = command(*asked)
+        assert (code, err.count("\n")) == (2, 1)
+        assert wanted in err
+        assert "--backbone" in err
+
+
+def test_a_folder_that_names_no_model_is_taken_to_stand_on_the_usual_one(tmp_path, monkeypatch):
+    unnamed, asked = old_folder(tmp_path / "unnamed"), []
+    change(unnamed / "adapter_config.json", lambda told: told.update(model_name=None))
+    monkeypatch.setattr(importing, "resolve", asked.append)
+    importing.named_backbone(source_of(str(unnamed)))
+    assert asked == ["roberta-base"]
 
 
 def test_the_command_tells_what_is_wrong_in_one_line(folder, store, command, tmp_path):

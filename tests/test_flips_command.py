@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 
 from harness.api import Study
@@ -51,6 +52,19 @@ def test_texts_are_shown_to_who_asks_and_kept_nowhere(flips, place):
     assert len(told["items"]) == 4
     assert all(TEXT in one["texts"][-1] for one in told["items"])
     assert files_of(place) == before
+
+
+def test_out_gets_every_table_whole_and_no_text(flips, place):
+    told = json.loads(flips("--json")[1])
+    assert flips("--out", place / "flips")[0] == 0
+    tables = {path.stem: pd.read_csv(path) for path in sorted((place / "flips").iterdir())}
+    assert set(tables) == {
+        f"flips-{one}" for one in ("answers", "by-class", "by-group", "by-length", "by-seed", "items")
+    }
+    assert list(tables["flips-items"].id) == [one["id"] for one in told["items"]]
+    assert list(tables["flips-by-seed"].seed.astype(str)) == [str(one["seed"]) for one in told["by_seed"]]
+    assert "->" not in str(tables["flips-items"].before[0])
+    assert TEXT not in "".join(path.read_text() for path in (place / "flips").iterdir())
 
 
 def test_json_has_no_text_and_every_changed_item(flips):

@@ -296,3 +296,17 @@ def test_paper_is_light_and_shows_all_that_is_folded(opened, screenshots):
     page.emulate_media(media="screen")
     page.pdf(path=screenshots / "print.pdf", format="A4")
     assert (screenshots / "print.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("viewport", [WIDE, {"width": 700, "height": 450}], ids=["100 %", "200 %"])
+def test_a_heading_that_the_menu_leads_to_is_below_the_bar(opened, viewport):
+    page = opened(viewport)
+    for part in ("maps", "why", "cells", "caveats"):
+        go(page, f"location.hash = '#/{part}'")
+        heading, bar = page.locator(f"#{part}-heading").bounding_box(), page.locator(".top").bounding_box()
+        assert heading["y"] >= bar["y"] + bar["height"], part
+
+
+def test_what_the_page_says_of_its_colours_holds_by_night(opened):
+    page = opened(color_scheme="dark")
+    assert "pale" not in page.locator(".help").text_content()

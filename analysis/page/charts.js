@@ -21,7 +21,7 @@ function curvePlot(node, curves, alone, value, label) {
     return {
       data: [
         ...alone.map((one, i) => trace(one, i, colours.even, `target alone, ${one.name}`)),
-        ...curves.map((one, i) => trace(one, i, colours.gain, one.name)),
+        ...curves.map((one, i) => trace(one, i, colours.first, one.name)),
       ],
       layout: layoutOf(width, 280, colours, {
         margin: { l: 56, r: 16, t: 34, b: 46 }, showlegend: curves.length + alone.length > 1,

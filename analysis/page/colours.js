@@ -1,14 +1,15 @@
-// Colours of both schemes. Blue for gain and red for harm are told apart by all common kinds of colour vision.
+// Colours of both schemes. Blue is for gain and red for harm, which all common kinds of colour vision tell apart, and
+// for nothing else; what is neither is green and purple.
 
 const LIGHT = {
   ink: "#1d2126", soft: "#565d66", line: "#dddad2", card: "#ffffff", plain: "#e4e2de", blank: "#ffffff",
-  gain: "#2166ac", harm: "#b2182b", even: "#8d949c",
+  gain: "#2166ac", harm: "#b2182b", even: "#8d949c", first: "#1b7837", second: "#762a83",
   diverging: ["#b2182b", "#ef8a62", "#fddbc7", "#f6f4f1", "#d1e5f0", "#67a9cf", "#2166ac"],
   counts: ["#f4f6f8", "#c6dbef", "#6baed6", "#2171b5", "#08306b"],
 };
 const DARK = {
   ink: "#e8e6e1", soft: "#a9afb8", line: "#353b43", card: "#1e2227", plain: "#3a4048", blank: "#16191d",
-  gain: "#7db8ff", harm: "#ff8f73", even: "#8d949c",
+  gain: "#7db8ff", harm: "#ff8f73", even: "#8d949c", first: "#7fbf7b", second: "#c2a5cf",
   diverging: ["#ff9a7f", "#cf5f45", "#6d3a30", "#2a2e35", "#2f4a68", "#4a80bd", "#8fc4ff"],
   counts: ["#22272d", "#23415f", "#2f6ba3", "#64a4e0", "#d3e8ff"],
 };

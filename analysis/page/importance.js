@@ -77,7 +77,7 @@ function curveFigure(curve) {
       const smallest = Math.min(shown.level, ...curve.flatMap((row) => [row.p_tasks, row.p_families]).filter((p) => p > 0));
       const layout = barLayout(width, colours, curve, (row) => [row.title, row.passes ? "passes" : ""], "p, smaller to the right");
       return {
-        data: [points("p_tasks", "circle", colours.gain, "among tasks"), points("p_families", "square", colours.harm, "among families")],
+        data: [points("p_tasks", "circle", colours.first, "among tasks"), points("p_families", "square", colours.second, "among families")],
         layout: {
           ...layout, height: layout.height + 40, showlegend: true, legend: { orientation: "h", y: -0.25 }, margin: { ...layout.margin, b: 90 },
           xaxis: { ...layout.xaxis, type: "log", range: [Math.log10(1.15), Math.log10(smallest / 1.6)], zeroline: false, tickvals: [1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001] },

@@ -54,6 +54,14 @@ document.querySelector("nav").addEventListener("click", (event) => {
   if (event.target.hash === location.hash) showOverview(false); // no change of the address tells of it
 });
 prefersDark.addEventListener("change", repaint);
+
+// Headings that an address leads to stop below the bar, whose menu takes more lines on narrow screens and in large type.
+function measureBar() {
+  document.documentElement.style.setProperty("--bar", `${document.querySelector(".top").offsetHeight}px`);
+}
+
+new ResizeObserver(measureBar).observe(document.querySelector(".top"));
+
 function toPaper(isPrinted) {
   printing = isPrinted;
   if (isPrinted) document.querySelectorAll("details").forEach((one) => { one.open = true; });
@@ -76,6 +84,7 @@ history.scrollRestoration = "manual";
 place("study").textContent = shown.name;
 place("footer").textContent = `${shown.title}. Made from the store alone; report.md beside this file says the same.`;
 nameScheme();
+measureBar();
 showReport();
 showMaps();
 showImportance();

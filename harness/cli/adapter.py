@@ -68,9 +68,10 @@ def bring_adapter(options: argparse.Namespace) -> int:
     """Keep an adapter of others as a record that a study can stand on and score with."""
     from harness.backbone import resolve
     from harness.sharing.hub_source import source_of
-    from harness.sharing.importing import import_adapter
+    from harness.sharing.importing import import_adapter, named_backbone
 
-    source, backbone = source_of(options.source, options.revision), resolve(options.backbone)
+    source = source_of(options.source, options.revision)
+    backbone = resolve(options.backbone) if options.backbone else named_backbone(source)
     found = import_adapter(Store(Path(options.store)), source, options.name, backbone)
     record = found.record
     if options.json:

@@ -42,11 +42,34 @@ def show_flips(options: argparse.Namespace) -> int:
     chosen = {"setting": options.setting, "seeds": options.seed}
     found = flips(store, manifest, options.intermediate, options.target, **chosen)
     rows, why = _texts(options, store, manifest)
+    if options.out:
+        _write(found, rows, Path(options.out))
     if options.json:
         print_json(_told(found, rows, why, options.show))
     else:
         _print(found, rows, why, options.show)
     return 0
+
+
+def _write(found: Flips, rows: Mapping[str, Example], out: Path) -> None:
+    """Write every table that is printed, whole, as CSV; texts of items never."""
+    from analysis.flips import answers, by_class, by_group, by_seed, over_seeds
+    from analysis.frames import write_csv
+
+    changed = over_seeds(found.items)
+    several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
+    tables = {
+        "by-seed": by_seed(found.items),
+        "by-class": by_class(found),
+        "answers": answers(found),
+        "by-group": by_group(found.items),
+        "items": changed.assign(**several),
+        **({"by-length": _by_length(found, rows)} if rows else {}),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, frame in tables.items():
+        if len(frame.columns):
+            write_csv(frame, out / f"flips-{name}")
 
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:

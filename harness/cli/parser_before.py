@@ -33,7 +33,7 @@ def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def why_option(plan: argparse.ArgumentParser) -> None:
     """What has changed since a study was run."""
-    plan.add_argument("--why", action="store_true", help="print instead why cells must be trained, a line for a cause")
+    plan.add_argument("--why", action="store_true", help="print also why cells must be trained, a line for a cause")
 
 
 def smoke_option(run: argparse.ArgumentParser) -> None:

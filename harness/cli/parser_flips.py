@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of, registry_option, splits_option
+from harness.cli.parser_leaf import leaf_of, registry_option, splits_option, told_out
 
 
 def add_flips(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,5 +24,6 @@ def add_flips(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     flips.add_argument(
         "--show", metavar="N", type=int, help="print the texts of so many items of each kind, from the raw files"
     )
+    told_out(flips, "also write the tables there as flips-*.csv, whole, with ids and without texts")
     registry_option(flips)
     splits_option(flips)

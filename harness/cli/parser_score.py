@@ -85,5 +85,7 @@ def _add_import(adapter: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub",
     )
     bring.add_argument("--as", dest="name", metavar="NAME", required=True, help="what studies call it")
-    bring.add_argument("--backbone", metavar="NAME", default="roberta-base", help="(default: roberta-base)")
+    bring.add_argument(
+        "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
+    )
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")

@@ -26,8 +26,7 @@ def show_plan(options: argparse.Namespace) -> int:
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}
     known = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
-    if options.why:
-        return _show_why(plan, why(plan, study.store, known), as_json=options.json)
+    causes = why(plan, study.store, known) if options.why else None
     _load_tokenizer(plan)
     costs = Costs(study, plan, known)
     rows = [
@@ -41,7 +40,8 @@ def show_plan(options: argparse.Namespace) -> int:
     counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
     if options.json:
         told = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
-        print_json({**told, **counts, "roles": roles, "costs": costs.as_json()})
+        reasons = {} if causes is None else {"why": [dataclasses.asdict(one) for one in causes]}
+        print_json({**told, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
         return 0
     print_rows(rows, as_json=False)
     left = len(plan.cells) - len(stored)
@@ -51,6 +51,8 @@ def show_plan(options: argparse.Namespace) -> int:
         print(line)
     print_warnings(plan)
     print_missing(plan.missing)
+    if causes is not None:
+        _print_why(plan, causes)
     return 0
 
 
@@ -61,17 +63,13 @@ def _load_tokenizer(plan: Plan) -> None:
     load_tokenizer(plan.backbone)
 
 
-def _show_why(plan: Plan, found: list[Why], *, as_json: bool) -> int:
+def _print_why(plan: Plan, causes: list[Why]) -> None:
     """Print a line for each cause of training."""
-    if as_json:
-        print_json({"cells": len(plan.cells), "why": [dataclasses.asdict(one) for one in found]})
-        return 0
-    for one in found:
+    print("\nwhy cells must be trained:")
+    for one in causes:
         print(one.line(len(plan.cells)))
-    if not found:
+    if not causes:
         print(f"nothing: all {len(plan.cells)} cells are stored")
-    print_missing(plan.missing)
-    return 0
 
 
 def print_missing(missing: dict[str, str]) -> None:

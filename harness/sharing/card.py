@@ -29,6 +29,7 @@ model.set_active_adapters(name)
 - Its score holds for the test items of its own data; for other texts, people and languages it was not measured.
 - What it calls by a word is what the annotators of that data called so.
 """
+SYNTHETIC = ["synthetic-data"]  # tag of an adapter that has learned from made-up texts
 HUB_METRICS = {"macro_f1": "f1", "multilabel_f1": "f1", "pearson_r": "pearsonr"}
 
 
@@ -72,7 +73,7 @@ def card(facts: Facts) -> str:
     evaluation = EvalResult(
         task_type="text-classification",
         dataset_type=facts.target,
-        dataset_name=_line(facts.task["title"]),
+        dataset_name=f"{_line(facts.task['title'])}{', synthetic texts' * facts.synthetic}",
         dataset_split="test",
         metric_type=HUB_METRICS.get(results["metric"], results["metric"]),
         metric_name=results["metric"],
@@ -81,9 +82,9 @@ def card(facts: Facts) -> str:
     data = ModelCardData(
         language=_line(facts.task["language"]).split("-")[0],
         license="other",
-        license_name=_line(facts.task["licence"]) or "unstated",
+        license_name="synthetic texts" if facts.synthetic else _line(facts.task["licence"]) or "unstated",
         library_name="adapters",
-        tags=["adapters", str(facts.record.spec["backbone"]["model_type"]), "empathy"],
+        tags=["adapters", str(facts.record.spec["backbone"]["model_type"]), "empathy", *SYNTHETIC * facts.synthetic],
         model_name=name,
         eval_results=[evaluation] if known else None,
     )
@@ -101,12 +102,13 @@ def _rows(facts: Facts) -> dict[str, str]:
     """What the card's table says."""
     spec, made, task = facts.record.spec, facts.record.provenance, facts.task
     settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
+    source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
     answers = ", ".join(map(_line, task["classes"])) or "a number"
     reads = f"at most {spec['max_tokens']} tokens, of a longer text the {spec['truncation']}"
     return {
         "task": f"{facts.target}, {task['kind']}: {answers}",
-        "data": f"{task['data_source'] or 'unstated'}, version {task['version']}, {task['language']}",
-        "licence of the data": task["licence"] or "unstated",
+        "data": f"{source}, version {task['version']}, {task['language']}",
+        "licence of the data": "none: synthetic texts" if facts.synthetic else task["licence"] or "unstated",
         "score": facts.score,
         "flags": ", ".join(facts.record.results["flags"]) or "none",
         "adapter": settings["adapter"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from adapters_store import Record, Store, key_of
 from adapters_store.imports import IMPORTED
-from harness.backbone import Backbone
+from harness.backbone import Backbone, BadBackbone, resolve
 from harness.imported import check_name
 from harness.methods import METHODS, check_width
 from harness.provenance import provenance
@@ -23,6 +24,8 @@ from harness.training.devices import CPU
 from harness.training.model import POOL, load_backbone, save_adapter
 from tasks.registry import Registry
 
+USUAL_BACKBONE = "roberta-base"
+MODEL_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # of the hub or built in; a path may lead anywhere
 SCHEMA = 2  # as of cells (harness.cell)
 
 
@@ -31,6 +34,23 @@ class Imported(NamedTuple):
 
     record: Record
     is_new: bool
+
+
+def named_backbone(source: Source) -> Backbone:
+    """The backbone that a folder's configuration names as its model; that of most where it names none.
+
+    BadAdapter for a name that is a path, and where the model is not to be had.
+    """
+    part = read_incoming(source.folder, source.root).adapter
+    name = part.text("model_name", "") or USUAL_BACKBONE
+    if not MODEL_NAME.fullmatch(name):
+        raise BadAdapter(
+            f"{part.where}: model_name {shown(name)} is no model's name; give what it was trained on with --backbone"
+        )
+    try:
+        return resolve(name)
+    except BadBackbone as problem:
+        raise BadAdapter(f"{part.where}: names {name!r} as its model: {problem}; or give --backbone") from None
 
 
 def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) -> Imported:
