@@ -154,7 +154,7 @@ def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code)
         process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == code
-    assert number == signal.SIGKILL or err.endswith("the same command continues\n")
+    assert number == signal.SIGKILL or "the same command continues\n" in err  # trackers of memory may add lines
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (left := [pid for pid in workers if is_there(pid)]) and time.monotonic() < deadline:
         time.sleep(0.1)
