@@ -12,6 +12,7 @@ from tasks.errors import BadEntry
 from tasks.names import why_taken
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
+from tasks.readers.sets import sets_of_files
 from tasks.task import Dataset, Download, Label, Task
 from tasks.toml_file import is_inside, nearest, read_toml
 
@@ -42,6 +43,8 @@ LABEL_FIELDS: Mapping[str, FieldType] = {
     "minimum": float,
     "maximum": float,
     "separator": str,
+    "combine": str,
+    "decimal": str,
 }
 COLUMN_FIELDS: Mapping[str, FieldType] = {
     "text": str,
@@ -59,6 +62,8 @@ COLUMN_FIELDS: Mapping[str, FieldType] = {
     "relabel_rest": str,
     "drop_labels": list,
     "label_sources": list,
+    "split_column": str,
+    "split_files": dict,
     "skip_empty": bool,
 }
 TASK_FIELDS: Mapping[str, FieldType] = {
@@ -132,7 +137,7 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
     """Build one task from its merged fields."""
     _check_fields(entry, file)
     try:
-        return Task(
+        task = Task(
             dataset=_dataset(entry),
             label=_label(entry),
             columns=_picked(entry, COLUMN_FIELDS),
@@ -141,6 +146,8 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
         )
     except BadEntry as error:
         raise BadEntry(f"{file}: task {entry['id']}: {error}") from None
+    sets_of_files(task)
+    return task
 
 
 def _label(entry: Mapping[str, Any]) -> Label:

@@ -37,11 +37,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "rationale": "column of the spans of the text that support the label, between |",
     },
     "The label": {
-        "label": "column of the label, or a list of 0/1 columns (multilabel)",
+        "label": "column of the label, or a list: of 0/1 columns (multilabel), or of annotators' columns (`combine`)",
         "kind": "`binary`, `multiclass`, `multilabel`, `ordinal` (classes with an order) or `continuous`",
         "classes": "labels in the order of their index, ordered ones lowest first; default: those in the file",
         "names": "how tables call the classes, in the same order",
         "separator": "what stands between the class names of a multilabel cell",
+        "combine": "what of several annotators' columns in `label` counts: `mean` of numbers, `majority` of classes",
+        "decimal": 'the decimal mark of numbers: `,` or `.` (default)',
         "minimum": "lowest value of a continuous label; lower ones are an error",
         "maximum": "highest value of a continuous label",
         "metric": "follows from the kind; only its own may be named",
@@ -62,6 +64,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "keeps all, and equal texts within one split",
         "family": "tasks of one family share texts or people and are split alike; default: the dataset",
         "split_salt": "fixes the split of the family; default: found from the rows of an only task, 0 for several",
+        "split_column": "column that names published sets (train, validation or dev, test), for as-published splits",
+        "split_files": "table from set to file or files, as in { train = \"a.csv\", test = \"b.csv\" }, for the same",
         "published": "what is known of a published split",
     },
     "The data set": {

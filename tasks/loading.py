@@ -21,6 +21,8 @@ from tasks.units import units_of
 
 KINDS = ("clean", "as-published")
 
+UNUSED = 'the sets that the data name are not used here; a study takes them with splits = "as-published"'
+
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -60,6 +62,8 @@ def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None)
         raise BadInput(f"splits {splits!r} is not one of {', '.join(KINDS)}")
     with _uncollected():
         known, rows, notes = found(task, data)
+        if (splits == "clean" or known.folds) and any(row.split for row in rows):
+            notes = (*notes, UNUSED)
         if known.folds:
             joined = units_of(known, rows).joined
             notes = (*notes, joined) if joined else notes

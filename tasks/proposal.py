@@ -13,13 +13,17 @@ from pathlib import Path
 
 from tasks.errors import BadRow
 from tasks.names import why_taken
+from tasks.readers.answers import DECIMAL_COMMA, TRUTH
 from tasks.readers.formats.cells import Raw
 from tasks.readers.formats.columnar import COLUMNAR
 from tasks.readers.formats.streams import decodes, open_bytes, read_text
 from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
+from tasks.readers.sets import SETS
+from tasks.task import COMBINED
 
 DELIMITERS = (",", ";", "\t", "|")
 BACKSLASH = "\\"
+SET_COLUMNS = ("split", "set", "partition", "subset")
 LONGEST_HEADER = 1 << 20  # characters
 NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "reply", "response", "response_post", "utterance", "sentence", "essay", "tweet", "message", "post",
@@ -89,14 +93,10 @@ def proposal(found: Found, given: Mapping[str, object], guessed: Sequence[str] =
         taken = _columns_of(fields)
         if part not in fields and (guess := _guess(found.raw, part, taken)):
             fields[part] = guess
-    if "label" in fields and "kind" not in fields:
-        label = fields["label"]
-        fields |= _kind(found.raw, label if isinstance(label, list) else str(label))
-    elif fields.get("kind") == "multilabel" and isinstance(fields.get("label"), str) and "separator" not in fields:
-        fields |= _separator(cells_of(found.raw, str(fields["label"])))
+    fields |= _of_label(found.raw, fields)
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(found.raw, str(fields["text"])))
-    return fields | _format(found)
+    return fields | _gaps(found.raw, fields) | _sets(found.raw, fields) | _format(found)
 
 
 def entry_text(fields: Mapping[str, object]) -> str:
@@ -197,16 +197,69 @@ def _mean_length(raw: Raw, name: str) -> float:
     return sum(map(len, cells)) / len(cells) if cells else 0.0
 
 
-def _kind(raw: Raw, label: str | list[str]) -> dict[str, object]:
-    """Kind of the label, with its separator if it has one; BadRow when its cells suit no kind."""
+def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+    """What the label's columns suggest beside what the fields say: kind, separator, decimal mark, combining."""
+    label, kind = fields.get("label"), fields.get("kind")
     if isinstance(label, list):
+        return {name: value for name, value in _annotated(raw, fields).items() if name not in fields}
+    if label is None or kind not in (None, "continuous", "multilabel"):
+        return {}
+    if kind is None:
+        return _kind(raw, str(label))
+    cells = cells_of(raw, str(label))
+    if kind == "continuous":
+        return _decimal(set(cells))
+    return {} if "separator" in fields else _separator(cells)
+
+
+def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+    """Leave rows without a label out, where there are any; of several labels none is an answer."""
+    label = fields.get("label")
+    if not isinstance(label, str) or fields.get("kind") == "multilabel" or "drop_labels" in fields:
+        return {}
+    place = raw.column(label)
+    return {"drop_labels": [""]} if any(not cells[place].strip() for cells in raw.rows) else {}
+
+
+def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+    """The column that names published sets, by its name and what it holds."""
+    for name in raw.header:
+        cells = {one.casefold() for one in cells_of(raw, name)}
+        if name.lower() in SET_COLUMNS and len(cells) > 1 and cells <= set(SETS) and name not in _columns_of(fields):
+            return {"split_column": name}
+    return {}
+
+
+def _annotated(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+    """Kind of several label columns: one per class where all hold 0 and 1, else one per annotator."""
+    columns = [str(name) for name in _columns_of({"label": fields["label"]})]
+    cells = {cell for name in columns for cell in cells_of(raw, name)}
+    kind = fields.get("kind")
+    if kind == "multilabel" or (kind is None and {cell.lower() for cell in cells} <= set(TRUTH)):
         return {"kind": "multilabel"}
+    if kind is None:
+        kind = "binary" if len(cells) == 2 else "continuous" if _numbers(cells) or _decimal(cells) else "multiclass"
+    decimal = _decimal(cells) if kind == "continuous" else {}
+    return {"kind": kind, "combine": COMBINED[str(kind)], **decimal}
+
+
+def _decimal(cells: set[str]) -> dict[str, object]:
+    """The decimal comma of cells that are numbers with one."""
+    has_comma = any("," in cell for cell in cells)
+    is_number = all(DECIMAL_COMMA.fullmatch(cell) or cell.lstrip("+-").isdecimal() for cell in cells)
+    return {"decimal": ","} if has_comma and is_number else {}
+
+
+def _kind(raw: Raw, label: str) -> dict[str, object]:
+    """Kind of the label, with its separator if it has one; BadRow when its cells suit no kind."""
     cells = cells_of(raw, label)
     distinct = set(cells)
     if len(distinct) < 2:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")
     if len(distinct) == 2:
         return {"kind": "binary"}
+    if decimal := _decimal(distinct):
+        return {"kind": "continuous", **decimal}
     if numbers := _numbers(distinct):
         return {"kind": _kind_of_numbers(numbers, label)}
     if separated := _separator(cells):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tasks.errors import BadEntry, BadInput, BadRow
 from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import column_name, data_files
+from tasks.readers.sets import SETS
 from tasks.readers.table import read_table
 from tasks.splits import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task
@@ -28,8 +29,8 @@ from tasks.toml_file import nearest
 
 ENDINGS = ("", "_val_test", "_test")
 SET_COLUMNS = ("split", "in_sets")
-SETS = {"train": "train", "val": "validation", "validation": "validation", "dev": "validation", "test": "test"}
 FIELDS = ("key", "rows", "unit", *NAMES)
+TRAIN_SHARE = 0.9  # of a published training set, where no validation set is published
 COMPLETE = 0.99  # share of a set's ids that must be in the data for the set to count as known
 Range = tuple[float, float]
 
@@ -73,10 +74,13 @@ class Published:
 def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | None) -> Parts:
     """The published sets of a task whose classes are known, as far as ids or shares are known; else the clean split.
 
-    Ids are looked for in the folder ``ids``, by default ``data/splits``. Sets may overlap: nothing is dropped, and the
+    Sets that the data themselves name (`split_files`, `split_column`) come first. Ids are looked for in the folder
+    ``ids``, by default ``data/splits``. Sets may overlap: nothing is dropped, and the
     warnings say what leaks. BadInput, BadRow or BadEntry when the files cannot be used.
     """
     published = Published.of(task)
+    if any(row.split for row in rows):
+        return _official(task, rows)
     file = _id_file(task, ids or data / "splits", must_exist=ids is not None)
     if file is None and published.ranges is None:
         parts = clean(task, rows)
@@ -86,6 +90,26 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
     train, validation, test = (tuple(row for row in rows if name in filled.get(row.id, ())) for name in NAMES)
     check_filled(task, (train, validation, test))
     warnings += more + _leaks(train, test)
+    warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
+    return Parts(train, validation, test, tuple(warnings), complete)
+
+
+def _official(task: Task, rows: Sequence[Example]) -> Parts:
+    """The sets that files or a column of the data name; without a validation set, a tenth of train's groups drawn."""
+    sets = {name: [row for row in rows if row.split == name] for name in NAMES}
+    warnings = []
+    complete = tuple(name for name in NAMES if sets[name])
+    if not sets["validation"] and sets["train"]:
+        is_kept = _places(task, [row.group for row in sets["train"]]) < TRAIN_SHARE
+        sets["validation"] = list(compress(sets["train"], ~is_kept))
+        sets["train"] = list(compress(sets["train"], is_kept))
+        complete = ("test",)
+        warnings.append("approximate: the data name no validation set; a tenth of train's groups is drawn for it")
+    train, validation, test = (tuple(sets[name]) for name in NAMES)
+    check_filled(task, (train, validation, test))
+    left_out = len(rows) - len(train) - len(validation) - len(test)
+    warnings += [f"{left_out} rows are in no published set; left out"] if left_out else []
+    warnings += _leaks(train, test)
     warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
     return Parts(train, validation, test, tuple(warnings), complete)
 

@@ -22,6 +22,8 @@ HISTORIES = ("none", "previous", "all")
 TRUNCATIONS = ("head", "tail", "head+tail", "windows")
 CLASS_WEIGHTS = ("none", "balanced")
 TAG_STYLES = ("none", "post_reply", "dialogue", "separator", "listener", "question")
+COMBINED = {kind: "mean" if kind == "continuous" else "majority" for kind in KINDS}  # labels of several annotators
+DECIMALS = (",", ".")
 REPEATS = ("drop", "together")
 ROLES = ("both", "intermediate", "target", "control")
 MOST_FOLDS = 20
@@ -46,7 +48,8 @@ class Example(NamedTuple):
     ``group`` is the unit that significance tests resample (dialogue, post, article); ``block`` is the unit
     that a split never divides (at least the group, sometimes wider: Conv's dialogues share articles).
     ``context`` holds the earlier turns, oldest first, and may be empty. ``label`` is the index of a class,
-    a real number for a continuous task, or for a multilabel task a 0 or 1 per class.
+    a real number for a continuous task, or for a multilabel task a 0 or 1 per class. ``split`` names the published
+    set that the data themselves put the row in.
     """
 
     id: str
@@ -56,6 +59,7 @@ class Example(NamedTuple):
     text: str
     label: Answer
     rationale: tuple[str, ...] = ()
+    split: str = ""
 
 
 def classes_of(label: Answer) -> tuple[int, ...]:
@@ -71,7 +75,8 @@ class Label:
 
     No classes on a label that has some means: the distinct values of the column, found when it is read. Classes of
     an ordinal label stand in their order. A multilabel label is one column of class names between ``separator``, or
-    ``columns`` of 0 and 1, one per class, with ``column`` naming them all in messages.
+    ``columns`` of 0 and 1, one per class, with ``column`` naming them all in messages. Of other kinds ``columns`` are
+    those of several annotators, and ``combine`` says what of their labels counts. ``decimal`` is the decimal mark.
     """
 
     column: str
@@ -82,6 +87,8 @@ class Label:
     maximum: float | None = None
     separator: str = ""
     columns: tuple[str, ...] = ()
+    combine: str = ""
+    decimal: str = ""
 
     def __post_init__(self) -> None:
         """Check that kind, classes and range fit each other; raise BadEntry if not."""
@@ -91,17 +98,33 @@ class Label:
         self._check_classes()
 
     def _check_columns(self) -> None:
-        if self.kind != "multilabel" and (self.separator or self.columns):
+        self._check_annotators()
+        if self.kind != "multilabel" and self.separator:
             raise BadEntry(f'a {self.kind} label is one column without `separator`; or set `kind` to "multilabel"')
         if self.kind == "multilabel" and bool(self.separator) == bool(self.columns):
             raise BadEntry(
                 "a multilabel label needs either a `separator` between the class names of its column, "
                 "or a list of 0/1 columns as `label`"
             )
+        if self.combine:
+            return
         if self.columns and not self.classes:
             object.__setattr__(self, "classes", self.columns)
         if self.columns and len(self.columns) != len(self.classes):
             raise BadEntry(f"{len(self.columns)} label columns for {len(self.classes)} classes")
+
+    def _check_annotators(self) -> None:
+        if self.decimal and (self.decimal not in DECIMALS or self.kind != "continuous"):
+            raise BadEntry(f'decimal {self.decimal!r} is not "," or "." of a continuous label, which has numbers')
+        if bool(self.combine) != (bool(self.columns) and self.kind != "multilabel"):
+            raise BadEntry(
+                f"a {self.kind} label with {len(self.columns) or 1} column(s) and combine {self.combine!r}: a list of "
+                'columns is of 0/1 columns, `kind` "multilabel", or of annotators, with `combine` "mean" or "majority"'
+            )
+        if self.combine and self.combine != COMBINED[self.kind]:
+            raise BadEntry(f"combine {self.combine!r} does not suit a {self.kind} label; use {COMBINED[self.kind]!r}")
+        if len(set(self.columns)) != len(self.columns):
+            raise BadEntry(f"label columns repeat: {', '.join(self.columns)}")
 
     def _check_classes(self) -> None:
         if self.kind == "continuous" and self.classes:
@@ -235,10 +258,18 @@ class Task:
         odd = [name for name in ("relabel", "relabel_rest", "drop_labels") if name in self.columns]
         if odd and self.label.kind == "multilabel":
             raise BadEntry(f"{odd[0]} reads a row's label as one, a multilabel row has several; remove it")
+        self._check_reader()
         if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
             raise BadEntry(f'split {self.split!r} is neither "clean" nor "cv2" to "cv{MOST_FOLDS}"')
         if self.split_salt is not None and not 0 <= self.split_salt < 2**32:
             raise BadEntry(f"split_salt {self.split_salt} is not between 0 and 4294967295")
+
+    def _check_reader(self) -> None:
+        given = [name for name in ("split_files", "split_column") if name in self.columns]
+        if given and self.reader != "table":
+            raise BadEntry(f"`{given[0]}` is for the reader 'table'; {self.reader!r} reads none")
+        if self.label.combine and self.reader not in ("table", "joined"):
+            raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
 
     def _check_vocabularies(self) -> None:
         closed = {"truncation": TRUNCATIONS, "tags": TAG_STYLES, "role": ROLES, "class_weights": CLASS_WEIGHTS}

@@ -62,7 +62,7 @@ def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None
     ("entry", "part"),
     [
         (ENTRY + 'kind = "multilabel"\nlabel = "felt"\n', "needs either a `separator`"),
-        (ENTRY + 'kind = "multiclass"\nlabel = ["a", "b"]\n', "one column without `separator`"),
+        (ENTRY + 'kind = "multiclass"\nlabel = ["a", "b"]\n', "or of annotators, with `combine`"),
         (BOTH.replace('"felt"', '["a", "b"]'), "needs either a `separator`"),
         (ORDINAL + 'metric = "pearson_r"\n', "does not suit the label kind ordinal; use 'macro_f1'"),
         (ORDINAL + "history = 0\n", "not a number of turns"),

@@ -130,7 +130,7 @@ def test_without_ids_and_shares_the_clean_split_is_taken_and_said(data: Path) ->
     ("content", "message"),
     [
         ("id,part\nr0,train\n", "toy.csv:1: no column split or in_sets"),
-        ("id,split\nr0,train\nr1,trial\n", "toy.csv:3: set 'trial' is not one of train, val"),
+        ("id,split\nr0,train\nr1,trial\n", "toy.csv:3: set 'trial' is not one of train, training, val"),
         ("name,split\nr0,train\n", "no column 'id'"),
         ("id,split\nx,train\ny,test\n", "none of its 2 ids is a row of toy"),
         ("id,split\nr0,train\nr1,train\n", "gives? `published` shares"),

@@ -179,7 +179,10 @@ def test_rows_of_several_files_follow_one_another(tmp_path: Path) -> None:
         ("text,label\na,yes\nb\n", "my.csv:3: 1 cells"),
         ('text,label\na,yes\n"open,no\nb,no\n', "my.csv:3: not valid quoting"),
         ("text,label\na,yes\n  ,no\n", "my.csv:3: the text is empty"),
-        ("text,label\na,yes\nb,\nc,no\n", "my.csv:3: label '' is not one of no, yes"),
+        (
+            "text,label\na,yes\nb,\nc,no\n",
+            "my.csv:3: label '' is empty; mend the row, or leave out all rows without a label by `drop_labels",
+        ),
         ("text,label\na,yes\n", "1 distinct labels"),
         ("text,label\n", "0 distinct labels"),
     ],

@@ -65,6 +65,7 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
         "context": options.context,
         "group": options.group,
         "language": options.language,
+        "split": options.split,
     }
     given = known | {name: value for name, value in given.items() if value or name not in known}
     fields = proposal(found, given)

@@ -88,9 +88,10 @@ def _add_new(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     new.add_argument("--id", default="", help="default: the file's name")
     for name in ("text", "label", "context", "group"):
-        more = "; several with commas for 0/1 columns" if name == "label" else ""
+        more = "; several with commas for 0/1 columns, or annotators" if name == "label" else ""
         new.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"default: guessed from the columns{more}")
     new.add_argument("--kind", choices=KINDS, default="", help="default: guessed from the labels")
+    new.add_argument("--split", metavar="SPLIT", default="", help="clean (default), or cv2 to cv20: folds for few rows")
     new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
     new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
     new.add_argument("--skip-training", action="store_true", help="no dry training")

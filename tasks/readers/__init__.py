@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadRow
+from tasks.readers.annotators import Annotators
+from tasks.readers.answers import alike, class_names, examples, relabelled
 from tasks.readers.chats import motivational, parlai
 from tasks.readers.empathetic import empathetic_intents, empathetic_pairs
 from tasks.readers.esconv import esconv
 from tasks.readers.joined import joined
 from tasks.readers.questions import questions
-from tasks.readers.rows import RawRow, class_names, column_names, examples, relabelled, uses_fallback
+from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import table
 from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
 MOST_FOUND_CLASSES = 100
+NEXT_STEP = "name the `classes` in the entry or change `kind`"
 
 READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "table": table,
@@ -44,17 +48,31 @@ class Found(NamedTuple):
 
 def found(task: Task, data: Path) -> Found:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
-    raw_rows: Iterable[RawRow] = relabelled(task, READERS[task.reader](task, data))
+    rows, left_out, annotators = _labelled(task, data)
+    notes: list[str] = []
     if not task.label.is_complete:
-        raw_rows = list(raw_rows)
-        task = _with_classes(task, raw_rows)
-    rows, skipped = examples(task, raw_rows)
-    notes = []
+        rows = list(rows)
+        notes += filter(None, [alike(task.label, rows)])
+        task = _with_classes(task, rows)
+    checked, skipped = examples(task, rows)
     if uses_fallback(task, data):
         notes.append(f"read from {', '.join(column_names(task, 'fallback_files'))}: {', '.join(task.files)} not there")
     if skipped:
-        notes.append(f"{skipped} of {skipped + len(rows)} rows have no text; left out")
-    return Found(task, rows, tuple(notes))
+        notes.append(f"{skipped} of {skipped + len(checked)} rows have no text; left out")
+    if left_out[""]:
+        notes.append(f"{left_out['']} of {left_out[''] + len(checked)} rows have no label; left out by `drop_labels`")
+    if annotators:
+        notes += annotators.notes(task.label.classes)
+    return Found(task, checked, tuple(notes))
+
+
+def _labelled(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
+    """Rows with one label each, as the entry names them; a count of labels left out, and the annotators of several."""
+    rows, left_out = READERS[task.reader](task, data), Counter[str]()
+    if task.label.combine:
+        annotators = Annotators(task)
+        return annotators.combined(rows), left_out, annotators
+    return relabelled(task, rows, left_out), left_out, None
 
 
 def read(task: Task, data: Path) -> list[Example]:
@@ -66,17 +84,18 @@ def resolved(task: Task, data: Path) -> Task:
     """Return the task with its classes filled in: the sorted distinct labels, where the entry names none."""
     if task.label.is_complete:
         return task
-    return _with_classes(task, relabelled(task, READERS[task.reader](task, data)))
+    return _with_classes(task, _labelled(task, data)[0])
 
 
 def _with_classes(task: Task, rows: Iterable[RawRow]) -> Task:
     """The task with the distinct labels of its rows as classes; BadRow where they are too few or too many."""
+    rows = list(rows)
     values = {name for row in rows for name in class_names(task.label, row.label)}
     most = 2 if task.label.kind == "binary" else MOST_FOUND_CLASSES
     if not 2 <= len(values) <= most:
         raise BadRow(
             f"{task.files[0]}: task {task.id}: column {task.label.column!r} has {len(values)} distinct labels, which "
-            f"suits no {task.label.kind} label; name the `classes` in the entry or change `kind`"
+            f"suits no {task.label.kind} label; {alike(task.label, rows) or NEXT_STEP}"
         )
     return replace(task, label=replace(task.label, classes=_in_order(task, values)))
 

@@ -39,7 +39,7 @@ def _turns(task: Task, data: Path) -> Iterator[RawRow]:
         raw = read_raw(path)
         label = None if task.label.column == EMOTION else raw.column(task.label.column)
         for i, row in _utterances(raw, dialogue, text):
-            yield RawRow(*row[:-2], raw.path.stem if label is None else raw.rows[i][label])
+            yield RawRow(*row[:6], raw.path.stem if label is None else raw.rows[i][label])
 
 
 @lru_cache(maxsize=CACHED_FILES)

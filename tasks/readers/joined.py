@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.rows import RawRow, data_files, label_text, required_column
+from tasks.readers.answers import label_text
+from tasks.readers.rows import RawRow, data_files, required_column
 from tasks.readers.table import label_columns, read_table
 from tasks.task import Task
 

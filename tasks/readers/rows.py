@@ -1,27 +1,26 @@
-"""What all readers share: where files are, and how a raw row becomes a checked example."""
+"""What all readers share: a raw row, where files are, and which columns an entry names."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
-from tasks.task import Answer, Example, Label, Task, Turn
+from tasks.task import Task, Turn
 from tasks.toml_file import is_folder
 
 LONGEST_SHOWN = 40
 BESIDE = "../"  # how the name of a file begins that lies beside the folder of its entry
 MOST_LISTED = 6  # files of a folder
-UNIT = "\x1f"  # between the class names of a row whose classes are columns
-TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
 class RawRow(NamedTuple):
-    """One row as a reader found it: ``where`` is its ``file:line``, the label is still text."""
+    """One row as a reader found it: ``where`` is its ``file:line``, the label is still text.
+
+    ``split`` names the published set that the file or a column of it puts the row in; empty where neither does.
+    """
 
     where: str
     id: str
@@ -31,6 +30,7 @@ class RawRow(NamedTuple):
     text: str
     label: str
     rationale: tuple[str, ...] = ()
+    split: str = ""
 
 
 def data_files(task: Task, data: Path) -> list[Path]:
@@ -95,102 +95,11 @@ def column_names(task: Task, name: str) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, tuple) else ()
 
 
-def relabelled(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
-    """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
-
-    A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none.
-    """
-    given = task.columns.get("relabel")
-    table = {str(old): str(new) for old, new in given.items()} if isinstance(given, Mapping) else {}
-    rest, dropped = column_name(task, "relabel_rest"), column_names(task, "drop_labels")
-    for row in rows:
-        if row.label not in dropped:
-            label = table.get(row.label, rest or row.label)
-            yield row if label is row.label else row._replace(label=label)
-
-
-def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
-    """Checked examples of a task whose classes are known, and how many rows without a text were left out.
-
-    BadRow for a bad label, a repeated id, or an empty text unless the entry says ``skip_empty``.
-    """
-    answer, kept = _answers(task.label), kept_turns(task.history)
-    first: dict[str, str] = {}
-    found, skipped = [], 0
-    for row in rows:
-        if not row.text.strip():
-            if not task.columns.get("skip_empty"):
-                raise BadRow(f"{row.where}: the text is empty; mend the row, or set `skip_empty = true` in the entry")
-            skipped += 1
-            continue
-        if not (row.id and row.group and row.block):
-            raise BadRow(f"{row.where}: the row's id, group or block is empty; fill it in")
-        if first.setdefault(row.id, row.where) is not row.where:
-            id = "the row's id" if task.dataset.private else f"id {shown(row.id)}"
-            raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
-        found.append(Example(row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale))
-    return found, skipped
-
-
-def _answers(label: Label) -> Callable[[RawRow], Answer]:
-    """The function that turns the text of a row's label into a number, or into one 0 or 1 per class."""
-    indices = {name: index for index, name in enumerate(label.classes)}
-    if label.kind == "continuous":
-        return partial(_number, label)
-    if label.kind == "multilabel":
-        return partial(_members, label, indices)
-    return partial(_index, label, indices)
-
-
-def _members(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
-    """One 0 or 1 per class of a multilabel row."""
-    named = {_index(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
-    return tuple(int(index in named) for index in range(len(indices)))
-
-
-def class_names(label: Label, text: str) -> list[str]:
-    """Class names in the label of a raw row: one, or for a multilabel label any number; an empty text has none."""
-    names = text.split(label.separator or UNIT) if label.kind == "multilabel" else [text]
-    return [name.strip() for name in names if name.strip()]
-
-
-def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
-    """The label of a raw row: its cell, or the names of the classes whose 0/1 columns hold a 1; BadRow otherwise."""
-    if not label.columns:
-        return cells[0].strip()
-    for column, cell in zip(label.columns, cells, strict=True):
-        if cell.strip().lower() not in TRUTH:
-            raise BadRow(f"{where}: {column} {shown(cell)} is neither 0 nor 1; mend the row")
-    return UNIT.join(name for name, cell in zip(label.classes, cells, strict=True) if TRUTH[cell.strip().lower()])
-
-
 def kept_turns(history: str | int) -> slice:
     """The part of the earlier turns that a history keeps: none, the previous one, all, or so many last ones."""
     if isinstance(history, int):
         return slice(-history, None)
     return {"none": slice(0, 0), "previous": slice(-1, None), "all": slice(None)}[history]
-
-
-def _index(label: Label, indices: Mapping[str, int], row: RawRow) -> int:
-    """Index of the row's class; BadRow lists the classes when it is none of them."""
-    if row.label not in indices:
-        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not one of {', '.join(label.classes)}")
-    return indices[row.label]
-
-
-def _number(label: Label, row: RawRow) -> float:
-    """Value of a continuous label; BadRow when it is no finite number or outside the declared range."""
-    try:
-        value = float(row.label)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not a number; mend or remove the row")
-    low = -math.inf if label.minimum is None else label.minimum
-    high = math.inf if label.maximum is None else label.maximum
-    if not low <= value <= high:
-        raise BadRow(f"{row.where}: {label.column} {value} is outside {low} to {high}; mend the row or the entry")
-    return value
 
 
 def whole_number(where: str, column: str, cell: str) -> int:

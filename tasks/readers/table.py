@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tasks.readers.answers import label_text
 from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import read_raw
-from tasks.readers.rows import RawRow, column_name, column_names, data_files, label_text
+from tasks.readers.rows import RawRow, column_name, column_names, data_files, uses_fallback
+from tasks.readers.sets import set_of_cell, sets_of_files
 from tasks.task import Task, Turn
 
-PARTS = ("text", "context", "group", "block", "row_id", "rationale")
+PARTS = ("text", "context", "group", "block", "row_id", "rationale", "split_column")
 
 
 def table(task: Task, data: Path) -> Iterator[RawRow]:
@@ -21,9 +23,12 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
     """
     seen: set[tuple[str, ...]] = set()
     number = 0
-    for path in data_files(task, data):
+    sets = sets_of_files(task)
+    if uses_fallback(task, data):
+        sets = [""] * len(column_names(task, "fallback_files"))
+    for path, split in zip(data_files(task, data), sets, strict=True):
         raw = read_table(task, path, wanted_columns(task))
-        yield from _rows(task, raw, number, seen)
+        yield from _rows(task, raw, number, seen, split)
         number += len(raw.rows)
 
 
@@ -45,8 +50,8 @@ def label_columns(task: Task) -> tuple[str, ...]:
     return task.label.columns or (task.label.column,)
 
 
-def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]]) -> Iterator[RawRow]:
-    """Yield one file's rows that are not in ``seen`` yet."""
+def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str) -> Iterator[RawRow]:
+    """Yield one file's rows that are not in ``seen`` yet; ``split`` is the published set that the file is."""
     unique = [raw.column(name) for name in column_names(task, "unique_by")]
     parts = {part: raw.column(name) for part in PARTS if (name := column_name(task, part))}
     label = [raw.column(name) for name in label_columns(task)]
@@ -69,4 +74,5 @@ def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]]) -> Iter
             text=found["text"],
             label=label_text(task.label, where, [cells[i] for i in label]),
             rationale=tuple(span for span in found.get("rationale", "").split("|") if span.strip()),
+            split=set_of_cell(task, where, found["split_column"]) if "split_column" in found else split,
         )

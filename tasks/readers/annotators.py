@@ -1,0 +1,106 @@
+"""Labels of several annotators: combined into one a row, with how far they agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tasks.readers.answers import UNIT, index_of, number_of, renaming
+from tasks.readers.rows import RawRow, column_names
+from tasks.task import Task
+
+
+class Annotators:
+    """The annotators of a task's rows: combines their labels, and remembers them to say how far they agree."""
+
+    def __init__(self, task: Task) -> None:
+        """Start without rows."""
+        self._task = task
+        self._rename, self._dropped = renaming(task), set(column_names(task, "drop_labels")) | {""}
+        self._indices = {name: index for index, name in enumerate(task.label.classes)}
+        self._marks: list[list[str | float]] = []
+        self._ties = 0
+
+    def combined(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+        """Yield the rows with one label each: the mean or the majority of those given; a gap is nobody's label.
+
+        A row without a majority is left out and counted, and so is one whose labels are all among ``drop_labels``.
+        BadRow for a label of a single annotator that cannot be.
+        """
+        for row in rows:
+            given = [self._rename(mark) for mark in row.label.split(UNIT) if mark not in self._dropped]
+            if not given:
+                if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
+                    yield row._replace(label="")
+                continue
+            marks = [self._checked(row._replace(label=mark)) for mark in given]
+            self._marks.append(marks)
+            label = self._mean(marks) if self._task.label.combine == "mean" else self._majority(marks)
+            if label is None:
+                self._ties += 1
+            else:
+                yield row._replace(label=label)
+
+    def notes(self, classes: Sequence[str]) -> list[str]:
+        """How far the annotators agree, and how many rows have no majority; of ordered classes by their distance."""
+        marks, is_number = self._marks, self._task.label.combine == "mean"
+        if self._task.label.kind == "ordinal":
+            place = {name: float(index) for index, name in enumerate(classes)}
+            marks, is_number = [[place[str(mark)] for mark in row if mark in place] for row in marks], True
+        several = [row for row in marks if len(row) > 1]
+        value = krippendorff(several, is_number=is_number)
+        shown = "not defined" if value is None else f"{value:.2f}"
+        columns = self._task.label.columns
+        how = "interval" if is_number else "nominal"
+        said = [
+            f"{len(columns)} annotators ({', '.join(columns)}): Krippendorff's alpha ({how}) {shown} over the "
+            f"{len(several)} of {len(marks)} rows that several have labelled"
+        ]
+        if self._ties:
+            said.append(f"{self._ties} of {len(marks)} rows have no majority; left out")
+        return said
+
+    def _checked(self, row: RawRow) -> str | float:
+        """One annotator's label; BadRow where it is no number, or none of the classes."""
+        label = self._task.label
+        if label.combine == "mean":
+            return number_of(label, row)
+        if label.classes:
+            index_of(label, self._indices, row)
+        return row.label
+
+    def _mean(self, marks: Sequence[str | float]) -> str:
+        mean = repr(sum(float(mark) for mark in marks) / len(marks))
+        return mean.replace(".", self._task.label.decimal or ".")
+
+    def _majority(self, marks: Sequence[str | float]) -> str | None:
+        """The label that more annotators gave than any other, or None."""
+        ranked = Counter(marks).most_common(2)
+        return None if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else str(ranked[0][0])
+
+
+def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> float | None:
+    """Krippendorff's alpha of the labels of each row, nominal or interval; None where all are alike or none is paired.
+
+    1 - observed / expected disagreement; a pair of labels of a row with m of them counts 1 / (m - 1)
+    (Krippendorff 2011).
+    """
+    everything = [mark for unit in units for mark in unit]
+    if len(everything) < 2:
+        return None
+    apart = _squares if is_number else _differences
+    observed = sum(apart(unit) / (len(unit) - 1) for unit in units) / len(everything)
+    expected = apart(everything) / (len(everything) * (len(everything) - 1))
+    return 1 - observed / expected if expected > 0 else None
+
+
+def _differences(marks: Sequence[str | float]) -> float:
+    """How many ordered pairs of labels differ."""
+    return len(marks) ** 2 - sum(count**2 for count in Counter(marks).values())
+
+
+def _squares(marks: Sequence[str | float]) -> float:
+    """The squared differences of all ordered pairs of numbers, summed."""
+    numbers = [float(mark) for mark in marks]
+    mean = sum(numbers) / len(numbers)
+    return 2 * len(numbers) * sum((number - mean) ** 2 for number in numbers)

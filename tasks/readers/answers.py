@@ -1,0 +1,175 @@
+"""From the text of a row's label to the number that a model learns: renamed, left out or refused with its line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from tasks.errors import BadRow
+from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, shown
+from tasks.task import Answer, Example, Label, Task
+
+UNIT = "\x1f"  # between the class names of a row whose classes are columns, or the labels of several annotators
+TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+MOST_ALIKE = 5  # lines of relabel in a message
+
+
+def relabelled(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = None) -> Iterator[RawRow]:
+    """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
+
+    A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none.
+    ``left_out`` counts the labels of rows that are left out.
+    """
+    rename, dropped = renaming(task), column_names(task, "drop_labels")
+    for row in rows:
+        if row.label not in dropped:
+            label = rename(row.label)
+            yield row if label is row.label else row._replace(label=label)
+        elif left_out is not None:
+            left_out[row.label] += 1
+
+
+def renaming(task: Task) -> Callable[[str], str]:
+    """The function that gives a label the name that the entry's ``relabel`` and ``relabel_rest`` ask for."""
+    given = task.columns.get("relabel")
+    table = {str(old): str(new) for old, new in given.items()} if isinstance(given, Mapping) else {}
+    rest = column_name(task, "relabel_rest")
+    return lambda label: table.get(label, rest or label)
+
+
+def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
+    """Checked examples of a task whose classes are known, and how many rows without a text were left out.
+
+    BadRow for a bad label, a repeated id, or an empty text unless the entry says ``skip_empty``.
+    """
+    answer, kept = _answers(task.label), kept_turns(task.history)
+    first: dict[str, str] = {}
+    checked, skipped = [], 0
+    for row in rows:
+        if not row.text.strip():
+            if not task.columns.get("skip_empty"):
+                raise BadRow(f"{row.where}: the text is empty; mend the row, or set `skip_empty = true` in the entry")
+            skipped += 1
+            continue
+        if not (row.id and row.group and row.block):
+            raise BadRow(f"{row.where}: the row's id, group or block is empty; fill it in")
+        if first.setdefault(row.id, row.where) is not row.where:
+            id = "the row's id" if task.dataset.private else f"id {shown(row.id)}"
+            raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
+        parts = (row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale, row.split)
+        checked.append(Example(*parts))
+    return checked, skipped
+
+
+def _answers(label: Label) -> Callable[[RawRow], Answer]:
+    """The function that turns the text of a row's label into a number, or into one 0 or 1 per class."""
+    indices = {name: index for index, name in enumerate(label.classes)}
+    if label.kind == "continuous":
+        return partial(number_of, label)
+    if label.kind == "multilabel":
+        return partial(_members, label, indices)
+    return partial(index_of, label, indices)
+
+
+def _members(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
+    """One 0 or 1 per class of a multilabel row."""
+    named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
+    return tuple(int(index in named) for index in range(len(indices)))
+
+
+def class_names(label: Label, text: str) -> list[str]:
+    """Class names in the label of a raw row: one, or for a multilabel label any number; an empty text has none."""
+    names = text.split(label.separator or UNIT) if label.kind == "multilabel" else [text]
+    return [name.strip() for name in names if name.strip()]
+
+
+def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
+    """The label of a raw row: its cell, or the names of the classes whose 0/1 columns hold a 1; BadRow otherwise.
+
+    The labels of several annotators stand side by side, to be combined.
+    """
+    if label.combine:
+        return UNIT.join(cell.strip() for cell in cells)
+    if not label.columns:
+        return cells[0].strip()
+    for column, cell in zip(label.columns, cells, strict=True):
+        if cell.strip().lower() not in TRUTH:
+            hint = "of several annotators, set another `kind` and `combine`"
+            raise BadRow(f"{where}: {column} {shown(cell)} is neither 0 nor 1; mend the row, or {hint}")
+    return UNIT.join(name for name, cell in zip(label.classes, cells, strict=True) if TRUTH[cell.strip().lower()])
+
+
+def index_of(label: Label, indices: Mapping[str, int], row: RawRow) -> int:
+    """Index of the row's class; BadRow lists the classes when it is none of them."""
+    if row.label not in indices:
+        _refuse_empty(label, row)
+        alike = [name for name in indices if evened(name) == evened(row.label)]
+        hint = f"; written otherwise it is: {relabel_line({row.label: alike[0]})}" if alike else ""
+        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not one of {', '.join(label.classes)}{hint}")
+    return indices[row.label]
+
+
+def number_of(label: Label, row: RawRow) -> float:
+    """Value of a continuous label; BadRow when it is no finite number or outside the declared range."""
+    _refuse_empty(label, row)
+    text = row.label.replace(",", ".") if label.decimal == "," and "." not in row.label else row.label
+    try:
+        value = math.nan if label.decimal == "," and "." in row.label else float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        comma = not label.decimal and DECIMAL_COMMA.fullmatch(row.label)
+        hint = 'write `decimal = ","` in the entry' if comma else "mend or remove the row"
+        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not a number; {hint}")
+    low = -math.inf if label.minimum is None else label.minimum
+    high = math.inf if label.maximum is None else label.maximum
+    if not low <= value <= high:
+        raise BadRow(f"{row.where}: {label.column} {value} is outside {low} to {high}; mend the row or the entry")
+    return value
+
+
+def _refuse_empty(label: Label, row: RawRow) -> None:
+    if not row.label:
+        raise BadRow(
+            f"{row.where}: {label.column} '' is empty; mend the row, or leave out all rows without a label by "
+            '`drop_labels = [""]` in the entry'
+        )
+
+
+def evened(label: str) -> str:
+    """A label without differences of case and space."""
+    return " ".join(label.casefold().split())
+
+
+def relabel_line(names: Mapping[str, str]) -> str:
+    """The line of an entry that gives labels other names."""
+    pairs = (
+        f"{json.dumps(old, ensure_ascii=False)} = {json.dumps(new, ensure_ascii=False)}" for old, new in names.items()
+    )
+    return f"relabel = {{ {', '.join(pairs)} }}"
+
+
+def alike(label: Label, rows: Iterable[RawRow]) -> str:
+    """What to say of labels that differ by case or space only, to be renamed to the most frequent; else nothing."""
+    if label.kind == "continuous":
+        return ""
+    counts = Counter(name for row in rows for name in class_names(label, row.label))
+    commonest: dict[str, str] = {}
+    renamed = {}
+    for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if (usual := commonest.setdefault(evened(name), name)) != name:
+            renamed[name] = usual
+    if not renamed:
+        return ""
+    numbers = ", ".join(f"{shown(old)} ({counts[old]}) and {shown(new)} ({counts[new]})" for old, new in _few(renamed))
+    cure = "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(dict(_few(renamed)))}"
+    return f"labels that differ by case or space only: {numbers}; {cure}"
+
+
+def _few(names: Mapping[str, str]) -> list[tuple[str, str]]:
+    return list(names.items())[:MOST_ALIKE]
