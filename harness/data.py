@@ -41,6 +41,7 @@ def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) 
     with writing(store_root):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            (Path(temporary) / name).mkdir()  # of no dataset, too: all tasks may be the user's own
             synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
             try:
                 (Path(temporary) / name).rename(folder)

@@ -9,6 +9,7 @@ import pytest
 from harness.api import Study
 from harness.backbone import resolve
 from harness.cli.main import main
+from harness.data import data_folder
 from harness.plan import make_plan
 from harness.study_file import load_study
 from harness.training.cuts import cut_shares
@@ -107,3 +108,9 @@ def test_such_a_study_runs_from_files_to_a_report(folder, tmp_path):
     page = study.report(tmp_path / "out").read_text(encoding="utf-8")
     assert "cross-validation in 3 folds" in page
     assert set(study.gains().target) == {"asked", "chinese"}
+
+
+def test_a_synthetic_study_may_hold_tasks_of_ones_own_alone(folder, tmp_path):
+    study = load_study(str(folder / "study" / "mine.toml"), ['data="synthetic"'])
+    empty = data_folder(study, Registry.load([folder]), tmp_path / "none", tmp_path / "runs")
+    assert empty.is_dir() and not list(empty.iterdir())

@@ -99,7 +99,7 @@ def test_what_a_table_cannot_tell_is_said(write):
         "needs the predictions behind the scores",
         "no pair has two seeds that differ",
         "1 of 4 possible pairs are not in the table",
-        "1 of 3 rows have no score",
+        "1 of 3 rows with no score",
         "Columns that are not used: note",
         "Families of 3 of 3 tasks",
     ):
