@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import nct
+from scipy.stats import t as student
 
 from analysis.cells import cells
 from analysis.gains import gains
@@ -37,6 +39,12 @@ def test_a_t_test_finds_it_four_times_of_five(df: int, critical: float) -> None:
     rng = np.random.default_rng(df)
     found = (rng.normal(size=400_000) + smallest_visible(1.0, df)) / np.sqrt(rng.chisquare(df, 400_000) / df)
     assert np.mean(np.abs(found) > critical) == pytest.approx(0.8, abs=0.004)
+
+
+@pytest.mark.parametrize("df", [2, 5, 23, 200])
+def test_its_power_is_that_of_the_noncentral_t_of_scipy(df: int) -> None:
+    critical, size = student.ppf(0.975, df), smallest_visible(1.0, df)
+    assert nct.sf(critical, df, size) + nct.cdf(-critical, df, size) == pytest.approx(0.8, abs=2e-5)
 
 
 def test_the_tests_of_the_project_find_it_four_times_of_five() -> None:

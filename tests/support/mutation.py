@@ -96,7 +96,16 @@ def mutants(file: str, source: str) -> list[Mutant]:
     """Every change that the operators make of a file, in the order of its lines."""
     read = _Source(source)
     changes = {(c.start, c.end, c.new): c for node in _nodes(read.tree) for c in _changes(read, node)}
-    return [_named(file, source, changes[place]) for place in sorted(changes)]
+    made = [_named(file, source, changes[place]) for place in sorted(changes)]
+    return [mutant for mutant in made if _is_code(mutant.applied(source))]
+
+
+def _is_code(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
 
 
 def sampled(file: str, source: str, count: int, seed: int) -> list[Mutant]:
@@ -189,7 +198,8 @@ def _logic(read: _Source, node: ast.AST) -> Iterator[_Change]:
                 yield _Change("and, or", *place, new)
                 return
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield _Change("not", read.span(node)[0], read.span(node.operand)[0], "")
+        start = read.span(node)[0]
+        yield _Change("not", start, start + len("not "), "")
 
 
 def _condition(read: _Source, node: ast.AST) -> Iterator[_Change]:
