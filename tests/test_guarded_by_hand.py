@@ -74,15 +74,18 @@ def test_what_the_constructs_add_is_what_a_plain_nested_ridge_regression_says(gr
     assert own.q2(blocks)[0, 0] == pytest.approx(1 - missed["all"] / missed["mean"], abs=1e-10)
 
 
-def test_the_variance_between_pairs_is_dersimonian_and_lairds():
+@pytest.mark.parametrize("outcome", ["points", "percent"])
+def test_the_variance_between_pairs_is_dersimonian_and_lairds(outcome):
     published = results()
     one = published.gains[published.gains.target == "mi_adherent"]
-    grid = grid_of(replace(published, gains=one), PRIMARY)
-    gains, own = 100 * one.gain.to_numpy(), 1 / (100 * one.standard_error.to_numpy()) ** 2
+    grid = grid_of(replace(published, gains=one), replace(PRIMARY, outcome=outcome))
+    unit = 100 if outcome == "points" else 100 / one.baseline.to_numpy()
+    gains, own = unit * one.gain.to_numpy(), 1 / (unit * one.standard_error.to_numpy()) ** 2
     mean = np.average(gains, weights=own)
     q = (own * (gains - mean) ** 2).sum()
     expected = (q - (len(gains) - 1)) / (own.sum() - (own**2).sum() / own.sum())
     assert expected > 0
+    assert grid.outcome[grid.mask] == pytest.approx(gains[np.argsort([grid.tasks.index(x) for x in one.intermediate])])
     assert grid.heterogeneity == pytest.approx(expected)
     assert grid.weights[grid.mask].sum() == pytest.approx((1 / (1 / own + expected)).sum())
 

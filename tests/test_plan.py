@@ -65,6 +65,16 @@ def test_a_study_without_any_files_is_refused(study, tmp_path):
         plan_of(study, tmp_path)
 
 
+def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_each_task(study, data, monkeypatch):
+    plain = plan_of(study, data).splits
+    monkeypatch.setattr("harness.backbone.Backbone.language_warning", lambda self, language: f"knows no {language}")
+    warned = plan_of(study, data).splits
+    assert {name: splits.warnings for name, splits in warned.items()} == {
+        name: (*splits.warnings, "knows no en") for name, splits in plain.items()
+    }
+    assert all(isinstance(warning, str) for splits in plain.values() for warning in splits.warnings)
+
+
 def test_an_unknown_task_suggests_the_nearest(study, data):
     with pytest.raises(UnknownTask, match="epitome_er"):
         plan_of(dataclasses.replace(study, tasks=("epitome_err",)), data)
