@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness import notes
 from harness.cell import make_cell
 from harness.engines.local import Job, Runner, noted_of
-from harness.grid import startable
+from harness.grid import Outcome, startable
 from harness.plan import Pack
 
 
@@ -84,6 +84,40 @@ def test_a_runner_keeps_why_a_cell_failed_and_where_in_the_code(tiny, toy_splits
     assert "AttributeError" in note.reason
     assert "pack.py" in note.trace
     assert not notes.progress(store)
+
+
+def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits, store, pack, monkeypatch):
+    seen, heard = [], []
+
+    def look():
+        (note,) = notes.progress(store).values()
+        seen.append((note.state, note.label, note.epoch, note.epochs, note.engine, note.job, note.log))
+
+    class Pretending:
+        """Says that an epoch is over, and trains nothing."""
+
+        def __init__(self, backbone, splits, store, watch, place, keep):
+            self.watch = watch
+
+        def run_pack(self, pack):
+            look()
+            self.watch("one", 1, 3)
+            look()
+            return iter([Outcome(cell) for cell in pack.cells])
+
+    monkeypatch.setattr("harness.pack.PackRunner", Pretending)
+    job = Job("toy", "slurm", "7_1", "a.log")
+    list(Runner(tiny, {}, store, lambda *said: heard.append(said), job=job)(pack))
+    of_job, cell = ("slurm", "7_1", "a.log"), pack.cells[0]
+    assert seen == [("running", cell.label, 0, 2, *of_job), ("running", "one", 1, 3, *of_job)]
+    assert heard == [("one", 1, 3)]
+    assert not notes.progress(store)
+
+
+def test_a_pack_of_several_cells_is_called_by_its_first_and_their_number(store, study, tiny, toy_splits, pack):
+    other = make_cell(study, tiny, toy_splits("one"), seed=2, setting="full")
+    labels = [noted_of(store, "x", Pack(cells), Job("toy")).now.label for cells in (pack.cells, (*pack.cells, other))]
+    assert labels == [pack.cells[0].label, f"{pack.cells[0].label} and 1 more"]
 
 
 def test_a_store_that_cannot_be_written_to_goes_without_notes(noted, store):

@@ -114,6 +114,28 @@ def test_without_a_difference_few_grids_raise_an_alarm(published):
     assert alarms <= 11  # of 100 at 5 %: exceeded with probability .004
 
 
+def test_a_p_of_a_contrast_counts_the_permutations_that_reach_it(published):
+    points = np.concatenate([np.full(4, 9.0), np.arange(14) / 10])
+    themes = ["direct"] * 4 + ["abstract"] * 7 + ["adjacent"] * 7
+    effects = pd.DataFrame({"cells": ALL, "role": "target", "task": published.tasks.task, "theme": themes})
+    frame = theme_contrasts(effects.assign(n_pairs=17, points=points), draws=19, seed=4).set_index("theme_b")
+    permuted = np.random.default_rng(4).permuted(np.tile(points, (19, 1)), axis=1)
+    chance = np.abs(permuted[:, 4:11].mean(axis=1) - permuted[:, 11:].mean(axis=1))
+    last = frame[frame.theme_a == "abstract"].iloc[0]
+    assert last.p == (1 + (chance >= abs(last.difference) - 1e-12).sum()) / 20
+    assert frame[frame.theme_a == "direct"].p.tolist() == [1 / 20] * 2
+    assert frame[frame.theme_a == "direct"].p_max.tolist() == [1 / 20] * 2
+    unknown = effects.assign(n_pairs=17, points=np.where(np.arange(18) == 3, np.nan, points))
+    assert theme_contrasts(unknown, draws=19).empty
+
+
+def test_no_change_is_neither_a_gain_nor_a_harm(published):
+    still = replace(published, gains=published.gains.assign(gain=0.0, p=0.01, p_bh=0.01))
+    counts = theme_counts(still)
+    assert counts.n_tested.sum() == 2 * 306
+    assert counts[["gains", "harms", "gains_bh", "harms_bh"]].sum().sum() == 0
+
+
 def test_tasks_without_a_theme_take_no_part(published):
     facts = published.tasks.assign(theme=published.tasks.theme.where(published.tasks.theme == "direct", ""))
     found = replace(published, tasks=facts)
@@ -157,6 +179,31 @@ def test_the_bound_of_a_mean_is_students_over_the_side_that_varies(published, si
         error = of_task.std() / np.sqrt(18) * np.sqrt(1 + 1 / 17**2)  # no task is paired with itself
         expected = of_task.mean() - 1.739607 * error
         assert frame.lower[role, "all"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_side_with_fewer_tasks_gives_the_degrees_of_freedom(published):
+    rng = np.random.default_rng(5)
+    three = published.gains.intermediate.isin(published.tasks.task[:3])
+    found = halved(published, rng.normal(-1, 1, 306), 1.0)
+    part = replace(found, gains=found.gains[three])
+    points = 100 * part.gains.gain_over_full
+    sides = [points.groupby(part.gains[side]).mean() for side in ("intermediate", "target")]
+    assert [len(side) for side in sides] == [3, 18]
+    error = np.sqrt(sum(side.std() ** 2 / len(side) for side in sides))
+    row = non_inferiority(part, margin=20.0).set_index(["role", "theme"]).loc[("target", "all")]
+    assert row.lower == pytest.approx(points.mean() - stats.t.ppf(0.95, 2) * error)
+    strict = non_inferiority(part, margin=1e-6).set_index(["role", "theme"]).non_inferior["target", "all"]
+    assert (bool(row.non_inferior), bool(strict)) == (True, False)
+    one = replace(part, gains=part.gains[part.gains.intermediate == published.tasks.task[0]])
+    assert pd.isna(non_inferiority(one).non_inferior).all()
+
+
+def test_an_interval_that_touches_0_is_not_significant(published):
+    found = halved(published, 1.0, 0.5)
+    for low, high in ((0.0, 0.02), (-0.02, 0.0)):
+        touching = replace(found, gains=found.gains.assign(low_over_full=low, high_over_full=high))
+        frame = non_inferiority(touching)
+        assert (frame.pairs_not_significant == frame.n_pairs).all()
 
 
 def test_a_mean_without_loss_is_said_to_be_inferior_to_the_margin_as_seldom_as_claimed(published):

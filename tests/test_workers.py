@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from harness import notes
 from harness.cell import make_cell
+from harness.engines import workers
 from harness.engines.local import LocalEngine, Runner, noted_of
 from harness.engines.workers import WorkersEngine
 from harness.grid import Outcome, Step
@@ -108,3 +110,33 @@ def test_workers_store_the_records_of_the_local_engine(packs, tiny, tmp_path):
     for pack in packs:
         first, second = (store.get(pack.cells[0].key) for store in stores)
         assert second.results["test"] == pytest.approx(first.results["test"], abs=1e-6)
+
+
+def test_no_more_packs_are_at_work_than_there_are_processes(packs, tiny, store, monkeypatch):
+    splits, packs = packs
+    at_once = []
+
+    class Crew:
+        """Ends the pack that was begun first, whenever somebody listens."""
+
+        def __init__(self, function, count, threads):
+            self.count, self.open = count, []
+
+        def submit(self, pack):
+            self.open.append((pack, Future()))
+            at_once.append(len(self.open))
+            return self.open[-1][1]
+
+        def listen(self):
+            if self.open:
+                pack, future = self.open.pop(0)
+                future.set_result([Outcome(cell) for cell in pack.cells])
+
+        def dismiss(self, packs):
+            """Nothing is left."""
+
+    monkeypatch.setattr(workers, "_Crew", Crew)
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.01)
+    ran = list(WorkersEngine(2, 1).run(Pretending(tiny, splits, store, silent), steps(packs)))
+    assert [outcome.cell.target for outcome in ran] == ["one", "two", "three"]
+    assert max(at_once) == 2
