@@ -221,3 +221,16 @@ def test_a_record_that_cannot_be_stored_costs_only_the_lanes_after_it(column, mo
     again = runner.run_pack(Pack(tuple(one.cell for one in found[1:])))
     assert all(one.error is None for one in again)
     assert_same_bytes(column, store)
+
+
+def test_the_time_spent_is_that_of_the_latest_stage(tmp_path):
+    ours = Checkpoints(Store(tmp_path / "runs"), "run", lanes=1)
+    for stage, seconds in ((1, [500.0, 400.0]), (2, [900.0, 800.0])):
+        content = Checkpoint({}, {})
+        path = ours._path("a" * 64, stage)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = Checkpoints(ours.store, "run", lanes=1, _earlier={"a" * 64: seconds})
+        path.write_bytes(before._sealed("a" * 64, stage, content))
+    assert ours.stages("a" * 64) == [1, 2]
+    wall, cpu = ours.earlier("a" * 64)
+    assert (wall >= 900.0, cpu >= 800.0) == (True, True)

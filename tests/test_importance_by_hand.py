@@ -116,3 +116,27 @@ def test_r2_of_an_outcome_that_does_not_vary_is_undefined():
     assert r2(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])) == pytest.approx(
         r2_score([1.0, 2.0, 4.0], [1.0, 2.0, 3.0])
     )
+
+
+def test_ten_splits_of_fifty_shuffles_are_drawn_in_both_readings_of_the_paper():
+    assert (importance.N_SPLITS, importance.N_PERMUTATIONS) == (10, 50)  # its section 5.1
+    readings = {name: (one.penalty, one.epsilon, one.test_share) for name, one in SETTINGS.items()}
+    assert readings == {"V1": (100, 0.1, 0.2), "V3": (200, 0.5, 0.3)}
+
+
+def test_measured_similarities_take_the_place_of_random_ones_and_every_seed_is_told(published, monkeypatch):
+    monkeypatch.setattr(importance, "N_SPLITS", 1)
+    monkeypatch.setattr(importance, "N_PERMUTATIONS", 1)
+    pairs = published.gains[["intermediate", "target"]]
+    rng = np.random.default_rng(0)
+    both = pairs.assign(**{name: rng.uniform(size=len(pairs)) for name in ("data_similarity", "task_similarity")})
+    steps = []
+    drawn, measured = (
+        paper_importances(
+            published, SETTINGS["V1"], [1, 2, 3], similarities=known, progress=lambda *step: steps.append(step)
+        )
+        for known in (None, both)
+    )
+    assert steps == [(1, 3), (2, 3), (3, 3)] * 2
+    assert ["random numbers stand in" in " ".join(one.notes) for one in (drawn, measured)] == [True, False]
+    assert not np.allclose(drawn.fits.r2_train, measured.fits.r2_train)
