@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from tasks import synthetic
 from tasks.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
 from tests.stored import prepared
+
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup: tests stay deaf to it, what they start does not
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")

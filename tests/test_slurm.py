@@ -32,9 +32,9 @@ DRIVER = """
 import sys
 from harness.engines import slurm_engine, slurm_queue
 slurm_engine.POLL_SECONDS, look = 0.5, slurm_queue.jobs
-def jobs(users):
+def jobs(*users):
     print("looked", file=sys.stderr, flush=True)
-    return look(users)
+    return look(*users)
 slurm_queue.jobs = jobs
 from harness.cli.main import main
 sys.exit(main())
