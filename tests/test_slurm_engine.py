@@ -136,6 +136,15 @@ def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps):
     assert len(slurm.packs) == 6
 
 
+def test_a_second_driver_waits_for_the_jobs_of_another_person_too(slurm, launch, steps):
+    slurm.is_stopped, slurm.user = True, 1
+    slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
+    slurm.is_stopped, slurm.user = False, os.getuid()
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert len(slurm.packs) == 6
+
+
 def test_jobs_that_have_left_the_queue_are_not_waited_for(slurm, launch, steps):
     slurm.is_stopped = True
     slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
