@@ -24,6 +24,7 @@ RANDOM_TINY = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 128, "posi
 RANDOM_TINY_VERSION = {"drawing": 1, "tokenizer": 1}  # raised when its weights or its tokens come out otherwise
 ATTENTIONS = (None, "eager", "sdpa")
 HASHES = ("weights_sha256", "config_sha256", "tokenizer_sha256")
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # as JSON
 MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
 LANGUAGES = {
     "minilm": ("en",),
@@ -167,7 +168,7 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
         model_type, positions = values["model_type"], int(values["max_position_embeddings"])
         with weights.open("rb") as handle:
             weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except UNREADABLE as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
     _refuse_kernels(name, config, values)
     _refuse_other_encoders(name, config, values)
@@ -191,7 +192,7 @@ def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
 def _tokenizer_facts(name: str, folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return tokenizer_facts(folder, values["model_type"], values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+    except UNREADABLE as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise BadBackbone(
             f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "

@@ -77,7 +77,8 @@ def check_config(file: Path, model_type: str, config: Mapping[str, Any]) -> None
             f"{file}: hidden_size {sizes['hidden_size']} cannot be divided among num_attention_heads "
             f"{sizes['num_attention_heads']}; take the config that belongs to the weights"
         )
-    if (function := config.get("hidden_act", "gelu")) not in ACTIVATIONS:
+    function = config.get("hidden_act", "gelu")
+    if not (isinstance(function, str) and function in ACTIVATIONS):
         raise BadWeights(f"{file}: hidden_act {function!r} is no activation that the library knows; correct it")
     for name in SHARES:
         if type(share := config.get(name, 0.1)) not in (int, float) or not 0 <= share <= 1:

@@ -185,6 +185,7 @@ def test_a_size_that_is_not_the_file_s_is_refused_with_both_shapes(change, folde
         ({"num_hidden_layers": None}, "num_hidden_layers None is not a whole number from 1"),
         ({"num_hidden_layers": 10**12}, "encoder.layer.2.attention.self.query.weight is missing"),
         ({"hidden_act": "gleu"}, "hidden_act 'gleu' is no activation"),
+        ({"hidden_act": {"name": "gelu"}}, "is no activation"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob 1.5 is not a probability"),
         ({"pad_token_id": 16}, "pad_token_id 16 is not a whole number from 0 to 15"),
         ({"pad_token_id": None}, "pad_token_id None is not a whole number"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 
 from adapters_store import Store
 from adapters_store.weights import open_weights
@@ -80,8 +79,10 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they stand in the account
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-        reason = " ".join(str(problem).split())
+    except (MemoryError, RuntimeError):  # of the machine, not of the folder
+        raise
+    except Exception as problem:  # any, for a field of the config that the library reads and nobody else
+        reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:LONGEST]}"
         raise BadBackbone(f"backbone {backbone.name!r}: cannot be loaded ({reason}); get its files again") from None
     check_loaded(backbone.name, model, account)
     return model
