@@ -301,3 +301,28 @@ def test_an_escape_is_one_plain_character(tmp_path: Path, escape: str) -> None:
     (tmp_path / "my.csv").write_text(PLAIN)
     with pytest.raises(BadInput, match="cannot escape quotes"):
         read(a_task("my.csv", escape=escape), tmp_path)
+
+
+@given(data=st.data())
+@settings(max_examples=80)
+def test_a_damaged_arrow_file_raises_our_own_error_and_ends_no_process(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), data.draw(st.sampled_from(["stream.arrow", "file.arrow", "my.parquet"])), NESTED)
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content)
+        try:
+            read_raw(path, columns=CELLS)
+        except BadInput as error:
+            assert path.name in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["stream.arrow", "file.arrow"])
+def test_an_arrow_text_that_would_end_beyond_the_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, name, [{"text": "ab", "label": "n"}, {"text": "cd", "label": "yes"}])
+    offsets = b"".join(place.to_bytes(4, "little") for place in (0, 2, 4))
+    content = path.read_bytes()
+    assert content.count(offsets) == 1
+    path.write_bytes(content.replace(offsets, offsets[:8] + (1 << 30).to_bytes(4, "little")))
+    assert "not a readable Arrow file" in refusal(path)

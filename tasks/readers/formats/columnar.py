@@ -46,7 +46,7 @@ def _batches(path: Path, wanted: Cells | None) -> Iterator[tuple[Cells, Iterator
             names = _needed(path, tuple(file.schema_arrow.names), wanted)
             yield tuple(file.schema_arrow.names), file.iter_batches(batch_size=BATCH_ROWS, columns=names)
         return
-    with pa.memory_map(str(path)) as source:
+    with pa.OSFile(str(path), "rb") as source:
         try:
             file = pa.ipc.open_file(source)
             blocks = (file.get_batch(i) for i in range(file.num_record_batches))
@@ -55,8 +55,14 @@ def _batches(path: Path, wanted: Cells | None) -> Iterator[tuple[Cells, Iterator
             file = pa.ipc.open_stream(source)
             blocks = iter(file)
         names = _needed(path, tuple(file.schema.names), wanted)
-        cuts = (block.select(names).slice(i, BATCH_ROWS) for block in blocks for i in range(0, len(block), BATCH_ROWS))
-        yield tuple(file.schema.names), cuts
+        yield tuple(file.schema.names), (cut for block in blocks for cut in _cuts(block.select(names)))
+
+
+def _cuts(block: Any) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
+    """Short batches of a block whose offsets lead nowhere else: reading past the end would end the process."""
+    block.validate(full=True)
+    for start in range(0, len(block), BATCH_ROWS):
+        yield block.slice(start, BATCH_ROWS)
 
 
 def _needed(path: Path, header: Cells, wanted: Cells | None) -> list[str]:
