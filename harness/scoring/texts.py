@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tasks.errors import BadInput
 from tasks.toml_file import nearest
 
 FORMS = ("csv", "tsv", "jsonl", "parquet", "lines")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+BATCH_ROWS, BATCH_BYTES = 1024, 1 << 24
 LONGEST_FIELD = 1 << 26  # characters; more is an open quote that swallows the file
 NUL = "\udc00"  # where a NUL byte stood: a lone surrogate, as what cannot be decoded
 NO_TEXT = "the text is empty"
@@ -82,12 +85,35 @@ class Texts:
         """Roughly how many texts there are, for a progress display; None for a pipe."""
         if self.file == "-":
             return None
-        if self.kind == "parquet":
-            import pyarrow.parquet
+        with self._reading():
+            if self.kind == "parquet":
+                import pyarrow.parquet
 
-            return int(pyarrow.parquet.read_metadata(self.file).num_rows)
-        with Path(self.file).open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+                return int(pyarrow.parquet.read_metadata(self.file).num_rows)
+            with Path(self.file).open("rb") as file:
+                return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what a damaged file or a failing disk raises into one BadInput."""
+        import pyarrow
+
+        try:
+            yield
+        except OSError as problem:
+            if problem.errno is not None:
+                raise BadInput(
+                    f"{self.file}: cannot be read ({os.strerror(problem.errno)}); check the file and its disk"
+                ) from None
+            raise self._damaged(problem) from None  # without a number it is pyarrow's word for damage
+        except (pyarrow.ArrowException, OverflowError) as problem:
+            raise self._damaged(problem) from None
+
+    def _damaged(self, problem: Exception) -> BadInput:
+        what = (str(problem).splitlines() or [type(problem).__name__])[0]
+        return BadInput(
+            f"{self.file}: cannot be read as {self.kind} ({_shown(what)}); is the copy whole? Write it again"
+        )
 
     def _open(self) -> IO[str]:
         """The text of the file, with lone surrogates for bytes that are none."""
@@ -98,7 +124,7 @@ class Texts:
         )
 
     def _rows(self) -> Iterator[str]:
-        with self._open() as file:
+        with self._reading(), self._open() as file:
             try:
                 for row in file:
                     yield row.replace("\0", NUL)
@@ -148,20 +174,21 @@ class Texts:
             yield self._line(number, number + 1, {name: _said(value) for name, value in values.items()}, text)
 
     def _parquet(self) -> Iterator[Line]:
-        import pyarrow
         import pyarrow.parquet
 
-        try:
-            file = pyarrow.parquet.ParquetFile(self.file)
-            text = self._text_column(file.schema_arrow.names)
-            wanted = list(dict.fromkeys(name for name in (text, self.context, self.id, self.group) if name))
+        with self._reading():
+            names = pyarrow.parquet.read_schema(self.file).names
+        text = self._text_column(names)
+        wanted = list(dict.fromkeys(name for name in (text, self.context, self.id, self.group) if name))
+        with self._reading(), pyarrow.parquet.ParquetFile(self.file, read_dictionary=wanted, pre_buffer=False) as file:
+            # a dictionary holds equal values once, however many rows have them
             number = 0
-            for batch in file.iter_batches(batch_size=1024, columns=wanted):
-                for values in batch.to_pylist():
-                    yield self._line(number, number + 1, {name: _said(one) for name, one in values.items()}, text)
+            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=wanted):
+                columns = {name: batch.column(name) for name in wanted}
+                for row in range(batch.num_rows):
+                    values = {name: _said(column[row].as_py()) for name, column in columns.items()}
+                    yield self._line(number, number + 1, values, text)
                     number += 1
-        except pyarrow.ArrowException as problem:
-            raise BadInput(f"{self.file}: cannot be read as parquet ({str(problem).splitlines()[0]})") from None
 
     def _text_column(self, header: list[str]) -> str:
         """The column that holds texts, after a look whether all that were named are there."""
@@ -188,13 +215,29 @@ class Texts:
         id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
         found = [values[text], values.get(self.context, ""), id, group]
         problem = "" if found[0].strip() else NO_TEXT
-        if any("\ud800" <= character <= "\udfff" for one in found for character in one):
+        if not all(map(_is_text, found)):
             problem, found[0], found[1] = UNDECODED.format(encoding=self.encoding), "", ""
         return Line(number, f"{self.file}:{place}", _decodable(id), found[0], found[1], problem, _decodable(group))
 
 
+def _batch_rows(metadata: Any) -> int:  # noqa: ANN401 - of Parquet, without type hints
+    """How many rows are read at a time: fewer where rows are long, so that a batch stays small."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    longest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1, longest))))
+
+
 def _said(value: object) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _is_text(text: str) -> bool:
+    """Whether there is no lone surrogate in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decodable(text: str) -> str:

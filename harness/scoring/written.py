@@ -17,7 +17,8 @@ from adapters_store.output import new_folder, output, whole, write_text
 from harness.scoring.texts import Line, Texts
 from tasks.errors import BadInput
 
-PART = 1000  # texts
+PART = 1000  # texts, or fewer of many characters: a part is in memory as a whole
+PART_CHARACTERS = 1 << 24
 CUT = "is longer than a task reads; scored on a part"
 LISTED = ("where", "id", "why")
 WRITTEN = (".csv", ".jsonl", ".parquet")
@@ -47,18 +48,28 @@ def score_all(
     if out.exists():
         raise BadInput(f"{out} is there already; move it away, or give another --out")
     parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": _input(texts)})
-    done, lines = parts.begin(), texts.lines()
-    for _ in islice(lines, done * PART):
+    (done, seen), lines = parts.begin(), texts.lines()
+    for _ in islice(lines, seen):
         pass
-    watch(done * PART)
-    while some := list(islice(lines, PART)):
+    watch(seen)
+    while some := _part_of(lines):
         parts.add(done, *_scored(score, some))
-        done += 1
-        watch((done - 1) * PART + len(some))
+        done, seen = done + 1, seen + len(some)
+        watch(seen)
     if done == 0:
         shutil.rmtree(parts.folder)
         raise BadInput(f"{texts.file}: has no text")
     return parts.finish(out)
+
+
+def _part_of(lines: Iterator[Line]) -> list[Line]:
+    """The next texts, until they are as many, or as long, as a part may be; none at the end."""
+    some: list[Line] = []
+    characters = 0
+    while len(some) < PART and characters < PART_CHARACTERS and (line := next(lines, None)) is not None:
+        some.append(line)
+        characters += len(line.text) + len(line.context)
+    return some
 
 
 def listed_path(out: Path) -> Path:
@@ -92,18 +103,19 @@ class _Parts:
     folder: Path
     job: Mapping[str, Any]
 
-    def begin(self) -> int:
-        """How many parts are finished; a pipe always begins anew, because it has passed."""
+    def begin(self) -> tuple[int, int]:
+        """How many parts are finished, and of how many texts; a pipe always begins anew, because it has passed."""
         text = json.dumps(self.job, sort_keys=True)
         if self.folder.exists() and self.job["input"]["file"] == "-":
             shutil.rmtree(self.folder)
         if self.folder.exists():
             if not (self.folder / "job.json").is_file() or (self.folder / "job.json").read_text() != text:
                 raise BadInput(f"{self.folder} is of another scoring; remove it, or give another --out")
-            return len(list(self._facts()))
+            finished = [facts["texts"] for facts in self._facts()]
+            return len(finished), sum(finished)
         new_folder(self.folder)
         write_text(self.folder / "job.json", text)
-        return 0
+        return 0, 0
 
     def add(self, number: int, frame: pd.DataFrame, facts: Mapping[str, Any]) -> None:
         """Keep a part."""

@@ -1,0 +1,115 @@
+"""Files of texts to score that are damaged, fail while they are read, or hold far more than their size says."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import resource
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from harness.scoring.texts import Texts
+from harness.scoring.written import score_all
+from tasks.errors import BadInput
+
+LONG = 1 << 20
+
+
+def parquet(path, texts, **options):
+    table = pa.table({"text": texts, "id": [str(place) for place in range(len(texts))]})
+    pyarrow.parquet.write_table(table, path, **options)
+    return path
+
+
+def damaged(path, how):
+    content = parquet(path, ["some words"] * 50).read_bytes()
+    path.write_bytes(
+        {
+            "junk": b"PAR1junkjunkPAR1",
+            "empty": b"",
+            "cut in the middle": content[: len(content) // 2],
+            "cut at the end": content[:-1],
+            "another footer": content[:-8] + b"\xff\xff\xff\x7fPAR1",
+            "footer of noise": content[:-200] + bytes(range(192)) + content[-8:],
+            "data of noise": content[:4] + bytes(40) + content[44:],
+        }[how]
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "junk",
+        "empty",
+        "cut in the middle",
+        "cut at the end",
+        "another footer",
+        "footer of noise",
+        "data of noise",
+    ],
+)
+def test_a_damaged_parquet_file_is_one_line(tmp_path, how):
+    texts = Texts(str(damaged(tmp_path / "texts.parquet", how)))
+    with pytest.raises(BadInput) as caught:
+        texts.about()
+        list(texts.lines())
+    assert str(caught.value).startswith(f"{tmp_path}/texts.parquet: cannot be read as parquet")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["texts.csv", "texts.jsonl", "texts.txt"])
+def test_a_file_that_fails_while_it_is_scored_is_one_line(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("text\n")
+
+    class Broken(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "open", lambda *_, **__: io.BufferedReader(Broken()))
+    texts = Texts(str(tmp_path / name))
+    for read in (texts.about, lambda: list(texts.lines())):
+        with pytest.raises(BadInput, match=r"texts\.\w+: cannot be read \(Input/output error\)"):
+            read()
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "compression": "zstd"}], ids=["equal", "compressed"])
+def test_a_small_file_of_long_texts_is_read_in_little_memory(tmp_path, options):
+    path = parquet(tmp_path / "texts.parquet", ["x" * LONG] * 200, **options)
+    assert path.stat().st_size < LONG
+    child = os.fork()  # the most that a process had is never less afterwards
+    if child == 0:
+        before, count = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
+        for _ in Texts(str(path)).lines():
+            count += 1
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        os._exit(0 if count == 200 and grown < 100 * 1024 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_part_of_long_texts_has_fewer_of_them_and_an_interrupted_scoring_goes_on_after_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.scoring.written.PART_CHARACTERS", 25)
+    file, out = tmp_path / "texts.txt", tmp_path / "out.csv"
+    file.write_text("".join(f"ten words {place}\n" for place in range(7)))
+    sizes: list[int] = []
+
+    def score(lines):
+        sizes.append(len(lines))
+        if len(sizes) == 2:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"id": [line.id for line in lines], "is_cut": False})
+
+    with pytest.raises(KeyboardInterrupt):
+        score_all(Texts(str(file)), score, out, {}, lambda done: None)
+    done: list[int] = []
+    summary = score_all(Texts(str(file)), score, out, {}, done.append)
+    assert (sizes, done) == ([3, 3, 3, 1], [3, 6, 7])
+    assert (summary.texts, list(pd.read_csv(out).id)) == (7, list(range(7)))
