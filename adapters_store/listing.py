@@ -86,8 +86,7 @@ def _sizes(store: Store) -> dict[str, int]:
 
 def _claimed(path: str) -> int:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - 20,000 Paths are a second
-            raw = file.read()
+        raw = disk.content(path)
         return len(raw) + sum(int(stamp["bytes"]) for stamp in json.loads(raw)["files"].values())
     except (FileNotFoundError, NotADirectoryError):
         raise

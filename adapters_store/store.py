@@ -198,7 +198,7 @@ def stored_measure(path: Path, what: str) -> Measure:
 def _read(path: Path, what: str) -> bytes:
     with disk.reading(path):
         try:
-            return path.read_bytes()
+            return disk.content(path)
         except (FileNotFoundError, NotADirectoryError):
             raise MissingRecord(f"{path}: the store has no {what}; run the study that makes it") from None
 

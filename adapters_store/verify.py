@@ -118,7 +118,7 @@ def _verify_searches(store: Store, found: Verified) -> None:
         if entry.name != SEARCH:
             continue
         with disk.reading(entry.path):
-            is_whole = unsigned(Path(entry.path).read_bytes()) is not None
+            is_whole = unsigned(disk.content(entry.path)) is not None
         if not is_whole:
             found.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
 

@@ -26,6 +26,7 @@ from harness.engines.workers import WorkersEngine
 from harness.grid import Engine, GridReport, RunPack, run_grid
 from harness.imported import with_imported
 from harness.manifest import declared_since, manifest_of
+from harness.manifest_shape import check_manifest
 from harness.place import Place, kind_of
 from harness.plan import Plan, make_plan
 from harness.search_found import Found, Trial, with_best
@@ -258,8 +259,11 @@ def planned_device(config: StudyConfig, engine: str, device: str) -> str:
     return "cuda" if device == "auto" and asked.get(engine) else device
 
 
-def stored_manifest(store: Store, name: str) -> dict[str, Any]:
-    """The manifest of study ``name`` in ``store``; NotRun with the names that are there."""
+def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:
+    """The manifest of study ``name`` in ``store``; NotRun with the names that are there.
+
+    CorruptRecord names a field that is not what a run writes; with ``cells_only`` no others than the cells are needed.
+    """
     known = store.manifests()
     if name not in known:
         there = f"it has {', '.join(known)}" if known else "it has no study yet"
@@ -268,4 +272,6 @@ def stored_manifest(store: Store, name: str) -> dict[str, Any]:
             f"store {store.root} has no run of study {name!r} ({there}){nearest(name, known)}; "
             f"start it with: empathy-transfer run {file}"
         )
-    return store.manifest(name)
+    manifest = store.manifest(name)
+    check_manifest(manifest, f"study {name}", cells_only=cells_only)
+    return manifest

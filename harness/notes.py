@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from adapters_store import Store
+from adapters_store import Store, disk
 
 PROGRESS, FAILURE = "progress.json", "failure.json"
 Note = TypeVar("Note", "Progress", "Failure")
@@ -155,7 +155,7 @@ def _notes(store: Store, name: str, kind: type[Note]) -> Iterator[tuple[str, Not
 def _read(path: Path, kind: type[Note]) -> Note | None:
     """The note in a file; None where there is none, or not one of these."""
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(disk.content(path))
         if "keys" in values:
             values["keys"] = tuple(values["keys"])
         note = kind(**values)

@@ -116,7 +116,7 @@ def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
 
 def _read(path: Path) -> Found:
     try:
-        raw = unsigned(path.read_bytes())
+        raw = unsigned(disk.content(path))
         if raw is None:
             raise ValueError("not as it was written")
         if raw.pop("schema") != SCHEMA:

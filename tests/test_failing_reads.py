@@ -6,18 +6,25 @@ import errno
 import io
 import itertools
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from adapters_store import Store, StoreError
+from adapters_store.listing import listing
+from adapters_store.verify import verify
+from harness import notes
 from harness.study_file import load_study
 from tasks.errors import BadEntry, BadRow, BadStudy
 from tasks.proposal import opened
 from tasks.readers import raw
 from tasks.readers.formats.cells import check_header
 from tasks.toml_file import read_toml
+from tests.stored import KEY
 
 
 class Broken(io.RawIOBase):
@@ -128,3 +135,43 @@ def test_an_absurd_override_is_one_short_line(value):
         load_study("tiny", [f"training.epochs={value}"])
     assert str(caught.value).startswith("--set training.epochs=...: what follows cannot be used as a value")
     assert len(str(caught.value)) < 200
+
+
+@pytest.fixture
+def no_waiting():
+    """A reader that waits for a pipe is an error here, and no hang."""
+
+    def waits(*_):
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, waits)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"objects/{KEY}/record.json",
+        f"measures/{KEY}/measure.json",
+        "searches/tiny/toy/result.json",
+        "studies/tiny.json",
+        f"packs/{KEY}/progress.json",
+        f"packs/{KEY}/failure.json",
+    ],
+)
+def test_a_pipe_in_a_store_never_blocks(tmp_path, no_waiting, file):
+    store = Store(tmp_path / "runs")
+    pipe = store.root / file
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)
+    with suppress(StoreError):
+        verify(store)
+    with suppress(StoreError):
+        listing(store)
+    for read in (lambda: store.get(KEY), lambda: store.manifest("tiny")):
+        with pytest.raises(StoreError):
+            read()
+    assert (notes.progress(store), notes.failures(store)) == ({}, {})

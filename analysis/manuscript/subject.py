@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store import disk
 from adapters_store.imports import imports_of
 from adapters_store.record import Record
 from adapters_store.sealed import unsigned
@@ -131,7 +132,7 @@ def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     """The finished searches of a study's training settings: their task, inputs and trials."""
     found = []
     for path in sorted((store.root / "searches" / study).rglob("result.json")):
-        content = unsigned(path.read_bytes())
+        content = unsigned(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
         found.append(content)

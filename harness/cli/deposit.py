@@ -21,6 +21,7 @@ from harness.cli.archive import measures_of
 from harness.cli.progress import Steps
 from harness.cli.study import name_of
 from harness.cli.table import print_json
+from harness.manifest_shape import check_manifest
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, beside, otherwise, study_file
 from harness.sharing.zenodo import Deposit
 from tasks.errors import BadInput
@@ -107,6 +108,7 @@ def _compare(found: Found, folder: Path, steps: Steps) -> None:
     """Compute everything anew from the restored store, and add what is other than what was kept."""
     store, kept = Store(folder / "store"), folder / "kept"
     manifest = store.manifest(found.study)
+    check_manifest(manifest, "the archive")
     found.differences += _descriptions_apart(manifest, kept)
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
     rebuilt(store, manifest, folder / "made", steps.show)

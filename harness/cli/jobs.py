@@ -44,7 +44,7 @@ def retry_study(options: argparse.Namespace) -> int:
 def cancel_study(options: argparse.Namespace) -> int:
     """End what runs or is queued for a study; exit code 1 if something is left that cannot be ended from here."""
     store, name = Store(Path(options.store)), name_of(options.study)
-    stored_manifest(store, name)  # NotRun if the store does not know it
+    stored_manifest(store, name, cells_only=True)  # NotRun if the store does not know it
     processes, (jobs, cancelled) = _end_drivers(name, store.root), _end_jobs(store, name)
     ended, left = [*processes, *jobs], _left(store, name, cancelled)
     if options.json:

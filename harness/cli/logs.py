@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapters_store import Store
+from adapters_store import Store, disk
 from harness.api import stored_manifest
 from harness.cell import Cell
 from harness.cli.study import name_of
@@ -32,7 +32,7 @@ def show_logs(options: argparse.Namespace) -> int:
     """Print a cell's state, and what is known of how it failed, runs, or was made."""
     store = Store(Path(options.store))
     study, cell = _meant(store, options.cell, options.study, options.seed)
-    told = _told(store, standing(store, study, stored_manifest(store, study)), cell)
+    told = _told(store, standing(store, study, stored_manifest(store, study, cells_only=True)), cell)
     if options.json:
         print_json(told)
     else:
@@ -44,7 +44,7 @@ def _meant(store: Store, text: str, study: str | None, seed: int | None) -> tupl
     """The only cell that the words fit, with a study that has it; OtherCells lists several."""
     cells: dict[str, tuple[str, Cell]] = {}
     for name in [name_of(study)] if study else store.manifests():
-        for cell in planned(stored_manifest(store, name)):
+        for cell in planned(stored_manifest(store, name, cells_only=True)):
             cells.setdefault(cell.key, (name, cell))
     known = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
     found = _named(text, known) or [one for one in known if _is_start(text, one[1].key)]
@@ -117,6 +117,7 @@ def log_end(root: Path, log: str) -> list[str]:
         path, inside = (root / log).resolve(), root.resolve()
         if not path.is_relative_to(inside):
             return ["(not shown: it lies outside the store)"]
+        disk.must_be_plain(path)
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL_BYTES))

@@ -35,7 +35,10 @@ def show_status(options: argparse.Namespace) -> int:
         _print_one(store, name_of(options.study), is_json=options.json)
         return 0
     names, stored = _names(store), store.keys()
-    print_rows([_row(name, stored_manifest(store, name)["cells"], stored) for name in names], as_json=options.json)
+    print_rows(
+        [_row(name, stored_manifest(store, name, cells_only=True)["cells"], stored) for name in names],
+        as_json=options.json,
+    )
     return 0
 
 
@@ -61,7 +64,7 @@ def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str])
 
 
 def _print_one(store: Store, name: str, *, is_json: bool) -> None:
-    manifest = stored_manifest(store, name)
+    manifest = stored_manifest(store, name, cells_only=True)
     now = standing(store, name, manifest)
     left = time_left(store, now)
     if is_json:
@@ -77,7 +80,7 @@ def _watch(store: Store, name: str, *, is_json: bool) -> int:
     try:
         while True:
             stop_if_asked()
-            now = standing(store, name, stored_manifest(store, name))
+            now = standing(store, name, stored_manifest(store, name, cells_only=True))
             shown = _show(now, time_left(store, now), shown, is_json=is_json)
             idle = 0 if now.is_under_way else idle + 1
             if idle == IDLE_LOOKS or not (now.is_under_way or now.counts[WAITING]):

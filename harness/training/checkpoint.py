@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from adapters_store import Store
+from adapters_store import Store, disk
 from adapters_store.disk import write
 from harness.training.devices import CPU, name_of
 
@@ -127,6 +127,7 @@ class Checkpoints:
     def _loaded(self, path: Path, key: str, stage: int) -> Checkpoint | None:
         """The content of a file, None with a warning when it is not what was written here."""
         try:
+            disk.must_be_plain(path)
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
                 text = file.metadata()["facts"]
