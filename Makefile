@@ -2,6 +2,9 @@
 VENV ?= .venv
 PYTHON ?= python3
 INSTALLED = $(VENV)/.installed
+# LOCKED=1 installs what lock.txt and lock-cuda.txt name, each file checked by its hash (Linux on x86-64, Python 3.11);
+# LOCKED=cpu leaves the libraries for GPUs out, for torch's build for processors alone. `.ci/lock` writes both anew.
+LOCKED ?=
 # Processes that share the tests, a file each at a time.
 PROCESSES ?= 2
 
@@ -33,7 +36,14 @@ wheel: $(INSTALLED)
 	rm -rf build dist
 	$(VENV)/bin/python -m build --wheel --outdir dist .
 
-$(INSTALLED): pyproject.toml constraints.txt
+LOCKS = $(if $(LOCKED),lock.txt $(if $(filter cpu,$(LOCKED)),,lock-cuda.txt))
+
+$(INSTALLED): pyproject.toml constraints.txt $(LOCKS)
 	$(PYTHON) -m venv $(VENV)
+ifeq ($(LOCKED),)
 	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[offline,dev]'
+else
+	$(VENV)/bin/python -m pip install --quiet --no-deps --require-hashes $(LOCKS:%=-r %)
+	$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+endif
 	touch $@
