@@ -1,4 +1,4 @@
-"""All cells of a column at once: equal to the library alone, and to themselves in any company."""
+"""All cells of a column at once: equal to the library alone, and to themselves in any company, to rounding."""
 
 from __future__ import annotations
 

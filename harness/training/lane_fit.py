@@ -96,7 +96,7 @@ class LaneTrainer:
         return self._predicted(self.state.lanes(), part.rows)
 
     def only(self, lanes: Sequence[int]) -> None:
-        """Go on with these lanes alone, as if the others had never been there."""
+        """Go on with these lanes alone, to rounding as if the others had never been there."""
         recipe = self.recipe
         self.state = self.state.only(lanes)
         for value in self.state.trained.values():
