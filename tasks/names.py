@@ -1,8 +1,8 @@
 """Names that no task and no imported adapter may have, because something else of that name stands in their place.
 
 An adapter and a head are called after their task, and the adapters library keeps both in a ``torch.nn.ModuleDict``,
-which refuses the name of each of its own attributes. The list is written out, because nothing here may load torch; a
-test compares it with the class.
+which refuses the name of each of its own attributes; ``smart_apply`` is one that transformers gives it. The list is
+written out, because nothing here may load torch; a test compares it with the class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ OF_MODULES = frozenset(
     register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
     register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
     register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
-    set_extra_state set_submodule share_memory state_dict to to_empty train training type update values xpu zero_grad
+    set_extra_state set_submodule share_memory smart_apply state_dict to to_empty train training type update values
+    xpu zero_grad
 
     _apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl _forward_hooks
     _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs

@@ -6,6 +6,7 @@ import csv
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from harness.imported import check_name
 from tasks.entry import ID_PATTERN
@@ -15,6 +16,12 @@ from tasks.proposal import task_id
 from tasks.registry import Registry
 
 LIKELY = ("to", "type", "values", "keys", "items", "pop", "train", "half", "float", "forward")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def model():
+    """A model of transformers, which gives torch's modules an attribute when it makes the first."""
+    BertModel(BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4))
 
 
 def test_the_list_is_that_of_the_installed_torch() -> None:
