@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from harness.backbone import BadBackbone, resolve
 from harness.backbone_tokenizer import BadTokenizer, check_tokenizer
 from harness.identity import tokenizer_facts
 from harness.place import ANYWHERE
+from harness.scoring import scorer
 from harness.similarity import encoders
 from harness.similarity.encoders import Sentences
 from harness.training.model import load_backbone, load_tokenizer
+from tasks.errors import BadInput
 from tasks.task import Example
 from tests.tiny_backbones import tiny_backbone
 
@@ -348,3 +351,13 @@ def test_any_bytes_in_any_file_of_the_folder_are_taken_or_refused_in_one_line(an
         resolve(str(folder))
     except BadBackbone as problem:
         assert "\n" not in str(problem)
+
+
+def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path):
+    folder = tiny_backbone(tmp_path / "model", "bert")
+    record = SimpleNamespace(spec={"backbone": resolve(str(folder)).identity()})
+    chosen = SimpleNamespace(task="theirs", is_imported=True, form={"max_tokens": 128}, record=record)
+    assert scorer._backbone(str(folder), [chosen]).max_tokens == 128
+    chosen.form["max_tokens"] = 129
+    with pytest.raises(BadInput, match=r"theirs: reads 129 tokens, but backbone .* takes 128"):
+        scorer._backbone(str(folder), [chosen])
