@@ -12,6 +12,7 @@ from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis.cells import Manifest
 from analysis.half_data import MARGIN, against_full
+from analysis.markdown import page as as_page
 from analysis.matrix import Matrix
 from analysis.primary import UNDECLARED, Primary
 from analysis.published import approximately_tested, results
@@ -105,5 +106,5 @@ def write_answers(question: Question, paragraphs: Sequence[str]) -> Path:
     if question.limits:
         lines += ["What cannot be known here:", "\n".join(f"- {one}" for one in question.limits)]
     page = question.out / "analysis.md"
-    write_text(page, "\n\n".join([*lines, *paragraphs]) + "\n")
+    write_text(page, as_page([*lines, *paragraphs]))
     return page

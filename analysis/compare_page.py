@@ -28,6 +28,7 @@ from analysis.figures import METRIC_NAMES, Drawn
 from analysis.frames import write_frames
 from analysis.legible import shortened
 from analysis.markdown import few, interval, number, table
+from analysis.markdown import page as as_page
 from analysis.significance import LEVEL
 from tasks.plain_text import counted
 
@@ -55,7 +56,7 @@ def write_comparison(a: Side, b: Side, out: Path) -> Path:
         *_caveats(scores, pairs),
     ]
     page = out / "compare.md"
-    write_text(page, "\n\n".join(lines) + "\n")
+    write_text(page, as_page(lines))
     return page
 
 

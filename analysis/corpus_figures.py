@@ -17,6 +17,7 @@ from analysis.corpus import FEWEST, correlations, group_means, group_names, is_s
 from analysis.drawing import figure_of, make_plain, write_drawn
 from analysis.figures import COLOURS, Drawn
 from analysis.legible import make_legible, shortened
+from analysis.markdown import fixed
 from tasks.errors import BadInput
 
 ACROSS = 4  # small figures side by side
@@ -118,6 +119,7 @@ def draw_map(frame: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(max(5.0, size + 1.5), max(4.0, size), title)
     axes = figure.subplots()
     labels = [shortened(name, LETTERS) for name in names]
+    numbers = matrix.map(lambda rho: "" if np.isnan(rho) else fixed(rho, 2))
     sns.heatmap(
         matrix,
         ax=axes,
@@ -127,8 +129,8 @@ def draw_map(frame: pd.DataFrame, title: str) -> Figure:
         square=True,
         xticklabels=labels,
         yticklabels=labels,
-        annot=len(names) <= MOST_SCALES // 2,
-        fmt=".2f",
+        annot=numbers if len(names) <= MOST_SCALES // 2 else False,
+        fmt="",
         annot_kws={"fontsize": 6.5},
         cbar_kws={"label": "Spearman's rho", "shrink": 0.6},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,14 +10,39 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tasks.plain_text import counted
+from tasks.plain_text import counted, harmless
 
 UNDEFINED = "not defined"
 MOST_NAMED = 5
+PICTURE = re.compile(r"!\[(.*)\]\(([^()\s/]+\.png)\)", re.DOTALL)  # one of ours, beside the page
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
+DEFINITION = re.compile(r"^(\s*\[[^\]\n]*\]):", re.MULTILINE)  # of where a link leads
+
+
+def page(paragraphs: Iterable[str]) -> str:
+    """A page of these paragraphs, in which nothing that an entry says becomes a tag, a link or a picture."""
+    return "\n\n".join(map(_paragraph, paragraphs)) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    if picture := PICTURE.fullmatch(text):
+        return f"![{plain(picture[1])}]({picture[2]})"
+    return plain(text)
+
+
+def plain(text: str) -> str:
+    """Text that a reader of Markdown shows as it is: no HTML, no link, no picture, no control character."""
+    lines = "\n".join(map(harmless, text.split("\n")))
+    return DEFINITION.sub(r"\1\:", TAG.sub("&lt;", lines).replace("](", "]\\("))
+
+
+def unescaped(text: str) -> str:
+    """What ``plain`` was given, but for control characters."""
+    return text.replace("&lt;", "<").replace("]\\(", "](").replace("]\\:", "]:")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; bars and line breaks inside cells are made harmless."""
+    """A table; bars, line breaks, tags and links inside cells are made harmless."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
@@ -92,4 +118,4 @@ def tally(values: Iterable[Any]) -> str:
 
 
 def _cell(value: object) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    return plain(" ".join(str(value).splitlines())).replace("|", "\\|")

@@ -17,6 +17,7 @@ from analysis.frames import write_frames
 from analysis.gains import gains
 from analysis.guarded_design import Grid, grid_of
 from analysis.markdown import count, interval, number, percent, table
+from analysis.markdown import page as as_page
 from analysis.power import MANY, NOT_DETECTABLE, POWER, SPREADS, in_words, spreads, visible_by_seeds, visible_gains
 from analysis.primary import UNDECLARED, Primary
 from analysis.published import results as printed
@@ -96,7 +97,7 @@ def write_power(
         *(_effects(asked, simulated) if reason is None else _no_effects(reason)),
     ]
     page = out / "power.md"
-    write_text(page, "\n\n".join(lines) + "\n")
+    write_text(page, as_page(lines))
     return page
 
 

@@ -17,6 +17,7 @@ from analysis.frames import write_frames
 from analysis.gains import SEED, gains
 from analysis.heuristic_figures import undrawn
 from analysis.importance_sections import Progress
+from analysis.markdown import page as as_page
 from analysis.other_metrics import other_gains
 from analysis.page.assembled import write_page
 from analysis.page.document import Told
@@ -76,7 +77,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
     )
     paragraphs = [line for part in parts for line in part]
     page = out / "report.md"
-    write_text(page, "\n\n".join(paragraphs) + "\n")
+    write_text(page, as_page(paragraphs))
     write_page(store, Told(found, question, answer, figures, paragraphs), out / "report.html")
     return page
 

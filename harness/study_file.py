@@ -13,6 +13,7 @@ from harness.engines.options import Ray, Slurm
 from harness.study import Adapter, Analysis, StudyConfig, Training
 from harness.study_checks import check
 from tasks.errors import BadStudy
+from tasks.plain_text import commanding
 from tasks.toml_file import is_inside, nearest, read_toml
 
 NOT_OF_FILES = {"best", "device"}  # what a search found, and what a run was started with
@@ -63,6 +64,8 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise BadStudy(f"{path}: `extends` goes in a circle: {' -> '.join(p.stem for p in (*seen, path))}")
     own = read_toml(path, BadStudy)
     _refuse_unknown(own, str(path))
+    if letter := commanding(str(own.get("title", ""))):
+        raise BadStudy(f"{path}: title has the control character {letter}; remove it")
     parent = own.pop("extends", None)
     if parent is not None and not (isinstance(parent, str) and is_inside(parent)):
         raise BadStudy(f"{path}: extends {parent!r} is no built-in study, nor a file in the folder of this one")

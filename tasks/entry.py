@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.errors import BadEntry
 from tasks.names import why_taken
+from tasks.plain_text import commanding
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
 from tasks.readers.sets import sets_of_files
@@ -112,6 +113,10 @@ DOWNLOAD_FIELDS: Mapping[str, FieldType] = {
     "git_blob": str,
     "archive_member": str,
 }
+SAID = (  # to people, on terminals, in figures and on pages
+    *("title", "description", "names", "theme", "dataset_title", "family", "language", "setting", "data_source"),
+    *("licence", "access", "version", "url", "citation"),
+)
 ID_PATTERN = re.compile(r"[a-z0-9_]{1,100}")
 
 
@@ -193,6 +198,7 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
             raise BadEntry(f"{file}: unknown field `{name}`{nearest(name, FIELDS)}")
         if not _fits(value, FIELDS[name]):
             raise BadEntry(f"{file}: `{name}` must be {TYPE_NAMES[FIELDS[name]]}, got {value!r}")
+    _check_texts(entry, file)
     missing = [f"`{name}`" for name in MANDATORY if not entry.get(name)]
     if missing:
         raise BadEntry(f"{file}: {', '.join(missing)} missing; an entry needs at least {', '.join(MANDATORY)}")
@@ -204,6 +210,14 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
     reader = entry.get("reader", "table")
     if reader not in READERS:
         raise BadEntry(f"{file}: unknown reader {reader!r}; the readers are {', '.join(sorted(READERS))}")
+
+
+def _check_texts(entry: Mapping[str, Any], file: str) -> None:
+    """Refuse texts for people that would command a terminal or turn what follows them round."""
+    for name in SAID:
+        text = entry.get(name, "")
+        if letter := commanding("".join(map(str, text)) if isinstance(text, list) else str(text)):
+            raise BadEntry(f"{file}: `{name}` has the control character {letter}; remove it")
 
 
 def _check_paths(entry: Mapping[str, Any], file: str) -> None:

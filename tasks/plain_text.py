@@ -17,6 +17,11 @@ def harmless(line: str) -> str:
     return "".join(_harmless(letter) for letter in line)
 
 
+def commanding(text: str) -> str:
+    """The first letter that ``harmless`` would replace, as ``U+001B``; nothing where there is none."""
+    return next((f"U+{ord(one):04X}" for one in text if _harmless(one) != one and not one.isspace()), "")
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """So many of something: ``1 gain``, ``2 gains``, ``1 family``, ``0 families``."""
     if number == 1:

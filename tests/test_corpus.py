@@ -13,7 +13,7 @@ from scipy import stats
 
 from analysis import corpus
 from analysis.corpus import correlations, group_means, is_share, is_time, read_scored, scales
-from analysis.corpus_figures import SHARES, corpus_figures, draw_groups
+from analysis.corpus_figures import SHARES, corpus_figures, draw_groups, draw_map
 from tasks.errors import BadInput
 
 TEXTS = 60
@@ -98,6 +98,14 @@ def test_intervals_of_probabilities_stay_within_0_and_1_and_few_texts_have_none(
     values = wide.loc[wide["group"] == "a", "kind: yes"]
     low, high = stats.ttest_1samp(values, 0).confidence_interval()
     assert (large["low"], large["high"]) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+
+
+def test_no_correlation_is_drawn_as_minus_0():
+    pairs = [
+        (a, b, rho) for a, b, rho in (("x", "x", 1.0), ("x", "y", -0.004), ("y", "x", -0.004), ("y", "y", math.nan))
+    ]
+    figure = draw_map(pd.DataFrame(pairs, columns=["scale", "other", "rho"]), "a title")
+    assert [one.get_text() for one in figure.axes[0].texts if one.get_text()] == ["1.00", "0.00", "0.00"]
 
 
 def test_groups_are_drawn_with_their_sizes_on_one_scale_of_probabilities(scored):

@@ -236,3 +236,14 @@ def test_results_go_into_a_folder_that_is_made_for_them(many, tmp_path):
     out = tmp_path / "new" / "folder" / "out.csv"
     score_all(many, fake, out, {}, silent)
     assert len(pd.read_csv(out)) == 12
+
+
+@pytest.mark.parametrize("spreadsheet", [False, True])
+def test_texts_that_a_spreadsheet_would_compute_are_counted_or_marked(tmp_path, spreadsheet):
+    (tmp_path / "a.csv").write_text('id,text\n"=1+1",so\n-2,as\n+x,\n')
+    texts, out = Texts(str(tmp_path / "a.csv"), text="text", id="id"), tmp_path / "scores.csv"
+    summary = score_all(texts, fake, out, {}, silent, spreadsheet=spreadsheet)
+    ids = pd.read_csv(out, dtype=str)["id"].tolist()
+    assert ids == (["'=1+1"] * 2 if spreadsheet else ["=1+1"] * 2) + ["-2"] * 2
+    assert summary.formulas == (0 if spreadsheet else 2)
+    assert pd.read_csv(listed_path(out), dtype=str)["id"].tolist() == ["'+x" if spreadsheet else "+x"]

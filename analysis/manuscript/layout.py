@@ -92,7 +92,7 @@ class Fit:
 
 def as_markdown(table: Table) -> str:
     """The table under its caption."""
-    return f"{table.caption}\n\n{markdown.table([one.head for one in table.columns], table.rows)}\n"
+    return markdown.page([table.caption, markdown.table([one.head for one in table.columns], table.rows)])
 
 
 def as_latex(table: Table, venue: Venue) -> str:

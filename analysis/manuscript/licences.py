@@ -75,7 +75,7 @@ def as_markdown(rows: list[Licence]) -> str:
     if not rows:
         return f"# Licences\n\n{SYNTHETIC}\n"
     head = ("data set", "tasks", "licence as stated", "may texts and labels be shared", "where")
-    return f"# Licences\n\n{markdown.table(head, rows)}\n\n{NOTE}\n"
+    return markdown.page(["# Licences", markdown.table(head, rows), NOTE])
 
 
 def _rule(licence: str, rules: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from analysis.manuscript.subject import Subject
+from tasks.plain_text import harmless
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
@@ -76,16 +77,21 @@ def used(subject: Subject) -> list[Use]:
 
 def bibliography(uses: Sequence[Use]) -> str:
     """The entries, each once, under comments that say what each is for; what has none is named at the top."""
-    missing = [f"% no entry is known for: {one.kind} {one.name}" for one in uses if not one.keys]
+    missing = [f"% no entry is known for: {one.kind} {_line(one.name)}" for one in uses if not one.keys]
     lines = ["% What this study has to cite. Fields that could not be verified are left out.", *missing]
     seen: set[str] = set()
     for one in uses:
         if one.keys:
-            lines.append(f"\n% {one.kind}: {one.name} ({', '.join(one.keys)})")
+            lines.append(f"\n% {one.kind}: {_line(one.name)} ({', '.join(one.keys)})")
         for key, entry in zip(one.keys, one.entries, strict=True):
             lines += [] if key in seen else [entry]
             seen.add(key)
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str) -> str:
+    """A name inside a comment: on one line, without control characters."""
+    return harmless(" ".join(name.split()))
 
 
 def entries(text: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from analysis.manuscript.latex import escaped
+from analysis.markdown import plain
 
 NUMBER = re.compile(r"\[\[([A-Za-z]+)\]\]")
 SOURCE = re.compile(r"\[@([^\]]+)\]")
@@ -16,7 +17,7 @@ Printed = Mapping[str, str]
 
 def as_markdown(sentence: str, numbers: Printed) -> str:
     """The sentence with the printed numbers and its references as they are (``[@key; @key]``)."""
-    return NUMBER.sub(lambda found: numbers.get(found[1], UNKNOWN), sentence)
+    return plain(NUMBER.sub(lambda found: numbers.get(found[1], UNKNOWN), sentence))
 
 
 def as_latex(sentence: str, numbers: Printed) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis.page.document import Told, document
+from tasks.plain_text import harmless
 
 SCRIPTS = (
     "elements.js",
@@ -36,6 +37,7 @@ HARMLESS: dict[str, str | int | None] = {
     "&": "\\u0026",
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
+    **dict.fromkeys("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", "?"),  # turn texts round
 }
 
 
@@ -51,7 +53,7 @@ def assembled(shown: Mapping[str, Any]) -> str:
     parts = {
         "POLICY": f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:;"
         " base-uri 'none'; form-action 'none'",
-        "TITLE": html.escape(str(shown["title"])),
+        "TITLE": html.escape(harmless(str(shown["title"]))),
         "STYLE": _read("page.css"),
         "DOCUMENT": embedded(shown),
         "LIBRARY": library,

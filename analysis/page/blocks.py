@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from analysis.markdown import unescaped
+
 Block = dict[str, Any]
 
 BETWEEN_CELLS = re.compile(r"(?<!\\)\|")
@@ -34,9 +36,9 @@ def sections(found: Iterable[Block]) -> list[dict[str, Any]]:
 
 def _block(text: str) -> Block:
     if heading := re.match(r"(#{1,2}) ", text):
-        return {"kind": "heading", "level": len(heading[1]), "text": text[heading.end() :]}
+        return {"kind": "heading", "level": len(heading[1]), "text": unescaped(text[heading.end() :])}
     if figure := FIGURE.fullmatch(text):
-        return {"kind": "figure", "title": figure[1], "file": figure[2]}
+        return {"kind": "figure", "title": unescaped(figure[1]), "file": figure[2]}
     if text.startswith("> "):
         return {"kind": "quote", "runs": _runs(text.removeprefix("> "))}
     lines = text.split("\n")
@@ -49,9 +51,9 @@ def _block(text: str) -> Block:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip().replace("\\|", "|") for cell in BETWEEN_CELLS.split(line)[1:-1]]
+    return [unescaped(cell.strip().replace("\\|", "|")) for cell in BETWEEN_CELLS.split(line)[1:-1]]
 
 
 def _runs(text: str) -> list[list[Any]]:
     """Pieces of a text with whether each is strong: ``[[text, is_strong], ...]``."""
-    return [[piece, place % 2 == 1] for place, piece in enumerate(STRONG.split(text)) if piece]
+    return [[unescaped(piece), place % 2 == 1] for place, piece in enumerate(STRONG.split(text)) if piece]

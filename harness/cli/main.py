@@ -6,7 +6,9 @@ import errno
 import importlib.util
 import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TextIO, cast
 
 OURS = ("tasks", "adapters_store", "analysis")
 REFUSED = (  # what a place can be to blame for
@@ -23,16 +25,19 @@ def main(arguments: list[str] | None = None) -> int:
     from adapters_store import StoreError
     from harness.cli.interrupt import listen
     from harness.cli.parser import parser
+    from harness.cli.terminal import Plain
     from tasks.errors import BadInput
+    from tasks.plain_text import harmless
 
     options = parser().parse_args(arguments)
     listen()
     try:
-        code = int(options.command(options))
-        sys.stdout.flush()
+        with redirect_stdout(cast("TextIO", Plain(sys.stdout))):
+            code = int(options.command(options))
+            sys.stdout.flush()
         return code
     except (BadInput, StoreError) as problem:
-        return _refuse(" ".join(str(problem).split()))
+        return _refuse(harmless(" ".join(str(problem).split())))
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; finished cells are in the store, and the same command continues\n")
         return 130

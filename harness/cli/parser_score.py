@@ -37,6 +37,11 @@ def add_uses(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     for name, what in COLUMNS.items():
         score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
     score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
+    score.add_argument(
+        "--spreadsheet",
+        action="store_true",
+        help="in a .csv put an apostrophe before texts that a spreadsheet would compute (they begin with =, +, - or @)",
+    )
     score.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
     score.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
     score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")

@@ -17,6 +17,7 @@ from harness.cli.interrupt import stop_if_asked
 from harness.cli.study import name_of
 from harness.cli.table import print_json, print_rows
 from harness.scoring.texts import Texts
+from tasks.plain_text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ def score_texts(options: argparse.Namespace) -> int:
         return frame.assign(group=pd.Series(groups, dtype="str")) if options.group else frame
 
     with _Bar(texts.about(), quiet=options.quiet) as bar:
-        summary = score_all(texts, score, out, job, bar.show)
+        summary = score_all(texts, score, out, job, bar.show, spreadsheet=options.spreadsheet)
     rows = [_task_row(one) for one in scorer.tasks]
     drawn = [str(one.png) for one in corpus_figures(out, Path(options.plots))] if options.plots else []
     notes = _notes(scorer.tasks, options.task, manifest)
@@ -108,6 +109,9 @@ def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
         print(f"  {count} text{'s' * (count > 1)}: {why}")
     if summary.listed:
         print(f"  listed in {listed}")
+    if summary.formulas:
+        cells = counted(summary.formulas, "cell")
+        print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
 
 
 def _shown(value: object) -> object:

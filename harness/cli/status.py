@@ -18,6 +18,7 @@ from harness.cli.interrupt import stop_if_asked
 from harness.cli.standing_text import as_json, cropped, line, lines, time_line
 from harness.cli.study import name_of
 from harness.cli.table import print_json, print_rows
+from harness.cli.terminal import clear
 from harness.standing import WAITING, Standing, standing
 from harness.time_left import TimeLeft, time_left
 from tasks.errors import BadInput
@@ -95,7 +96,8 @@ def _show(now: Standing, left: TimeLeft | None, shown: str, *, is_json: bool) ->
     text = line(now)
     if sys.stdout.isatty() and not is_json:
         columns, rows = shutil.get_terminal_size()
-        print("\x1b[H\x1b[2J" + "\n".join(cropped(lines(now, left), columns, rows - 1)), flush=True)
+        clear()
+        print("\n".join(cropped(lines(now, left), columns, rows - 1)), flush=True)
     elif text != shown:
         told = f"{text}; {time_line(left)}" if left else text
         counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}

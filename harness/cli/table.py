@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from tasks.plain_text import harmless
+
 
 def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
     """Print rows that share their columns, aligned, or as a JSON list."""
@@ -23,4 +25,10 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
 
 def print_json(value: object) -> None:
     """Print JSON; a value that is not a number is an error of ours, not something to pass on."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    print(text if text.isascii() else "".join(map(_escaped, text)))
+
+
+def _escaped(letter: str) -> str:
+    """A letter of JSON; one that would command a terminal stands in it by its number, for programs to read."""
+    return letter if letter == "\n" or harmless(letter) == letter else json.dumps(letter)[1:-1]

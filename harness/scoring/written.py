@@ -21,6 +21,7 @@ PART = 1000  # texts, or fewer of many characters: a part is in memory as a whol
 PART_CHARACTERS = 1 << 24
 CUT = "is longer than a task reads; scored on a part"
 LISTED = ("where", "id", "why")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # beginnings of a cell that a spreadsheet computes
 WRITTEN = (".csv", ".jsonl", ".parquet")
 
 ScoreLines = Callable[[Sequence[Line]], pd.DataFrame]
@@ -28,20 +29,31 @@ ScoreLines = Callable[[Sequence[Line]], pd.DataFrame]
 
 @dataclass
 class Summary:
-    """How many texts there were, how many were scored, and how many could not be, or not whole, by reason."""
+    """How many texts there were, how many were scored, and how many could not be, or not whole, by reason.
+
+    ``formulas`` are the cells of the CSV that a spreadsheet would compute.
+    """
 
     texts: int = 0
     scored: int = 0
     listed: Counter[str] = field(default_factory=Counter)
+    formulas: int = 0
 
 
 def score_all(
-    texts: Texts, score: ScoreLines, out: Path, job: Mapping[str, Any], watch: Callable[[int], None]
+    texts: Texts,
+    score: ScoreLines,
+    out: Path,
+    job: Mapping[str, Any],
+    watch: Callable[[int], None],
+    *,
+    spreadsheet: bool = False,
 ) -> Summary:
     """Score all texts into ``out`` (csv, jsonl or parquet by its ending) and list beside it what could not be scored.
 
     What an interrupted scoring of the same ``job`` has finished is not done again. ``watch`` hears how many texts are
-    done. BadInput if ``out`` is there already, or begun by another job, and where no text is found.
+    done. With ``spreadsheet`` no text of a CSV is a formula (``for_spreadsheets``). BadInput if ``out`` is there
+    already, or begun by another job, and where no text is found.
     """
     if out.suffix not in WRITTEN:
         raise BadInput(f"--out {out}: end it in one of {', '.join(WRITTEN)}")
@@ -59,7 +71,25 @@ def score_all(
     if done == 0:
         shutil.rmtree(parts.folder)
         raise BadInput(f"{texts.file}: has no text")
-    return parts.finish(out)
+    return parts.finish(out, spreadsheet=spreadsheet)
+
+
+def formulas(frame: pd.DataFrame) -> int:
+    """How many texts of a frame a spreadsheet would take for formulas; numbers are none."""
+    return sum(int(_formulas(frame[name]).sum()) for name in frame if frame[name].dtype.kind not in "biuf")
+
+
+def for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with an apostrophe before every text that a spreadsheet would take for a formula."""
+    texts = [name for name in frame if frame[name].dtype.kind not in "biuf"]
+    kept = {name: frame[name].where(~_formulas(frame[name]), "'" + frame[name].astype(str)) for name in texts}
+    return frame.assign(**kept)
+
+
+def _formulas(texts: pd.Series) -> pd.Series:
+    """Which texts begin as a formula does, and are no numbers."""
+    found = texts.astype(str)
+    return texts.notna() & found.str.startswith(FORMULA) & pd.to_numeric(found, errors="coerce").isna()
 
 
 def _part_of(lines: Iterator[Line]) -> list[Line]:
@@ -123,7 +153,7 @@ class _Parts:
             frame.to_parquet(part, index=False)
         write_text(self.folder / f"{number}.json", json.dumps(facts))
 
-    def finish(self, out: Path) -> Summary:
+    def finish(self, out: Path, *, spreadsheet: bool) -> Summary:
         """Put the parts together, one in memory at a time, and remove them."""
         summary = Summary()
         parts = []
@@ -134,9 +164,11 @@ class _Parts:
                 summary.texts += facts["texts"]
                 summary.scored += facts["scored"]
                 summary.listed.update(why for _, _, why in facts["listed"])
-                pd.DataFrame(facts["listed"], columns=LISTED).to_csv(listed, mode="a", header=False, index=False)
+                rows = pd.DataFrame(facts["listed"], columns=LISTED)
+                rows = for_spreadsheets(rows) if spreadsheet else rows
+                rows.to_csv(listed, mode="a", header=False, index=False)
         with whole(out) as joined:
-            _join(parts, joined, out.suffix)
+            summary.formulas = _join(parts, joined, out.suffix, spreadsheet=spreadsheet)
         with output(self.folder):
             shutil.rmtree(self.folder)
         return summary
@@ -148,18 +180,22 @@ class _Parts:
             number += 1
 
 
-def _join(parts: Sequence[Path], joined: Path, ending: str) -> None:
-    """Put the parts into one file, in the format of the ending."""
+def _join(parts: Sequence[Path], joined: Path, ending: str, *, spreadsheet: bool) -> int:
+    """Put the parts into one file, in the format of the ending; how many texts of a CSV are left as formulas."""
     if ending == ".parquet":
-        return _join_parquet(parts, joined)
+        _join_parquet(parts, joined)
+        return 0
+    found = 0
     with joined.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             frame = pd.read_parquet(part)
             if ending == ".csv":
+                frame = for_spreadsheets(frame) if spreadsheet else frame
+                found += formulas(frame)
                 frame.to_csv(file, index=False, header=number == 0, lineterminator="\n")
             elif len(frame):
                 frame.to_json(file, orient="records", lines=True, force_ascii=False)
-    return None
+    return found
 
 
 def _join_parquet(parts: Sequence[Path], joined: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from adapters_store import Record
 from tasks.metrics import MEASURES
+from tasks.plain_text import harmless
 
 TABLES = ("adapter", "training")
 USE = """## Use
@@ -120,7 +121,7 @@ def _rows(facts: Facts) -> dict[str, str]:
 
 
 def _line(text: object) -> str:
-    return " ".join(str(text).split())
+    return harmless(" ".join(str(text).split()))
 
 
 def _escaped(text: object) -> str:
