@@ -10,6 +10,7 @@ from analysis.guarded_design import PRIMARY, grid_of
 from analysis.guarded_fit import FoldFit, folds
 from analysis.guarded_gate import Arrangements, added_by, added_q2, against_nulls, delete_a_family, largest_p
 from analysis.guarded_gate import Tested as Outcome
+from analysis.guarded_q2 import why_no_fold
 from analysis.published import results
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -163,3 +164,9 @@ def test_ten_training_pairs_are_enough_for_a_fold_and_nine_are_not(n_pairs, n_fo
     mask[:2, 6] = True  # two pairs of the target that is left out, and n to train on
     mask[tuple(np.argwhere(~np.eye(6, dtype=bool))[:n_pairs].T)] = True
     assert [int(fold.train.sum()) for fold in folds(mask, family, "target")] == [n_pairs] * n_folds
+
+
+def test_gains_that_do_not_vary_are_the_reason_why_nothing_is_tested(grid):
+    still = replace(grid, outcome=np.zeros(grid.mask.shape))
+    assert why_no_fold(still, "target") == "the gains of each target are all the same"
+    assert why_no_fold(grid, "target") is None
