@@ -145,7 +145,7 @@ def test_a_report_of_hostile_titles_is_dead_and_whole(tmp_path):
     store, manifest = fake_study(tmp_path / "store", tasks, missing_tasks={"lost": LIVE})
     for name, one in manifest["tasks"].items():
         one |= {
-            "title": f"{name} {LIVE} $ {COMMANDS} $\\badmacro{{$ {'long ' * 40}",
+            "title": f"{name} {LIVE} $ {COMMANDS} $\\badmacro{{$ $ {'long ' * 40}",
             "warnings": [LIVE],
             "family": LIVE,
         }
@@ -160,7 +160,7 @@ def test_a_report_of_hostile_titles_is_dead_and_whole(tmp_path):
 def test_a_manuscript_of_hostile_titles_is_made(tmp_path):
     store, manifest = fake_study(tmp_path / "store", [FakeTask("hope", rows=40), FakeTask("role", rows=40)])
     for one in manifest["tasks"].values():
-        one |= {"title": f"{LIVE} $ {COMMANDS} $\\badmacro{{$ {'long ' * 60}", "licence": LIVE, "dataset": LIVE}
+        one |= {"title": f"{LIVE} $ {COMMANDS} $\\badmacro{{$ $ {'long ' * 60}", "licence": LIVE, "dataset": LIVE}
     folder = write_paper(stored_study(store, manifest), tmp_path / "paper", VENUES["acl"]).parent
     for path in (*folder.glob("*.md"), *folder.glob("tables/*.md")):
         assert dead(path.read_text(encoding="utf-8")), path

@@ -24,7 +24,7 @@ from analysis.manuscript.layout import VENUES
 from analysis.paper_figures import difference_bars, percent_map, theme_bars
 
 NAMES = {
-    "hostile": "Costs $5 and $\\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over",
+    "hostile": "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over",
     "long": "x" * 140 + " A title of very many words" * 6,
 }
 
