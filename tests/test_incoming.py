@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
 import zipfile
 
@@ -180,3 +181,12 @@ def test_every_file_that_was_read_is_named_with_its_hash(folder):
     found = read_incoming(folder, folder)
     assert found.files == {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in folder.iterdir()}
     assert set(found.files) == {"adapter_config.json", "head_config.json", WEIGHTS, HEAD}
+
+
+def test_a_pickle_whose_archive_has_names_that_are_no_text_is_one_line(tmp_path):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("\u00e9" * 20, b"1")
+    raw = content.getvalue().replace("\u00e9".encode(), b"\xf2(")
+    with pytest.raises(BadAdapter, match="damaged"):
+        incoming._pickled(raw, tmp_path / "pytorch_adapter.bin")

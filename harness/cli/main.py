@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TextIO, cast
 
+LONGEST = 2000  # characters of a message; a longer one repeats what a file holds
 OURS = ("tasks", "adapters_store", "analysis")
 REFUSED = (  # what a place can be to blame for
     *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
@@ -52,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
     sys.stderr.write(f"empathy-transfer: {message}\n")
     return 2
 

@@ -27,7 +27,7 @@ COMPRESSIONS: Mapping[bytes, type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, UnicodeError, NotImplementedError)
 
 
 class Readable(Protocol):

@@ -166,6 +166,8 @@ def _pickled(raw: bytes, where: Path) -> dict[str, Tensor]:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile:
         size = len(raw)  # the format before torch 1.6 is no archive
+    except (ValueError, NotImplementedError) as problem:  # names that are no text, a version that is none
+        raise BadAdapter(f"{where}: damaged ({type(problem).__name__}); get the folder again") from None
     if size > LARGEST_BYTES:
         raise BadAdapter(f"{where}: unpacks to {size:,} bytes, more than the {LARGEST_BYTES:,} that are read")
     try:
