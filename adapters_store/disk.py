@@ -48,7 +48,10 @@ def is_file(path: str | Path) -> bool:
 
 def must_be_plain(path: str | Path) -> None:
     """OSError where there is no file, and for a pipe or a device, whose reader might wait for ever."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - 20,000 Paths are a second
+    mode = os.stat(path).st_mode  # noqa: PTH116 - 20,000 Paths are a second
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
