@@ -117,7 +117,7 @@ def test_encoding_and_delimiter_are_found_and_named_only_where_needed(tmp_path, 
     [
         ("这是一个很好的回答", "zh"),
         ("これはとても良い答えです", "ja"),
-        ("コレハトテモヨイコタエデス", "ja"),
+        ("答えコレ良い", "ja"),
         ("это хороший ответ", "ru"),
         ("a réponse", None),
     ],
