@@ -57,10 +57,10 @@ class Found:
 
 def opened(path: Path) -> Found:
     """Read a file of rows, finding encoding, delimiter and escape; BadRow or BadEntry if it cannot be."""
-    found = _read(path)
-    if not found.raw.rows:
+    content = _read(path)
+    if not content.raw.rows:
         raise BadRow(f"{path}:1: the file has a header and no rows; give the file that has them")
-    return found
+    return content
 
 
 def _read(path: Path) -> Found:
@@ -184,7 +184,7 @@ def _suits(raw: Raw, part: str, name: str) -> bool:
 def _holds_lists(raw: Raw, name: str) -> bool:
     """Whether the cells are lists of JSON, of which an entry can name single values only."""
     cells = cells_of(raw, name)
-    return bool(cells) and all(one[0] == "[" and one[-1] == "]" for one in cells)
+    return bool(cells) and all(cell[0] == "[" and cell[-1] == "]" for cell in cells)
 
 
 def _repeats(raw: Raw, name: str) -> bool:
@@ -224,7 +224,7 @@ def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
 def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """The column that names published sets, by its name and what it holds."""
     for name in raw.header:
-        cells = {one.casefold() for one in cells_of(raw, name)}
+        cells = {cell.casefold() for cell in cells_of(raw, name)}
         if name.lower() in SET_COLUMNS and len(cells) > 1 and cells <= set(SETS) and name not in _columns_of(fields):
             return {"split_column": name}
     return {}

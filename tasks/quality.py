@@ -62,7 +62,7 @@ def conflicting(splits: Splits) -> dict[str, int]:
     for rows in parts:
         for row in rows:
             labels.setdefault((row.context, row.text), []).append(row.label)
-    differing = [found for found in labels.values() if len(set(found)) > 1]
+    differing = [several for several in labels.values() if len(set(several)) > 1]
     return {"rows": sum(map(len, differing)), "texts": len(differing)}
 
 

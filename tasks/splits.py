@@ -100,7 +100,7 @@ def _by_label(task: Task, dropped: Sequence[Example], rows: Sequence[Example]) -
         means = [float(np.mean([row.label for row in part])) for part in (dropped, rows)]
         said = f"a mean of {means[0]:.3g}, that of all {means[1]:.3g}"
     else:
-        lost, had = (Counter(one for row in part for one in classes_of(row.label)) for part in (dropped, rows))
+        lost, had = (Counter(index for row in part for index in classes_of(row.label)) for part in (dropped, rows))
         names = task.label.names or task.label.classes
         by_share = sorted(lost, key=lambda index: -lost[index] / had[index])
         shares = [lost[index] / had[index] for index in by_share]
@@ -173,7 +173,7 @@ def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[
     """Rows whose context and text do not occur among the others, and those whose do."""
     taken = {(row.context, row.text) for row in others}
     repeats = [(row.context, row.text) in taken for row in rows]
-    return tuple(compress(rows, (not one for one in repeats))), tuple(compress(rows, repeats))
+    return tuple(compress(rows, (not is_repeat for is_repeat in repeats))), tuple(compress(rows, repeats))
 
 
 def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:

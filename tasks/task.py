@@ -265,9 +265,9 @@ class Task:
             raise BadEntry(f"split_salt {self.split_salt} is not between 0 and 4294967295")
 
     def _check_reader(self) -> None:
-        given = [name for name in ("split_files", "split_column") if name in self.columns]
-        if given and self.reader != "table":
-            raise BadEntry(f"`{given[0]}` is for the reader 'table'; {self.reader!r} reads none")
+        fields = [name for name in ("split_files", "split_column") if name in self.columns]
+        if fields and self.reader != "table":
+            raise BadEntry(f"`{fields[0]}` is for the reader 'table'; {self.reader!r} reads none")
         if self.label.combine and self.reader not in ("table", "joined"):
             raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
 

@@ -28,12 +28,12 @@ class Annotators:
         BadRow for a label of a single annotator that cannot be.
         """
         for row in rows:
-            given = [self._rename(mark) for mark in row.label.split(UNIT) if mark not in self._dropped]
-            if not given:
+            named = [self._rename(mark) for mark in row.label.split(UNIT) if mark not in self._dropped]
+            if not named:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
                 continue
-            marks = [self._checked(row._replace(label=mark)) for mark in given]
+            marks = [self._checked(row._replace(label=mark)) for mark in named]
             self._marks.append(marks)
             label = self._mean(marks) if self._task.label.combine == "mean" else self._majority(marks)
             if label is None:

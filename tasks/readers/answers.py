@@ -36,8 +36,8 @@ def relabelled(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None
 
 def renaming(task: Task) -> Callable[[str], str]:
     """The function that gives a label the name that the entry's ``relabel`` and ``relabel_rest`` ask for."""
-    given = task.columns.get("relabel")
-    table = {str(old): str(new) for old, new in given.items()} if isinstance(given, Mapping) else {}
+    names = task.columns.get("relabel")
+    table = {str(old): str(new) for old, new in names.items()} if isinstance(names, Mapping) else {}
     rest = column_name(task, "relabel_rest")
     return lambda label: table.get(label, rest or label)
 

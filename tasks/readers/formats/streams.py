@@ -198,7 +198,7 @@ class _Xz:
 
 def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """The one file in an archive, besides folders and what macOS adds; BadRow if there are none or several."""
-    members = [one for one in archive.infolist() if not (one.is_dir() or one.filename.startswith("__MACOSX/"))]
+    members = [file for file in archive.infolist() if not (file.is_dir() or file.filename.startswith("__MACOSX/"))]
     if len(members) != 1:
         raise BadRow(f"{path}: an archive of {len(members)} files; one is read, so unpack it and name the files")
     return members[0]
