@@ -27,6 +27,8 @@ FILES = {
     "README.md",
     "SECURITY.md",
     "constraints.txt",
+    "lock-cuda.txt",
+    "lock.txt",
     "pyproject.toml",
 }
 
