@@ -70,8 +70,21 @@ def columns(
     for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         records = [store.get(key) for key in rows.key]
         lanes: list[Lane] = list(zip(rows.role, rows.intermediate, (int(one) for one in rows.seed), strict=True))
-        of_lanes = dict(zip(lanes, records, strict=True))
-        yield _column(store, target, setting, of_lanes, draws=draws, seed=seed, scored=scored)
+        yield _column(store, target, setting, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
+
+
+def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Record]:
+    """A column's records by lane; MixedRecords, with both names, for a lane that has two."""
+    of_lanes: dict[Lane, Record] = {}
+    for lane, record in zip(lanes, records, strict=True):
+        if (other := of_lanes.setdefault(lane, record)).key != record.key:
+            role, intermediate, seed = lane
+            on = f" on {intermediate}" if intermediate else ""
+            raise MixedRecords(
+                f"records {other.key} and {record.key}: both are the {role}{on} of {record.spec['target']}, seed {seed}; "
+                "run the study again to write its cells anew"
+            )
+    return of_lanes
 
 
 def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
@@ -119,15 +132,32 @@ def _crc(*names: str) -> int:
 
 
 def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
-    """Raise MixedRecords unless two cells of a column share the training version and the very same test rows."""
+    """Raise MixedRecords unless two cells of a column share the training version, the backbone and the test rows."""
     versions = [record.spec["training_version"] for record in (first, other)]
     if versions[0] != versions[1]:
         raise MixedRecords(
             f"records {first.key} and {other.key}: training versions {versions[0]} and {versions[1]} cannot be"
             " compared; run the study again to train both alike"
         )
+    _check_identity(first, other)
     for name in ("ids", "groups", "labels"):
         if not np.array_equal(getattr(shown, name), getattr(own, name)):
             raise MixedRecords(
                 f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
             )
+
+
+def _check_identity(first: Record, other: Record) -> None:
+    """Raise MixedRecords where one of two records names its backbone by more than the other, or names another."""
+    schemas = [record.spec.get("schema") for record in (first, other)]
+    if schemas[0] != schemas[1]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: keys of schemas {schemas[0]} and {schemas[1]} do not say that their"
+            " backbones have one config and tokenizer; map the old ones with: empathy-transfer store migrate"
+        )
+    one, another = (record.spec["backbone"] for record in (first, other))
+    if odd := [name for name in sorted({*one, *another}) if one.get(name) != another.get(name)]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"
+            " again to train all of it on one"
+        )

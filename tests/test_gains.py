@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adapters_store import Store
+from adapters_store import Store, key_of
 from analysis.baselines import baselines
 from analysis.cells import CONTROLS, Manifest, MixedRecords, cells
 from analysis.gain_columns import COLUMNS, CORRECTIONS
@@ -312,3 +312,46 @@ def test_controls_and_references_leave_gains_as_they_are(tmp_path: Path) -> None
     alone = baselines(*more, draws=DRAWS)
     assert list(alone.role) == ["baseline", "finetuned"] * 4
     assert alone[alone.role == "baseline"].score.tolist() == baselines(*plain, draws=DRAWS).score.tolist()
+
+
+def _stored_again(store: Store, manifest: Manifest, pair: tuple[str, str], **changes: object) -> str:
+    """Keep the record of a pair once more with another spec, and let the study name that one; its key."""
+    cell = next(c for c in manifest["cells"] if (c["intermediate"], c["target"]) == pair)
+    record = store.get(cell["key"])
+    spec = {**record.spec, **changes}
+    with store.staging() as folder:
+        for name in record.files:
+            (folder / name).write_bytes(store.open(record.key, name).read_bytes())
+        store.put(key_of(spec), spec, record.results, record.provenance, folder)
+    cell["key"] = key_of(spec)
+    return key_of(spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": 2}, "keys of schemas 1 and 2 .* empathy-transfer store migrate"),
+        (
+            {"backbone": {"model_type": "roberta", "weights_sha256": "f" * 64, "config_sha256": "0" * 64}},
+            "backbones that differ",
+        ),
+        ({"backbone": {"model_type": "bert", "weights_sha256": "f" * 64}}, r"backbones that differ \(model_type\)"),
+    ],
+)
+def test_records_that_name_their_backbone_otherwise_are_never_compared(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    store, manifest = fake_study(tmp_path, TASKS)
+    _stored_again(store, manifest, ("role", "hope"), **changes)
+    with pytest.raises(MixedRecords, match=message):
+        gains(store, manifest, draws=DRAWS)
+
+
+def test_two_records_of_one_lane_are_an_error_that_names_both(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS)
+    kept = next(c for c in manifest["cells"] if (c["intermediate"], c["target"]) == ("role", "hope"))
+    manifest["cells"].append(dict(kept))
+    gains(store, manifest, draws=DRAWS)  # the same record twice is one lane
+    other = _stored_again(store, manifest, ("role", "hope"), splits_hash="1" * 64)
+    with pytest.raises(MixedRecords, match=f"{other}.*{manifest['cells'][-1]['key']}.* transfer on role of hope, seed 1"):
+        gains(store, manifest, draws=DRAWS)
