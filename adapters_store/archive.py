@@ -17,7 +17,7 @@ from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
 from adapters_store.listing import keys_in
 from adapters_store.output import whole
-from adapters_store.record import MARKER, Record, check_file_name
+from adapters_store.record import ALIAS, MARKER, Record, check_file_name
 from adapters_store.sealed import seal
 from adapters_store.store import MEASURE, Store
 from adapters_store.weights import without_weights
@@ -68,10 +68,16 @@ def archive(
     manifest = plain(store.manifest(study), f"study {study}")
     keys = keys_of(manifest, f"study {study}")
     stored = [key for key in keys if key in store]
-    records = [without_weights(one) if is_light else one for one in map(store.get, stored)]
+    own = dict.fromkeys(store.stored_as(key) for key in stored)
+    records = [without_weights(one) if is_light else one for one in map(store.get, own)]
     measured = list(_measures(store, measures))
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
     members += [one for record in records for one in _of_record(store, record)] + measured
+    members += [
+        _member(f"objects/{alias.key}/{ALIAS}", alias.to_json())
+        for alias in store.aliases().values()
+        if alias.of in own
+    ]
     members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda one: one.name)
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
@@ -82,7 +88,7 @@ def archive(
             _pack([first, *members], part)
     except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
         raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
-    return Archived(len(stored), len(measured), tuple(key for key in keys if key not in store))
+    return Archived(len(own), len(measured), tuple(key for key in keys if key not in store))
 
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:

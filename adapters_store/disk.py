@@ -128,10 +128,10 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def publish(prepared: Path, place: Path, marker: str, attic: Path) -> bool:
+def publish(prepared: Path, place: Path, markers: tuple[str, ...], attic: Path) -> bool:
     """Rename a complete folder to its place in one step; False when a complete one stood there first.
 
-    What stands there without the marker is nobody's result: it is moved to the folder ``attic``.
+    What stands there without any of the markers is nobody's result: it is moved to the folder ``attic``.
     """
     while True:
         try:
@@ -143,15 +143,15 @@ def publish(prepared: Path, place: Path, marker: str, attic: Path) -> bool:
             sync_folder(place.parent)
             sync_folder(place.parent.parent)
             return True
-        if (place / marker).exists():
+        if any((place / marker).exists() for marker in markers):
             return False
-        _clear(place, marker, attic / f"aside-{uuid.uuid4().hex}")
+        _clear(place, markers, attic / f"aside-{uuid.uuid4().hex}")
 
 
-def _clear(place: Path, marker: str, aside: Path) -> None:
+def _clear(place: Path, markers: tuple[str, ...], aside: Path) -> None:
     """Move what stands at the place aside; if another process has completed it meanwhile, move it back."""
     with suppress(FileNotFoundError):  # another process has just done the same
         place.rename(aside)
-        if (aside / marker).exists():
+        if any((aside / marker).exists() for marker in markers):
             with suppress(OSError):  # a third process has taken the place: theirs stays
                 aside.rename(place)

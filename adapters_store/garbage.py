@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapters_store import disk
+from adapters_store.alias import Alias
 from adapters_store.errors import StoreError
 from adapters_store.imports import is_imported
 from adapters_store.listing import named_keys
@@ -90,12 +91,13 @@ def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]
     for name in packs:
         if name in stored:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
-    if (named := _named(store, found)) is None:
+    if (named := _named(store, found)) is None or (aliases := _aliases(store, found)) is None:
         return
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
-    for key in sorted(one for one in stored - named if not _is_imported(store, one)):  # no run could make those again
+    own = store.records() - named - {alias.of for alias in aliases}  # what an alias stands for is somebody's
+    for key in sorted(one for one in own if not _is_imported(store, one)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
 
 
@@ -115,6 +117,15 @@ def _named(store: Store, found: Garbage) -> set[str] | None:
         except StoreError as problem:
             found.unreadable.append(str(problem))
     return None if found.unreadable else named
+
+
+def _aliases(store: Store, found: Garbage) -> list[Alias] | None:
+    """The aliases of the store; None if any cannot tell what it stands for."""
+    try:
+        return list(store.aliases().values())
+    except StoreError as problem:
+        found.unreadable.append(str(problem))
+        return None
 
 
 def _now(store: Store) -> float:

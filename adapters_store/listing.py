@@ -35,7 +35,7 @@ def listing(store: Store) -> list[Row]:
     A record of several studies counts in each; its bytes are those that it says its files have. A study whose manifest
     cannot be read is a row that says so.
     """
-    sizes = _sizes(store)
+    sizes, aliases = _sizes(store), _targets(store)
     rows, named = [], set()
     for name in store.manifests():
         try:
@@ -43,13 +43,15 @@ def listing(store: Store) -> list[Row]:
         except StoreError as problem:
             rows.append(Row("study", name, None, 0, 0, str(problem)))
             continue
-        named |= keys
-        rows.append(_records("study", name, len(keys), [sizes[key] for key in keys if key in sizes]))
+        own = {key: aliases.get(key, key) for key in keys}
+        named |= set(own.values())
+        rows.append(_records("study", name, len(keys), [sizes[key] for key in own.values() if key in sizes]))
     unnamed = [size for key, size in sizes.items() if key not in named]
     finished = sum(name in sizes for name in disk.names(store.root / "packs"))
     return [
         *rows,
         _records("records", "of no study", None, unnamed),
+        *([Row("aliases", "", None, len(aliases), 0, "of keys of an earlier schema")] if aliases else []),
         _folder(store, "measures"),
         _folder(store, "searches"),
         _folder(store, "packs", f"{finished} of stored cells: store gc" if finished else ""),
@@ -82,6 +84,17 @@ def _sizes(store: Store) -> dict[str, int]:
             if KEY.fullmatch(key):
                 sizes[key] = _claimed(f"{folder}/{key}/{MARKER}")
     return sizes
+
+
+def _targets(store: Store) -> dict[str, str]:
+    """The key that each alias stands for; the alias's own where it cannot be read, which `store verify` names."""
+    found = {}
+    for key in store.keys() - store.records():
+        try:
+            found[key] = store.stored_as(key)
+        except StoreError:
+            found[key] = key
+    return found
 
 
 def _claimed(path: str) -> int:

@@ -13,6 +13,7 @@ from adapters_store.key import key_of
 from adapters_store.sealed import SCHEMA, seal, unseal
 
 MARKER = "record.json"
+ALIAS = "alias.json"  # instead of it, where another record stands for this key (adapters_store.alias)
 KEY = re.compile(r"[0-9a-f]{64}")
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -79,7 +80,7 @@ def check_key(key: str) -> str:
 
 def check_file_name(name: str) -> str:
     """The name itself; StoreError unless it is a relative POSIX path of plain parts that is not the marker's."""
-    if name.lower() == MARKER or not all(_PART.fullmatch(part) for part in name.split("/")):
+    if name.lower() in (MARKER, ALIAS) or not all(_PART.fullmatch(part) for part in name.split("/")):
         raise StoreError(
             f"{name!r} cannot name a file of a record; use letters, digits and . _ - between single slashes"
         )

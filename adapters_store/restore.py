@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
+from adapters_store.alias import Alias
 from adapters_store.archive import keys_of
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
@@ -58,13 +59,17 @@ def restore(file: Path, store: Store, beside: Callable[[Piece], None] = drained)
     """
     listing, manifest = _checked(file, beside)
     _refuse_another_study(store, listing.study, manifest)
-    done = Restored(listing.study, listing.is_light)
+    done, aliases = Restored(listing.study, listing.is_light), []
     with opened(file) as (_, pieces):
         for (kind, name), group in groupby(pieces, _owner):
-            if kind == "objects":
+            if kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
+                aliases += [_alias(piece, name) for piece in group]
+            elif kind == "objects":
                 _restore_record(store, name, group, done)
             elif kind == "measures":
                 _restore_measure(store, name, group, done)
+    for alias in aliases:  # after what they stand for
+        store.put_alias(alias)
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
     return done
@@ -79,6 +84,7 @@ def _owner(piece: Piece) -> tuple[str, str]:
 def _checked(file: Path, beside: Callable[[Piece], None]) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say."""
     keys: set[str] = set()
+    aliases: dict[str, str] = {}
     manifest: dict[str, Any] = {}
     with opened(file) as (listing, pieces), _refusing():
         files = _files_by_record(listing)
@@ -88,13 +94,17 @@ def _checked(file: Path, beside: Callable[[Piece], None]) -> tuple[Listing, dict
                 manifest = plain(json_object(piece.json_bytes(), "its manifest"), "its manifest")
             elif kind == "measures":
                 _measure(piece, name)
+            elif kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
+                aliases[name] = _alias(piece, name).of
             elif piece.name == f"objects/{name}/{MARKER}":
                 keys.add(name)
                 if _record(piece, name).files != files[name]:
                     raise BadArchive(f"record {name} and the list name different files")
             else:
                 (drained if kind == "objects" else beside)(piece)
-        if manifest.get("name") != listing.study or not keys <= set(keys_of(manifest, "the archive")):
+        named = set(keys_of(manifest, "the archive"))
+        named |= {of for key, of in aliases.items() if key in named}
+        if manifest.get("name") != listing.study or not keys <= named or not set(aliases.values()) <= keys:
             raise BadArchive("its manifest is not that of its study and cells")
     return listing, manifest
 
@@ -117,7 +127,7 @@ def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
     for name, stamp in listing.members.items():
         kind, _, rest = name.partition("/")
         key, _, inner = rest.partition("/")
-        if kind == "objects":
+        if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
             found.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
     return found
 
@@ -128,6 +138,13 @@ def _record(piece: Piece, key: str) -> Record:
         raise BadArchive(f"member {piece.name!r} is not the record of its key")
     left_out(record)
     return record
+
+
+def _alias(piece: Piece, key: str) -> Alias:
+    alias = Alias.from_json(piece.json_bytes(), Path(piece.name))
+    if alias.key != key:
+        raise BadArchive(f"member {piece.name!r} is not the alias of its key")
+    return alias
 
 
 def _measure(piece: Piece, key: str) -> Measure:

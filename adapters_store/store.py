@@ -7,14 +7,15 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
+from adapters_store.alias import Alias
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
-from adapters_store.record import KEY, MARKER, Record, StoredFile, check_file_name, check_key, check_name
+from adapters_store.record import ALIAS, KEY, MARKER, Record, StoredFile, check_file_name, check_key, check_name
 from adapters_store.sealed import SCHEMA, seal, signed, unseal, unsigned
 
 log = logging.getLogger(__name__)
@@ -42,16 +43,28 @@ class Store:
     root: Path
 
     def __contains__(self, key: str) -> bool:
-        """Whether a finished record has this key; its files are not looked at."""
-        return disk.is_file(self._object(key) / MARKER)
+        """Whether a finished record has this key, or an alias does; its files are not looked at."""
+        folder = self._object(key)
+        return disk.is_file(folder / MARKER) or disk.is_file(folder / ALIAS)
 
     def keys(self) -> set[str]:
-        """Keys of all finished records; their files are not looked at."""
+        """Keys of all finished records and of all aliases; their files are not looked at."""
+        return self.records() | set(self._alias_files("objects"))
+
+    def records(self) -> set[str]:
+        """Keys under which records are stored, without aliases."""
         folder = str(self.root / "objects")
         return {key for key in disk.names(folder) if KEY.fullmatch(key) and disk.is_file(f"{folder}/{key}/{MARKER}")}
 
+    def latest(self) -> set[str]:
+        """One key of every record: the newest alias that it has, else its own."""
+        aliases = self.aliases()
+        return (self.records() - {one.of for one in aliases.values()}) | set(aliases)
+
     def get(self, key: str) -> Record:
         """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
+        if alias := self.alias(key):
+            return self._through(alias)
         path = self._object(key) / MARKER
         record = Record.from_json(_read(path, f"record {key}"), path)
         if record.key != key:
@@ -60,10 +73,34 @@ class Store:
 
     def open(self, key: str, name: str) -> Path:
         """Path of one file of a record, after its content was checked; CorruptRecord names a file that differs."""
-        record, folder = self.get(key), self._object(key)
+        record, folder = self.get(key), self._object(self.stored_as(key))
         if name not in record.files:
             raise StoreError(f"record {key} has no file {name!r}; it has {', '.join(sorted(record.files)) or 'none'}")
         return checked(folder, name, record.files[name])
+
+    def stored_as(self, key: str) -> str:
+        """The key under which a record's files lie: its own, or the one that its alias stands for."""
+        alias = self.alias(key)
+        return alias.of if alias else key
+
+    def alias(self, key: str) -> Alias | None:
+        """The alias of this key; None where it has none, CorruptRecord where it is not as written."""
+        return self._alias(self._object(key), MARKER)
+
+    def aliases(self) -> dict[str, Alias]:
+        """Every alias of a record by its key; CorruptRecord names the first that is not as written."""
+        found = ((key, self.alias(key)) for key in self._alias_files("objects"))
+        return {key: alias for key, alias in found if alias}
+
+    def put_alias(self, alias: Alias, *, is_measure: bool = False) -> bool:
+        """Keep an alias in one step; False where its key has a record, a measure or an alias before."""
+        marker, kind = (MEASURE, "measures") if is_measure else (MARKER, "objects")
+        with disk.writing(self.root), self.staging() as temporary:
+            prepared = temporary / "alias"
+            prepared.mkdir()
+            disk.write(prepared / ALIAS, alias.to_json())
+            disk.sync_folder(prepared)
+            return self._is_published(prepared, self.root / kind / alias.key, marker)
 
     def put(
         self,
@@ -143,7 +180,20 @@ class Store:
 
     def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
         """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
-        return stored_measure(self._measure(kind, inputs) / MEASURE, f"{kind} measure of these inputs")
+        folder = self._measure(kind, inputs)
+        what = f"{kind} measure of these inputs"
+        if alias := self._alias(folder, MEASURE):
+            kept = stored_measure(folder.with_name(alias.of) / MEASURE, what)
+            return replace(kept, inputs=dict(inputs))
+        return stored_measure(folder / MEASURE, what)
+
+    def measures(self) -> Iterator[Measure]:
+        """Every measure that can be read, by key, without aliases."""
+        for key in disk.names(self.root / "measures"):
+            try:
+                yield stored_measure(self.root / "measures" / key / MEASURE, "measure of this name")
+            except StoreError:
+                continue  # an alias, or damaged
 
     def pack_folder(self, pack: str) -> Path:
         """Where a pack, or a cell by its key, keeps what it needs to go on when interrupted; the caller makes it."""
@@ -164,7 +214,25 @@ class Store:
 
     def _is_published(self, prepared: Path, place: Path, marker: str) -> bool:
         place.parent.mkdir(exist_ok=True)
-        return disk.publish(prepared, place, marker, attic=self.root / "staging")
+        return disk.publish(prepared, place, (marker, ALIAS), attic=self.root / "staging")
+
+    def _alias_files(self, kind: str) -> list[str]:
+        """Keys of the folders of a kind that have an alias's file; it is not looked at."""
+        folder = str(self.root / kind)
+        return [key for key in disk.names(folder) if KEY.fullmatch(key) and disk.is_file(f"{folder}/{key}/{ALIAS}")]
+
+    def _alias(self, folder: Path, marker: str) -> Alias | None:
+        if disk.is_file(folder / marker) or not disk.is_file(folder / ALIAS):
+            return None
+        return _alias_in(folder)
+
+    def _through(self, alias: Alias) -> Record:
+        """The record that an alias stands for, under the alias's key and spec."""
+        path = self._object(alias.key) / ALIAS
+        if not disk.is_file(self._object(alias.of) / MARKER):
+            raise CorruptRecord(f"{path}: stands for {alias.of}, which is gone; restore it, or move the alias away")
+        kept = self.get(alias.of)
+        return Record(alias.key, alias.inputs, kept.results, {**kept.provenance, **alias.stamp}, kept.files)
 
 
 def checked(folder: Path, name: str, stamp: StoredFile) -> Path:
@@ -180,6 +248,22 @@ def checked(folder: Path, name: str, stamp: StoredFile) -> Path:
             " restore the file, or move the folder away and run again"
         )
     return path
+
+
+def measure_alias(folder: Path) -> Alias:
+    """The alias in a measure's folder; CorruptRecord unless it is whole and what it stands for is there."""
+    alias = _alias_in(folder)
+    if not disk.is_file(folder.with_name(alias.of) / MEASURE):
+        raise CorruptRecord(f"{folder / ALIAS}: stands for {alias.of}, which is gone; move the alias's folder away")
+    return alias
+
+
+def _alias_in(folder: Path) -> Alias:
+    path = folder / ALIAS
+    alias = Alias.from_json(_read(path, f"alias {folder.name}"), path)
+    if alias.key != folder.name:
+        raise CorruptRecord(f"{path}: is the alias {alias.key}; move its folder away and map the store again")
+    return alias
 
 
 def stored_measure(path: Path, what: str) -> Measure:

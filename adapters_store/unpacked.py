@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside
 from adapters_store.errors import StoreError
-from adapters_store.record import MARKER, StoredFile, check_file_name, check_key, check_name
+from adapters_store.record import ALIAS, MARKER, StoredFile, check_file_name, check_key, check_name
 from adapters_store.store import MEASURE, STUDY_NAME
 
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
@@ -185,7 +185,10 @@ def _check_place(name: str, listing: Listing) -> None:
             return
         if kind not in KINDS and check_beside(name):
             return
-        if kind != "objects" or f"objects/{check_key(key)}/{MARKER}" not in listing.members:
+        has_record = kind == "objects" and f"objects/{check_key(key)}/{MARKER}" in listing.members
+        if kind == "objects" and inner == ALIAS and not has_record:
+            return
+        if not has_record:
             raise BadArchive("it belongs to no record")
         if inner != MARKER:
             check_file_name(inner)

@@ -10,9 +10,9 @@ from pathlib import Path
 from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
-from adapters_store.record import KEY, MARKER, Record
+from adapters_store.record import ALIAS, KEY, MARKER, Record
 from adapters_store.sealed import unsigned
-from adapters_store.store import MEASURE, Store, checked, stored_measure
+from adapters_store.store import MEASURE, Store, checked, measure_alias, stored_measure
 from adapters_store.weights import ENDING, left_out
 
 SEARCH = "result.json"
@@ -28,6 +28,7 @@ class Verified:
     """
 
     records: int = 0
+    aliases: int = 0
     measures: int = 0
     manifests: int = 0
     light: list[str] = field(default_factory=list)
@@ -43,7 +44,8 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verified:
     for done, name in enumerate(objects):
         watch(done, len(objects))
         if _is_ours(store.root / "objects" / name, found):
-            _verify_record(store, name, found)
+            is_alias = _has_alias(store.root / "objects" / name, MARKER)
+            (_verify_alias if is_alias else _verify_record)(store, name, found)
     for name in disk.names(store.root / "measures"):
         if _is_ours(store.root / "measures" / name, found):
             _verify_measure(store.root / "measures" / name, found)
@@ -90,14 +92,34 @@ def _verify_record(store: Store, key: str, found: Verified) -> None:
     found.unknown += _unknown(folder, {MARKER, *record.files})
 
 
-def _verify_measure(folder: Path, found: Verified) -> None:
+def _has_alias(folder: Path, marker: str) -> bool:
+    return disk.is_file(folder / ALIAS) and not disk.is_file(folder / marker)
+
+
+def _verify_alias(store: Store, key: str, found: Verified) -> None:
+    """An alias, and that what it stands for is there; that is read where it lies."""
     try:
-        stored_measure(folder / MEASURE, "measure of this name")
+        store.get(key)
     except StoreError as problem:
         found.damaged.append(str(problem))
     else:
-        found.measures += 1
-    found.unknown += _unknown(folder, {MEASURE})
+        found.aliases += 1
+    found.unknown += _unknown(store.root / "objects" / key, {ALIAS})
+
+
+def _verify_measure(folder: Path, found: Verified) -> None:
+    name = ALIAS if (is_alias := _has_alias(folder, MEASURE)) else MEASURE
+    try:
+        if is_alias:
+            measure_alias(folder)
+        else:
+            stored_measure(folder / MEASURE, "measure of this name")
+    except StoreError as problem:
+        found.damaged.append(str(problem))
+    else:
+        found.aliases += is_alias
+        found.measures += not is_alias
+    found.unknown += _unknown(folder, {name})
 
 
 def _verify_manifests(store: Store, found: Verified) -> None:

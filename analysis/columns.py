@@ -81,8 +81,8 @@ def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Rec
             role, intermediate, seed = lane
             on = f" on {intermediate}" if intermediate else ""
             raise MixedRecords(
-                f"records {other.key} and {record.key}: both are the {role}{on} of {record.spec['target']}, seed {seed}; "
-                "run the study again to write its cells anew"
+                f"records {other.key} and {record.key}: both are the {role}{on} of {record.spec['target']},"
+                f" seed {seed}; run the study again to write its cells anew"
             )
     return of_lanes
 

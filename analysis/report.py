@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adapters_store.identities import identities
 from adapters_store.output import write_text
 from adapters_store.store import Store
 from analysis import gain_sections, mixed, reviewer_sections, sections
@@ -73,7 +74,7 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
         sections.flags(found),
         mixed.warning(found.cells, done),
         sections.caveats(found),
-        sections.provenance(found, done),
+        sections.provenance(found, done, identities(store, done)),
     )
     paragraphs = [line for part in parts for line in part]
     page = out / "report.md"

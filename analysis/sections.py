@@ -214,12 +214,13 @@ def caveats(found: Findings) -> list[str]:
     return ["## Caveats", "\n".join(f"- {point}" for point in points)]
 
 
-def provenance(found: Findings, records: Sequence[Record]) -> list[str]:
-    """Versions, machines and keys behind the page."""
+def provenance(found: Findings, records: Sequence[Record], identities: Sequence[str]) -> list[str]:
+    """Versions, machines and keys behind the page; ``identities`` says of each record what its key names."""
     facts = {
         "manifest written": found.manifest["created"],
         "training version": tally(record.spec["training_version"] for record in records),
         "backbone weights, sha256": tally(record.spec["backbone"]["weights_sha256"] for record in records),
+        "backbone config and tokenizer": tally(identities),
         "code": tally(record.provenance["code"] for record in records),
         "devices": tally(record.provenance["device"] for record in records),
         "packages": tally(inline(record.provenance["versions"]) for record in records),

@@ -25,7 +25,7 @@ from harness.engines.remote import Launch
 from harness.engines.workers import WorkersEngine
 from harness.grid import Engine, GridReport, RunPack, run_grid
 from harness.imported import with_imported
-from harness.manifest import declared_since, manifest_of
+from harness.manifest import declared_since, manifest_of, refuse_unmapped
 from harness.manifest_shape import check_manifest
 from harness.place import Place, kind_of
 from harness.plan import Plan, make_plan
@@ -132,6 +132,7 @@ class Study:
         self.on(planned_device(self.config, engine, device))
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
+        refuse_unmapped(self.store, self.config.name)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from adapters_store import Record, Store, StoreError
 from adapters_store.imports import IMPORTED, is_imported
 from harness.backbone import Backbone
-from harness.cell import Cell, make_cell
+from harness.cell import SCHEMA, Cell, make_cell
 from harness.study import StudyConfig
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadInput, BadStudy
@@ -30,8 +30,9 @@ def with_imported(study: StudyConfig, store: Store) -> StudyConfig:
     if not study.imported:
         return study
     keys = store.keys()
-    found = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
-    return dataclasses.replace(study, imported=found)
+    newest = {alias.of: alias.key for alias in store.aliases().values()}
+    whole = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
+    return dataclasses.replace(study, imported={name: newest.get(key, key) for name, key in whole.items()})
 
 
 def _whole(name: str, prefix: str, keys: Collection[str], store: Store) -> str:
@@ -65,6 +66,11 @@ def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Ce
         raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
     if spec["target"] != name:
         raise BadStudy(f"{where} was imported as {spec['target']!r}; call it so in the study")
+    if spec["schema"] != SCHEMA:
+        raise BadStudy(
+            f"{where} has a key of schema {spec['schema']}, which does not name its backbone's config and tokenizer; "
+            "map it with: empathy-transfer store migrate"
+        )
     if unlike := backbone.unlike(spec["backbone"]):
         raise BadStudy(
             f"{where} was imported for another backbone than {backbone.name!r} is here ({unlike}); import it again "
@@ -92,7 +98,7 @@ def imported_lanes(
 def imported_as(store: Store, name: str) -> list[Record]:
     """Every record that was imported under a name; a damaged one is passed over."""
     found = []
-    for key in sorted(store.keys()):
+    for key in sorted(store.latest()):
         try:
             record = store.get(key)
         except StoreError:

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapters_store import Store, StoreError
+from adapters_store.listing import keys_in
+from harness.cell import SCHEMA as CELL_SCHEMA
 from harness.cell import Cell
 from harness.contamination import facts_of
 from harness.plan import Plan
 from harness.study import StudyConfig
+from tasks.errors import BadInput
 from tasks.loading import Splits
 from tasks.ratings import rating_files, ratings
 
@@ -24,6 +27,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
     rated = {one.task for one in ratings(rating_files(plan.study.registry))}
     return {
         "schema": SCHEMA,
+        "cell_schema": CELL_SCHEMA,
         "name": plan.study.name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "study": plan.study.as_json(),
@@ -36,6 +40,22 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
 
 def _cell_row(cell: Cell) -> dict[str, Any]:
     return {**{name: getattr(cell, name) for name in CELL}, "intermediate_key": cell.spec["intermediate_key"]}
+
+
+def refuse_unmapped(store: Store, name: str) -> None:
+    """BadInput where a study's finished cells have keys of schema 1 and no aliases: they would be trained anew."""
+    try:
+        manifest = store.manifest(name)
+    except StoreError:  # no run yet, or a damaged manifest
+        return
+    stood_for = {alias.of for alias in store.aliases().values()}
+    keys = set(keys_in(manifest) or ()) if "cell_schema" not in manifest else set()
+    old = keys & store.records()
+    if old and old.isdisjoint(stood_for):
+        raise BadInput(
+            f"store {store.root} has {len(old)} cells of study {name!r} under keys of schema 1, which would be trained "
+            f"anew; map them first: empathy-transfer store migrate --store {store.root}, or give a store of its own"
+        )
 
 
 def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:

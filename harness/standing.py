@@ -10,13 +10,14 @@ import shutil
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from adapters_store import Store
+from adapters_store.identities import WEIGHTS, by_both_keys
 from harness import notes
 from harness.cell import Cell
 from harness.engines import slurm_queue
@@ -44,13 +45,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Standing:
-    """A study's cells as the store knows them; ``states`` is by key, ``stored`` the keys of all records."""
+    """A study's cells as the store knows them; ``states`` is by key, ``stored`` the keys of all records.
+
+    ``identities`` counts stored cells whose own key does not name the backbone's config and tokenizer, by how surely
+    these are known (adapters_store.identities).
+    """
 
     study: str
     cells: tuple[Cell, ...]
     stored: frozenset[str]
     works: tuple[Work, ...]
     failures: Mapping[str, notes.Failure]
+    identities: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def states(self) -> dict[str, str]:
@@ -93,7 +99,17 @@ def standing(store: Store, study: str, manifest: Mapping[str, Any]) -> Standing:
         age = max(0.0, time.time() - note.written)
         state, why = _state(note, age, jobs)
         works += [Work(pack, note, state, age, own, why)] if own else []
-    return Standing(study, tuple(cells), stored, tuple(works), failures)
+    return Standing(study, tuple(cells), stored, tuple(works), failures, _identities(store, manifest, cells, stored))
+
+
+def _identities(
+    store: Store, manifest: Mapping[str, Any], cells: Iterable[Cell], stored: Collection[str]
+) -> dict[str, int]:
+    aliases = by_both_keys(store)
+    is_old = "cell_schema" not in manifest
+    done = {cell.key for cell in cells if cell.key in stored}
+    words = [aliases[key].identity if key in aliases else WEIGHTS for key in sorted(done) if is_old or key in aliases]
+    return dict(Counter(words))
 
 
 def planned(manifest: Mapping[str, Any]) -> list[Cell]:

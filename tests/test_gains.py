@@ -353,5 +353,6 @@ def test_two_records_of_one_lane_are_an_error_that_names_both(tmp_path: Path) ->
     manifest["cells"].append(dict(kept))
     gains(store, manifest, draws=DRAWS)  # the same record twice is one lane
     other = _stored_again(store, manifest, ("role", "hope"), splits_hash="1" * 64)
-    with pytest.raises(MixedRecords, match=f"{other}.*{manifest['cells'][-1]['key']}.* transfer on role of hope, seed 1"):
+    expected = f"{other} and {manifest['cells'][-1]['key']}: both are the transfer on role of hope, seed 1"
+    with pytest.raises(MixedRecords, match=expected):
         gains(store, manifest, draws=DRAWS)

@@ -108,7 +108,7 @@ def test_adapters_of_other_backbone_weights_are_refused(trained, monkeypatch):
     store, manifest, plan = trained
     other = dataclasses.replace(plan.backbone, weights_sha256="0" * 64)
     monkeypatch.setattr("harness.scoring.scorer.resolve", lambda name: other)
-    with pytest.raises(BadInput, match="epitome_er: trained on another backbone than 'random-tiny' is here"):
+    with pytest.raises(BadInput, match=r"epitome_er: trained on another backbone than 'random-tiny' is here \(weights"):
         Scorer(store, manifest)
 
 

@@ -11,11 +11,11 @@ SMOKE = "-smoke"  # how the name of a smoke run's study ends
 
 
 def records(store: Store) -> Iterator[Record]:
-    """Every record that can be read, by key; a damaged one is passed over here and named by whoever uses it.
+    """Every record that can be read, by its newest key; a damaged one is passed over here and named by whoever uses it.
 
     The cells of smoke runs are left out, and what was imported: how they were trained says nothing of any other.
     """
-    for key in sorted(store.keys() - smoke_keys(store)):
+    for key in sorted(store.latest() - smoke_keys(store)):
         try:
             record = store.get(key)
         except StoreError:

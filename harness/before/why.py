@@ -95,12 +95,19 @@ class _Known:
                 return Cause(of=below.target, changes=found)
         if found := changes(earlier, cell.spec):
             return Cause(of=cell.target, changes=found)
+        if earlier["schema"] != cell.spec["schema"]:
+            return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
         return Cause(f"another {cell.intermediate} is stored than the one it stood on")
 
 
 def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Fields in which two specs differ, tables field by field, but for the intermediate's key."""
+    """Fields in which two specs differ, tables field by field, but for the intermediate's key.
+
+    Of specs of two schemas only fields that both have can differ.
+    """
     one, other = _flat(earlier), _flat(planned)
+    if earlier.get("schema") != planned.get("schema"):
+        one, other = ({name: flat[name] for name in one.keys() & other.keys() - {"schema"}} for flat in (one, other))
     names = [name for name in dict.fromkeys((*other, *one)) if one.get(name) != other.get(name)]
     return tuple((name, _short(one.get(name)), _short(other.get(name))) for name in names if name != "intermediate_key")
 

@@ -112,7 +112,7 @@ def _compare(found: Found, folder: Path, steps: Steps) -> None:
     found.differences += _descriptions_apart(manifest, kept)
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
     rebuilt(store, manifest, folder / "made", steps.show)
-    found.records, found.compared = len(store.keys()), compared(kept / REPORT, folder / "made")
+    found.records, found.compared = len(store.records()), compared(kept / REPORT, folder / "made")
     found.differences += found.compared.differences
     lock = kept / LOCK
     found.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []

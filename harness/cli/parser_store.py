@@ -1,4 +1,4 @@
-"""What can be typed about the store itself: ``store ls``, ``store verify`` and ``store gc``."""
+"""What can be typed about the store itself: ``store ls``, ``verify``, ``gc`` and ``migrate``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ def add_store(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "Read every stored byte and name each file that is not as it was written; exit code 1 if there is one.",
         "store verify --store runs",
         "store:verify_store",
+    )
+    migrate = leaf_of(
+        store,
+        "migrate",
+        "Give records with keys of an earlier schema their keys of today, by aliases: nothing is moved or trained.",
+        "store migrate --store runs --backbone models/my-roberta",
+        "store:migrate",
+    )
+    migrate.add_argument(
+        "--backbone",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a folder (or id of a hub) whose weights records were trained on, where no study names it (repeatable)",
     )
     add_archive(store)
     gc = leaf_of(

@@ -1,4 +1,4 @@
-"""``store ls``, ``store verify`` and ``store gc``."""
+"""``store ls``, ``store verify``, ``store gc`` and ``store migrate``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import dataclasses
 from pathlib import Path
 
 from adapters_store import Store, StoreError
+from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.garbage import YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
 from adapters_store.verify import Verified, verify
+from harness.backbone import resolve
 from harness.cli.progress import Steps
 from harness.cli.table import print_json, print_rows
+from harness.migrate import Migrated, Migration
 
 MIB = 1 << 20
 
@@ -54,6 +57,29 @@ def collect(options: argparse.Namespace) -> int:
     return 0
 
 
+def migrate(options: argparse.Namespace) -> int:
+    """Print how many records have which keys of today, and a line for each that gets none; exit code 1 if any."""
+    for name in options.backbone:
+        resolve(name)  # one that is not here is refused before anything is written
+    done = Migration(_store(options), tuple(options.backbone)).run()
+    if options.json:
+        print_json({**dataclasses.asdict(done), "new": dict(done.new)})
+    else:
+        _print_migrated(done)
+    return 1 if done.left else 0
+
+
+def _print_migrated(done: Migrated) -> None:
+    counts = ", ".join(f"{done.new[word]} {word}" for word in (KNOWN, ASSUMED) if done.new[word]) or "none"
+    print(f"aliases written: {counts}; {done.before} were there, {done.newer} records need none")
+    if done.measures:
+        print(f"and {done.measures} of measures that name those records")
+    if done.new[ASSUMED]:
+        print("assumed: the weights are those of the record; config and tokenizer are taken as they are here now")
+    for key, reason in done.left.items():
+        print(f"left  {key[:12]}: {reason}")
+
+
 def _store(options: argparse.Namespace) -> Store:
     store = Store(Path(options.store))
     if not store.root.is_dir():
@@ -70,7 +96,8 @@ def _print_verified(found: Verified) -> None:
         if keys:
             print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
     light = f" ({len(found.light)} of them light: without their weights)" if found.light else ""
-    print(f"{found.records} records{light}, {found.measures} measures and {found.manifests} studies read")
+    aliases = f", {found.aliases} aliases" if found.aliases else ""
+    print(f"{found.records} records{light}{aliases}, {found.measures} measures and {found.manifests} studies read")
     print(f"{len(found.damaged)} damaged, {len(found.unknown)} unknown files")
 
 
