@@ -91,7 +91,8 @@ def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits,
 
     def look():
         (note,) = notes.progress(store).values()
-        seen.append((note.state, note.label, note.epoch, note.epochs, note.engine, note.job, note.log))
+        of_job = (note.engine, note.job, note.log, note.job_name, note.cluster)
+        seen.append((note.state, note.label, note.epoch, note.epochs, *of_job))
 
     class Pretending:
         """Says that an epoch is over, and trains nothing."""
@@ -106,9 +107,9 @@ def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits,
             return iter([Outcome(cell) for cell in pack.cells])
 
     monkeypatch.setattr("harness.pack.PackRunner", Pretending)
-    job = Job("toy", "slurm", "7_1", "a.log")
+    job = Job("toy", "slurm", "7_1", "a.log", name="toy-one", cluster="big")
     list(Runner(tiny, {}, store, lambda *said: heard.append(said), job=job)(pack))
-    of_job, cell = ("slurm", "7_1", "a.log"), pack.cells[0]
+    of_job, cell = ("slurm", "7_1", "a.log", "toy-one", "big"), pack.cells[0]
     assert seen == [("running", cell.label, 0, 2, *of_job), ("running", "one", 1, 3, *of_job)]
     assert heard == [("one", 1, 3)]
     assert not notes.progress(store)
