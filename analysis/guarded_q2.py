@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.guarded_design import Grid
-from analysis.guarded_fit import PENALTIES, FoldFit, folds
+from analysis.guarded_fit import ALMOST_ZERO, PENALTIES, FoldFit, folds
 
 Array = np.ndarray
 USUAL_PENALTY = 10.0  # where too few families are left to tune on
@@ -60,7 +60,8 @@ def why_no_fold(grid: Grid, left_out: str) -> str | None:
     if not parts:
         return f"leaving families out as {left_out} leaves too few pairs to train on"
     spread = sum(FoldFit(one, grid.outcome[..., None], grid.weights, []).total()[0] for one in parts)
-    return None if spread > 0 else "the gains of each target are all the same"
+    least = ALMOST_ZERO**2 * grid.weights[grid.mask].sum()  # what rounding leaves of equal gains is below it
+    return None if spread > least else "the gains of each target are all the same"
 
 
 def _tuned(

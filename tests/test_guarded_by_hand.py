@@ -170,3 +170,9 @@ def test_gains_that_do_not_vary_are_the_reason_why_nothing_is_tested(grid):
     still = replace(grid, outcome=np.zeros(grid.mask.shape))
     assert why_no_fold(still, "target") == "the gains of each target are all the same"
     assert why_no_fold(grid, "target") is None
+
+
+def test_gains_that_vary_by_rounding_alone_do_not_vary(grid):
+    rounding = np.random.default_rng(1).normal(size=grid.mask.shape) * 1e-14
+    assert why_no_fold(replace(grid, outcome=rounding), "target") == "the gains of each target are all the same"
+    assert why_no_fold(replace(grid, outcome=rounding * 1e8), "target") is None
