@@ -18,9 +18,9 @@ from tests.stored import KEY, ROOT, prepared, put
 def command(capsys, store, folder):
     """Run a command on a store of one record and its study: (exit code, standard output, standard error)."""
     put(store, folder)
-    store.write_manifest(
-        "tiny", {"schema": 1, "cells": [{"key": KEY, "target": "a"}, {"key": "0" * 64, "target": "b"}]}
-    )
+    rest = {"intermediate": None, "intermediate_key": None, "seed": 1, "setting": "full", "role": "baseline"}
+    cells = [{"key": key, "target": target, **rest} for key, target in ((KEY, "a"), ("0" * 64, "b"))]
+    store.write_manifest("tiny", {"schema": 1, "cells": cells})
 
     def command(*arguments):
         code = main([*arguments, "--store", str(store.root)])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from adapters_store import CorruptRecord, MissingRecord, StoreError, key_of
+from adapters_store import CorruptRecord, MissingRecord, StoreError, disk, key_of
 from adapters_store.record import MARKER
 from analysis.cells import cells, planned_cells
 from analysis.gains import gains
@@ -106,7 +105,7 @@ def test_a_file_that_the_disk_does_not_hand_out_is_one_line_and_not_missing(stor
             patch.setattr(os, name, refused)
             with pytest.raises(StoreError, match=f"cannot be read .{os.strerror(fault)}"):
                 ask()
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr(disk, "open", refused, raising=False)
     for ask in (lambda: store.get(KEY), lambda: store.measure("words", {})):
         with pytest.raises(StoreError, match=rf"\.json: cannot be read .{os.strerror(fault)}") as caught:
             ask()
