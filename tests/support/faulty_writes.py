@@ -60,6 +60,7 @@ COMMANDS = (
     Command("analyze", ("analyze", "tiny", "--quiet", "--out", "out"), replaces=True),
     Command("power", ("power", "tiny", "--quiet", "--grids", "1", "--out", "out"), replaces=True),
     Command("compare", ("compare", "tiny", "published", "--out", "out"), replaces=True),
+    Command("flips", ("flips", TASKS[1], TASKS[0], "--study", "tiny", "--out", "out"), replaces=True),
     Command("tasks check", ("tasks", "check", "news_empathy", "--data", "data", "--out", "out"), ("data",), True),
     Command("tasks new", ("tasks", "new", "replies.csv", "--skip-training"), ("replies.csv",)),
     Command("ratings sheet", ("ratings", "sheet", "tiny", "--rater", "C", "--out", "out"), ()),
