@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from harness.sharing import importing
@@ -60,6 +61,18 @@ def test_the_record_holds_the_folder_s_tensors_under_its_name(folder, store, tin
         ours = load_file(at / f"{safe}.safetensors")
         assert theirs.keys() == ours.keys()
         assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+
+
+def test_a_disk_that_refuses_the_weights_is_one_line_and_leaves_no_record(folder, store, command, monkeypatch):
+    def refused(*_args, **_kwargs):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("adapters.loading.save_file", refused)
+    words = ("--as", "theirs", "--backbone", "random-tiny", "--store", store.root)
+    code, _, err = command("adapter", "import", folder, *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "No space left on device" in err
+    assert not store.keys()
 
 
 def test_the_record_says_what_it_is_and_where_it_is_from(folder, store, tiny):

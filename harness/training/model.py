@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from adapters_store import Store
 from adapters_store.weights import open_weights
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
 ABSENT = object()
 LONGEST = 200  # characters of what a library says
+REFUSED = re.compile(r"\(os error (\d+)\)")  # how safetensors repeats the operating system
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
 
 
@@ -173,16 +179,29 @@ def save(model: Any, cell: Cell, folder: Path) -> None:  # noqa: ANN401
 def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> None:  # noqa: ANN401
     """Save as the library does, but a prefix once: all layers hold the same one, which safetensors refuses to repeat.
 
-    The library loads it into all of them.
+    The library loads it into all of them. OSError where the disk refuses.
     """
     from adapters.loading import AdapterLoader, PredictionHeadLoader
 
     loader = AdapterLoader(model, use_safetensors=True)
     is_own = loader.filter_func(name)
     loader.filter_func = lambda _: lambda key: is_own(key) and POOL not in key
-    loader.save(str(folder), name)
-    if with_head:
-        PredictionHeadLoader(model, use_safetensors=True).save(str(folder), name)
+    with _writing(folder):
+        loader.save(str(folder), name)
+        if with_head:
+            PredictionHeadLoader(model, use_safetensors=True).save(str(folder), name)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn what safetensors says of a disk that refuses into the OSError that it is."""
+    try:
+        yield
+    except SafetensorError as error:
+        if (said := REFUSED.search(str(error))) is None:
+            raise
+        number = int(said[1])
+        raise OSError(number, os.strerror(number), str(folder)) from error
 
 
 def _random_tiny() -> Any:  # noqa: ANN401
