@@ -27,10 +27,10 @@ bench: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
 
 soak: $(INSTALLED)
-	$(VENV)/bin/python -m tests.soak --kills 100
+	$(VENV)/bin/python -m tests.support.faults.soak --kills 100
 
 calibrate: $(INSTALLED)
-	$(VENV)/bin/python -m analysis.calibration docs/calibration.csv --grids 1000
+	$(VENV)/bin/python -m analysis.importance.calibration docs/calibration.csv --grids 1000
 
 wheel: $(INSTALLED)
 	rm -rf build dist

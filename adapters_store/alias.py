@@ -13,8 +13,7 @@ from typing import Any
 
 from adapters_store.errors import CorruptRecord, StoreError
 from adapters_store.key import key_of
-from adapters_store.record import ALIAS, check_key
-from adapters_store.sealed import SCHEMA, seal, unseal
+from adapters_store.record import ALIAS, SCHEMA, check_key, seal, unseal
 
 KNOWN, ASSUMED = "known", "assumed"
 IDENTITY = "identity"  # the field of a record's provenance that says which of both its backbone's identity is

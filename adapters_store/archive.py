@@ -13,14 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from adapters_store.disk import whole
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
 from adapters_store.listing import keys_in
-from adapters_store.output import whole
-from adapters_store.record import ALIAS, MARKER, Record, check_file_name
-from adapters_store.sealed import seal
-from adapters_store.store import MEASURE, Store
-from adapters_store.weights import without_weights
+from adapters_store.record import ALIAS, MARKER, Record, check_file_name, seal
+from adapters_store.store import MEASURE, Store, without_weights
 
 LIST = "archive.json"
 FORMAT = "empathy-transfer study"

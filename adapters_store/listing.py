@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import disk
+from adapters_store.alias import Alias
 from adapters_store.errors import StoreError
-from adapters_store.imports import imports_of
-from adapters_store.record import KEY, MARKER, check_key
+from adapters_store.record import KEY, MARKER, Record, check_key, imports_of
 from adapters_store.store import Store
 
 UNREADABLE = -1  # instead of a size
@@ -120,3 +120,27 @@ def _folder(store: Store, what: str, note: str = "") -> Row:
         with suppress(FileNotFoundError):  # another process has just removed it
             total += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
     return Row(what, "", None, len(disk.names(folder)), total, note)
+
+
+# How surely it is known on which backbone's config and tokenizer a record stands, in words.
+
+NAMED = "in keys"
+WEIGHTS = "not in keys of schema 1 (see: store migrate)"
+
+
+def identities(store: Store, records: Collection[Record]) -> list[str]:
+    """For each record: ``in keys``, or by an alias ``known`` or ``assumed``, or not at all (schema 1)."""
+    aliases = by_both_keys(store)
+    return [_word(record, aliases) for record in records]
+
+
+def by_both_keys(store: Store) -> Mapping[str, Alias]:
+    """Every alias by its own key and by the key that it stands for."""
+    found = store.aliases()
+    return {alias.of: alias for alias in found.values()} | found
+
+
+def _word(record: Record, aliases: Mapping[str, Alias]) -> str:
+    if alias := aliases.get(record.key):
+        return alias.identity
+    return NAMED if "config_sha256" in record.spec["backbone"] else WEIGHTS

@@ -10,10 +10,8 @@ from pathlib import Path
 from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
-from adapters_store.record import ALIAS, KEY, MARKER, Record
-from adapters_store.sealed import unsigned
-from adapters_store.store import MEASURE, Store, checked, measure_alias, stored_measure
-from adapters_store.weights import ENDING, left_out
+from adapters_store.record import ALIAS, KEY, MARKER, Record, unsigned
+from adapters_store.store import ENDING, MEASURE, Store, checked, left_out, measure_alias, stored_measure
 
 SEARCH = "result.json"
 Watch = Callable[[int, int], None]

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters_store.identities import identities
-from adapters_store.output import write_text
+from adapters_store.disk import write_text
+from adapters_store.listing import identities
 from adapters_store.store import Store
-from analysis import gain_sections, mixed, reviewer_sections, sections
-from analysis.answers import of_stored
-from analysis.baselines import baselines
-from analysis.cells import Manifest, cells
-from analysis.controls import control_means, controls
-from analysis.explained import explained, silent
-from analysis.figures import write_heatmaps
-from analysis.frames import write_frames
-from analysis.gains import SEED, gains
-from analysis.heuristic_figures import undrawn
-from analysis.importance_sections import Progress
-from analysis.markdown import page as as_page
-from analysis.other_metrics import other_gains
-from analysis.page.assembled import write_page
-from analysis.page.document import Told
-from analysis.paper_figures import write_figures
-from analysis.paper_tables import write_tables
-from analysis.power import visible_gains
-from analysis.sections import Findings
-from analysis.significance import DRAWS
+from analysis.figures.heatmaps import write_heatmaps
+from analysis.figures.paper_figures import undrawn, write_figures
+from analysis.gains import cells as mixed
+from analysis.gains.baselines import baselines
+from analysis.gains.cells import Manifest, cells
+from analysis.gains.controls import control_means, controls
+from analysis.gains.gains import SEED, gains
+from analysis.gains.other_metrics import other_gains
+from analysis.gains.power import visible_gains
+from analysis.gains.significance import DRAWS
+from analysis.page.document import Told, write_page
+from analysis.sections import gains as gain_sections
+from analysis.sections import reviewer, study
+from analysis.sections.answers import explained, silent
+from analysis.sections.importance import Progress
+from analysis.sections.paper_tables import write_tables
+from analysis.sections.question import of_stored
+from analysis.sections.study import Findings
+from analysis.tables import page as as_page
+from analysis.tables import write_frames
 
 
 def report(
@@ -60,21 +60,21 @@ def written(store: Store, found: Findings, out: Path, progress: Progress = silen
     figures = write_figures(question.results, question.counted, out, note=question.note, similarities=alike)
     done = [store.get(key) for key in found.cells.key[found.cells.status == "done"]]
     parts = (
-        sections.opening(found),
-        sections.tasks(found),
-        sections.baselines(found),
+        study.opening(found),
+        study.tasks(found),
+        study.baselines(found),
         gain_sections.gains(found),
         gain_sections.visible(found, visible),
         gain_sections.controls(found),
-        sections.heatmaps(drawn),
+        study.heatmaps(drawn),
         answers,
-        sections.figures(figures, undrawn(question.results, alike)),
-        reviewer_sections.answers(found, visible, out),
-        reviewer_sections.explanations(question, answer.told),
-        sections.flags(found),
+        study.figures(figures, undrawn(question.results, alike)),
+        reviewer.answers(found, visible, out),
+        reviewer.explanations(question, answer.told),
+        study.flags(found),
         mixed.warning(found.cells, done),
-        sections.caveats(found),
-        sections.provenance(found, done, identities(store, done)),
+        study.caveats(found),
+        study.provenance(found, done, identities(store, done)),
     )
     paragraphs = [line for part in parts for line in part]
     page = out / "report.md"

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analysis.corrections import Judged, corrected, to_redraw
-from analysis.published import results
-from analysis.significance import Groups, difference_evidence, score_draws
+from analysis.gains.corrections import Judged, corrected, to_redraw
+from analysis.gains.significance import Groups, difference_evidence, score_draws
+from analysis.results.published import results
 from tasks.metrics import MEASURES
 
 GROUP_ROWS = {"empdial": 4, "conv": 10, "mi": 40, "empqt": 1.5}

@@ -23,12 +23,12 @@ import torch
 
 from adapters_store import Store
 from benchmarks import machine
-from harness.cell import Cell, make_cell
-from harness.data import data_folder
-from harness.pack import run_cells
-from harness.plan import Plan, make_plan
-from harness.study import StudyConfig
-from harness.study_file import load_study
+from harness.raw.data_folder import data_folder
+from harness.run.pack import run_cells
+from harness.study.cell import Cell, make_cell
+from harness.study.config import StudyConfig
+from harness.study.file import load_study
+from harness.study.plan import Plan, make_plan
 from tasks.registry import Registry
 
 

@@ -9,8 +9,8 @@ from importlib import resources
 
 import pandas as pd
 
-from analysis.published import published_task
-from harness.study_file import load_study
+from analysis.results.published import published_task
+from harness.study.file import load_study
 from tasks.registry import Registry
 
 PIECES_A_WORD, SPECIAL_TOKENS, LONGEST = 1.25, 3, 512  # assumed: pieces of a word, tokens that the format adds
@@ -46,7 +46,7 @@ class Column:
 def columns() -> Iterable[Column]:
     """The 18 columns of study muddy-waters."""
     registry, study = Registry.load(), load_study("muddy-waters")
-    with (resources.files("analysis.published") / "table1_dataset_sizes.csv").open(encoding="utf-8") as file:
+    with (resources.files("analysis.results.published") / "table1_dataset_sizes.csv").open(encoding="utf-8") as file:
         sizes = pd.read_csv(file).set_index("dataset_id")
     for name in study.tasks:
         task = registry.task(name)

@@ -7,8 +7,9 @@ of the whole grid, as measured seconds times the steps and rows of the full colu
 records are in neither. The share of the device's peak rests on its data sheet and on the FLOP of the mathematics
 (padding and masks are not counted as useful). "planned" is the memory that the engine would have set aside.
 
-No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone (tests/test_devices.py), and the
-sizes of its cuts there (harness/training/microbatches.py) rest on arithmetic. ``--max-tokens`` tries others.
+No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone
+(tests/harness/training/test_devices.py), and the sizes of its cuts there (harness/training/batches.py)
+rest on arithmetic. ``--max-tokens`` tries others.
 
     python -m benchmarks.gpu                       # roberta-base's shape, bf16
     python -m benchmarks.gpu --device cpu --tiny   # does it run? its figures mean nothing
@@ -30,12 +31,12 @@ from benchmarks import machine
 from benchmarks.columns import ASSUMPTION, Column, columns
 from benchmarks.peers import lane_trainer
 from benchmarks.shapes import Shape, network, rows
-from harness.place import Place
+from harness.study.device import Place
 from harness.training import memory
-from harness.training.chunks import is_out_of_memory
-from harness.training.devices import name_of
-from harness.training.lane_fit import LaneTrainer
-from harness.training.microbatches import EVALUATED, TRAINED, trained_cutting
+from harness.training.batches import EVALUATED, TRAINED, trained_cutting
+from harness.training.lanes.fit import LaneTrainer
+from harness.training.memory import is_out_of_memory
+from harness.training.tensors import name_of
 
 PEAK = 989e12  # FLOP a second, dense bf16, of an H100 or H200 SXM as their data sheets have it
 TRANSFERS = 17  # of a column

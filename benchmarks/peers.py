@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.shapes import CLIP, LONGEST, PAD, RATE, TARGET, Shape, add_adapter, add_head
-from harness.training.batches import collate, training_batches
-from harness.training.devices import CPU
-from harness.training.fit import Part
-from harness.training.frozen import PRECISIONS, freeze
+from harness.training.batches import collate, cuts, training_batches
 from harness.training.inputs import Encoded
-from harness.training.lane_fit import LaneTrainer, Recipe
-from harness.training.lane_state import parameter_names, stacked
-from harness.training.microbatches import cuts
+from harness.training.lanes.fit import LaneTrainer, Recipe
+from harness.training.lanes.frozen import PRECISIONS, freeze
+from harness.training.lanes.state import parameter_names, stacked
+from harness.training.tensors import CPU
+from harness.training.trained import Part
 
 Run = Callable[[Part], float]
 INTERMEDIATE = "intermediate"
@@ -88,7 +87,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     from adapters import AdapterTrainer
     from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback, TrainingArguments
 
-    from harness.backbone import resolve
+    from harness.study.backbone import resolve
     from harness.training.model import load_tokenizer
 
     class Clock(TrainerCallback):

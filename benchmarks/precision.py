@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store import Store
-from analysis.cells import cells
+from analysis.gains.cells import cells
 
 STUDIES = {"fp32": "precision-fp32", "bf16": "precision-bf16"}
 PAIR = ["role", "target", "intermediate"]

@@ -24,12 +24,11 @@ import torch
 
 from adapters_store import Store
 from benchmarks.machine import described
-from harness.cell import Cell
-from harness.search import BATCH_SIZES, LEARNING_RATES, Search, searched
-from harness.study_file import load_study
-from harness.training import trials
-from harness.training.fit import Trainer
-from harness.training.one_by_one import composed
+from harness.search import trials
+from harness.search.search import BATCH_SIZES, LEARNING_RATES, Search, searched
+from harness.study.cell import Cell
+from harness.study.file import load_study
+from harness.training.library import Trainer, composed
 from harness.training.trained import encoded
 from tasks.registry import Registry
 

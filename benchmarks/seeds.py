@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from adapters_store import Store
-from analysis.cells import BASELINE, planned_cells
-from analysis.columns import Column, columns
+from analysis.gains.cells import BASELINE, planned_cells
+from analysis.gains.columns import Column, columns
 
 ROLES = ("transfer", "self", "shuffled", "random")
 STUDIES = {"shared noise": "seeds", "noise of each lane's own": "seeds-apart"}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.training.fit import Part
 from harness.training.inputs import Encoded
+from harness.training.trained import Part
 
 VOCABULARY, LONGEST, SIGMA, CLASSES = 2000, 512, 0.6, 3
 PAD, TARGET = 1, "target"

@@ -16,32 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.contamination import measured
-from harness.data import data_folder
 from harness.engines.cluster import cluster_engine
-from harness.engines.cores import cores
-from harness.engines.local import Job, LocalEngine, Runner
+from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
 from harness.engines.remote import Launch
-from harness.engines.workers import WorkersEngine
-from harness.grid import Engine, GridReport, RunPack, run_grid
-from harness.imported import with_imported
-from harness.manifest import declared_since, manifest_of, refuse_unmapped
-from harness.manifest_shape import check_manifest
-from harness.place import Place, kind_of
-from harness.plan import Plan, make_plan
-from harness.search_found import Found, Trial, with_best
-from harness.statistics import counted
-from harness.study import StudyConfig
-from harness.study_file import load_study, study_names
-from tasks.contamination import Contact
+from harness.raw.data_folder import data_folder
+from harness.run.grid import Engine, GridReport, RunPack, run_grid
+from harness.search.outcome import Found, Trial, with_best
+from harness.study.config import StudyConfig
+from harness.study.device import Place, cores, kind_of
+from harness.study.file import load_study, study_names
+from harness.study.imported import with_imported
+from harness.study.manifest import check_manifest, counted, declared_since, manifest_of, measured, refuse_unmapped
+from harness.study.plan import Plan, make_plan
 from tasks.errors import BadInput
 from tasks.registry import Registry
+from tasks.splits.contamination import Contact
 from tasks.toml_file import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.flips import Flips
+    from analysis.gains.flips import Flips
 
 
 class NotRun(BadInput):
@@ -192,7 +187,7 @@ class Study:
 
         ``seed`` is by default the study's first, ``methods`` the study's own. A search goes on where it was stopped.
         """
-        from harness.search import searched
+        from harness.search.search import searched
 
         place = Place(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
@@ -209,9 +204,10 @@ class Study:
     def similarities(self, *measures: str) -> pd.DataFrame:
         """One row per (intermediate, target): how alike they are; ``measures`` that are named are made first.
 
-        ``harness.similarity.fill.MEASURES`` has their names, ``analysis.similarity.SIMILARITIES`` the columns.
+        ``harness.similarity.fill.MEASURES`` has their names, the columns are
+        ``analysis.importance.similarity.SIMILARITIES``.
         """
-        from analysis.similarity import stored_similarities
+        from analysis.importance.similarity import stored_similarities
 
         if measures:
             from harness.similarity.fill import fill
@@ -225,25 +221,28 @@ class Study:
 
     def cells(self) -> pd.DataFrame:
         """One row per cell of the study, from the store alone."""
-        from analysis.cells import cells
+        from analysis.gains.cells import cells
 
         return cells(self.store, self.manifest())
 
     def gains(self) -> pd.DataFrame:
         """One row per (intermediate, target, setting), with significance, from the store alone."""
-        from analysis.gains import gains
+        from analysis.gains.gains import gains
 
         return gains(self.store, self.manifest())
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
-        from analysis.controls import controls
+        from analysis.gains.controls import controls
 
         return controls(self.store, self.manifest())
 
     def flips(self, intermediate: str, target: str, *, setting: str = "full", seeds: Sequence[int] = ()) -> Flips:
-        """The test items that an intermediate turned right or wrong, from the store alone; errors: `analysis.flips`."""
-        from analysis.flips import flips
+        """The test items that an intermediate turned right or wrong, from the store alone.
+
+        Errors are those of ``analysis.gains.flips``.
+        """
+        from analysis.gains.flips import flips
 
         return flips(self.store, self.manifest(), intermediate, target, setting=setting, seeds=seeds)
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import BadRow
-from tasks.names import why_taken
 from tasks.readers.answers import DECIMAL_COMMA, TRUTH
 from tasks.readers.formats.cells import Raw
 from tasks.readers.formats.columnar import COLUMNAR
 from tasks.readers.formats.streams import decodes, open_bytes, read_text
 from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
 from tasks.readers.sets import SETS
-from tasks.task import COMBINED
+from tasks.task import COMBINED, why_taken
 
 DELIMITERS = (",", ";", "\t", "|")
 BACKSLASH = "\\"

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import settings
 
 from adapters_store import Store
-from harness.backbone import Backbone, resolve
 from harness.cli.main import main
-from harness.study import StudyConfig
+from harness.study.backbone import Backbone, resolve
+from harness.study.config import StudyConfig
 from tasks import synthetic
-from tasks.loading import Splits
+from tasks.splits.loading import Splits
 from tasks.task import Dataset, Example, Label, Task, Turn
-from tests.stored import prepared
+from tests.support.studies.stored import prepared
 
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup: tests stay deaf to it, what they start does not
     signal.signal(signal.SIGHUP, lambda number, frame: None)

@@ -18,14 +18,20 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
-from analysis.curve_figure import specification_curve
-from analysis.figures import METRIC_NAMES, colour_limit, heatmap
-from analysis.frames import write_figure
-from analysis.heuristic_figures import cosine_map, importance_bars, rank_map
-from analysis.legible import FONT
-from analysis.manuscript.figure_frames import Frames
+from analysis.figures.drawing import FONT
+from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap
+from analysis.figures.paper_figures import (
+    cosine_map,
+    difference_bars,
+    importance_bars,
+    percent_map,
+    rank_map,
+    theme_bars,
+)
+from analysis.figures.specification_curve import specification_curve
+from analysis.manuscript.frames import Frames
 from analysis.manuscript.layout import Venue
-from analysis.paper_figures import difference_bars, percent_map, theme_bars
+from analysis.tables import write_figure
 
 CM_PER_INCH = 2.54
 SMALLEST, LARGEST = 6.0, 8.0  # points of any text in print

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.tables import plain
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -124,3 +130,75 @@ def _letter(one: str) -> str:
 def _number(one: str) -> str:
     """What stands for a letter that the usual fonts do not have."""
     return f"{UNKNOWN}{ord(one):04X}]"
+
+
+# Sentences that hold numbers and references by name, as Markdown with the numbers in them and as LaTeX with macros.
+
+NUMBER = re.compile(r"\[\[([A-Za-z]+)\]\]")
+SOURCE = re.compile(r"\[@([^\]]+)\]")
+UNKNOWN_NUMBER = "(not known)"
+LONG = re.compile(r"[0-9A-Za-z]{24,}")  # a hash: no line is that long
+Printed = Mapping[str, str]
+
+
+def as_markdown(sentence: str, numbers: Printed) -> str:
+    """The sentence with the printed numbers and its references as they are (``[@key; @key]``)."""
+    return plain(NUMBER.sub(lambda found: numbers.get(found[1], UNKNOWN_NUMBER), sentence))
+
+
+def as_latex(sentence: str, numbers: Printed) -> str:
+    r"""The sentence with ``\macro{}`` for numbers and ``\citep{key}`` for references, all else escaped."""
+    parts = re.split(r"(\[\[[A-Za-z]+\]\]|\[@[^\]]+\])", sentence)
+    return "".join(_latex(part, numbers) for part in parts)
+
+
+def _latex(part: str, numbers: Printed) -> str:
+    if found := NUMBER.fullmatch(part):
+        return rf"\{found[1]}{{}}" if found[1] in numbers else UNKNOWN_NUMBER
+    if found := SOURCE.fullmatch(part):
+        keys = [one.strip().removeprefix("@") for one in found[1].split(";")]
+        return rf"\citep{{{','.join(keys)}}}"
+    lead = " " if part.startswith(" ") else ""
+    tail = " " if part.endswith(" ") and part.strip() else ""
+    return lead + LONG.sub(_breakable, escaped(part)) + tail
+
+
+def _breakable(word: re.Match[str]) -> str:
+    """The word with places where a line may end."""
+    return r"\allowbreak{}".join(re.findall(".{1,8}", word[0]))
+
+
+# How numbers are printed: one way for each kind, in tables, in text and in macros, so that they cannot disagree.
+
+SMALLEST_P = 1e-4
+FORMATS = {
+    "count": ".0f",
+    "score": ".2f",
+    "points": ".1f",
+    "percent": ".1f",
+    "alpha": ".2f",
+    "rating": ".2f",
+    "importance": ".3f",
+    "q2": ".4f",
+    "hours": ".2f",
+    "p": ".4f",
+    "rate": "g",
+}
+
+
+def printed(kind: str, value: Any, missing: str = "") -> str:  # noqa: ANN401 - a cell of any frame
+    """The value as this kind of number; ``missing`` where it is not defined; nothing that is not 0 is printed as -0."""
+    if pd.isna(value):
+        return missing
+    number = float(value)
+    if kind == "p" and number < SMALLEST_P:
+        return f"<{SMALLEST_P:.4f}"
+    text = format(number, FORMATS[kind])
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def spanned(kind: str, low: Any, high: Any, missing: str = "") -> str:  # noqa: ANN401 - cells of any frame
+    """Both ends of an interval, or ``missing`` where one is not defined."""
+    if pd.isna(low) or pd.isna(high):
+        return missing
+    return f"[{printed(kind, low)}, {printed(kind, high)}]"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
-from analysis import markdown
+from analysis import tables
 from analysis.manuscript.latex import escaped, points_wide, widest_word
 from tasks.errors import BadInput
 
@@ -92,7 +92,7 @@ class Fit:
 
 def as_markdown(table: Table) -> str:
     """The table under its caption."""
-    return markdown.page([table.caption, markdown.table([one.head for one in table.columns], table.rows)])
+    return tables.page([table.caption, tables.table([one.head for one in table.columns], table.rows)])
 
 
 def as_latex(table: Table, venue: Venue) -> str:

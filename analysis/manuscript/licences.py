@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from analysis import markdown
+from adapters_store.record import imports_of
+from analysis import tables
+from analysis.gains.cells import Manifest
 from analysis.manuscript.subject import Subject
+from analysis.tables import table
 
 UNKNOWN = "not known: read the licence"
 RULES = {  # by how a licence begins, in small letters; the longer beginning stands first
@@ -75,9 +78,35 @@ def as_markdown(rows: list[Licence]) -> str:
     if not rows:
         return f"# Licences\n\n{SYNTHETIC}\n"
     head = ("data set", "tasks", "licence as stated", "may texts and labels be shared", "where")
-    return markdown.page(["# Licences", markdown.table(head, rows), NOTE])
+    return tables.page(["# Licences", tables.table(head, rows), NOTE])
 
 
 def _rule(licence: str, rules: Mapping[str, str]) -> str:
     """What the first rule says whose beginning the licence has; nothing if none does."""
     return next((said for start, said in rules.items() if licence.lower().startswith(start)), "")
+
+
+# The licences of a study's data sets, as its manifest has them, and what they say about sharing, as a page.
+
+HEAD = (
+    "# Licences of the data\n\nNo text of any data set is in this archive. Ids, labels and predictions of test and"
+    " validation items are, and go with their data."
+)
+MADE_UP = "The texts of this study were made up; the licences are those of the data sets whose form they have."
+BROUGHT = (
+    "Cells stand on adapters of others: {names}. Their weights are not in this archive. Where they came from their"
+    " records say (`origin` in `record.json`); under which licence, and what they were trained on, is not known here."
+)
+COLUMNS = ("data set", "tasks", "licence as stated", "may texts and labels be shared")
+
+
+def licences_page(manifest: Manifest) -> str:
+    """One row per data set and licence of a study."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, task in manifest["tasks"].items():
+        rows.setdefault((str(task["dataset"]), str(task.get("licence") or "unstated")), []).append(name)
+    body = [(data, ", ".join(tasks), licence, sharing(licence)) for (data, licence), tasks in rows.items()]
+    parts = [HEAD, *([MADE_UP] if manifest["synthetic"] else []), table(COLUMNS, body)]
+    if brought := sorted(imports_of(manifest)):
+        parts.append(BROUGHT.format(names=", ".join(brought)))
+    return "\n\n".join(parts) + "\n"

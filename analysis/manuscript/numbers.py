@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from adapters_store.output import write_text
-from analysis.frames import write_csv
-from analysis.manuscript.figure_frames import Frames
-from analysis.manuscript.latex import letters
-from analysis.manuscript.printed import printed
-from analysis.themes import ALL
+from adapters_store.disk import write_text
+from analysis.manuscript.frames import Frames
+from analysis.manuscript.latex import letters, printed
+from analysis.ratings.themes import ALL
+from analysis.tables import write_csv
 
 FACTS = ("task", "title", "theme", "n_raters")  # of the frame of ratings; its other columns are ratings
 PLAIN = "full"  # the setting that a name does not say

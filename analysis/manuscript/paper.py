@@ -5,23 +5,78 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapters_store.output import write_text
-from analysis.explained import silent
-from analysis.importance_sections import Progress
-from analysis.manuscript import told
-from analysis.manuscript.checklist import checklist
-from analysis.manuscript.document import document
-from analysis.manuscript.figures import write_figures
+from adapters_store.disk import write_text
+from analysis.manuscript import latex
+from analysis.manuscript.figures import Sheet, write_figures
 from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.latex import escaped
 from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
 from analysis.manuscript.licences import as_markdown as licences_page
 from analysis.manuscript.licences import licences
-from analysis.manuscript.methods import methods
+from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.numbers import Number, numbers, write_numbers
 from analysis.manuscript.references import bibliography, used
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.tables import tables
+from analysis.sections.answers import silent
+from analysis.sections.importance import Progress
+
+# A document that holds all parts, to be looked at: ``pdflatex main``, ``bibtex main``, twice ``pdflatex main``.
+
+PREAMBLE = r"""\documentclass[11pt,a4paper%(columns)s]{article}
+%% A look at all parts at once; take from here what a venue's own class needs.
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage{times}
+\usepackage[%(geometry)s]{geometry}
+\usepackage{booktabs,tabularx,array,graphicx,natbib,url}
+\setlength{\columnsep}{0.6cm}
+\setlength{\emergencystretch}{3em}
+\renewcommand{\topfraction}{0.9}
+\renewcommand{\dbltopfraction}{0.9}
+\renewcommand{\floatpagefraction}{0.7}
+\renewcommand{\dblfloatpagefraction}{0.7}
+\input{numbers}
+\title{%(title)s}
+\author{}
+\date{}
+\begin{document}
+\maketitle
+"""
+END = r"""
+\nocite{*}
+\begin{raggedright}
+\bibliographystyle{plainnat}
+\bibliography{references}
+\end{raggedright}
+\end{document}
+"""
+
+
+def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[Sheet]) -> str:
+    """The text of main.tex: methods, tables, figures, checklist, references."""
+    page = max(21.0, venue.page + 5.0)
+    geometry = f"paperwidth={page:g}cm,paperheight=29.7cm,textwidth={venue.page:g}cm,textheight=24.7cm"
+    columns = ",twocolumn" if venue.is_two_column else ""
+    head = PREAMBLE % {"columns": columns, "geometry": geometry, "title": escaped(title)}
+    body = [r"\section*{Methods}", r"\input{methods}", *(rf"\input{{tables/{name}}}" for name in tables)]
+    body += [figure(sheet, venue) for sheet in figures]
+    body += [r"\clearpage", r"\section*{Reproducibility checklist}", r"\input{checklist}"]
+    return head + "\n".join(body) + END
+
+
+def figure(sheet: Sheet, venue: Venue) -> str:
+    """A figure at its own width, which is that of its place."""
+    name = "figure*" if sheet.is_wide and venue.is_two_column else "figure"
+    lines = [
+        rf"\begin{{{name}}}[tbp]",
+        r"\centering",
+        rf"\includegraphics{{figures/{sheet.name}.pdf}}",
+        rf"\caption{{{escaped(sheet.caption)}}}",
+        rf"\label{{fig:{sheet.name}}}",
+        rf"\end{{{name}}}",
+    ]
+    return "\n".join(lines)
 
 
 def write_paper(subject: Subject, out: Path, venue: Venue, progress: Progress = silent) -> Path:
@@ -66,13 +121,13 @@ def _write_text(subject: Subject, found: Sequence[Number], out: Path) -> None:
     uses = used(subject)
     printed = {one.macro: one.printed for one in found if one.printed}
     parts, answers = methods(subject, uses), checklist(subject)
-    sections = [f"## {head}\n\n{told.as_markdown(text, printed)}" for head, text in parts]
+    sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
     write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")
-    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {told.as_latex(text, printed)}" for head, text in parts]
+    paragraphs = [rf"\paragraph{{{escaped(head)}.}} {latex.as_latex(text, printed)}" for head, text in parts]
     write_text(out / "methods.tex", "\n\n".join(paragraphs) + "\n")
-    asked = [f"- **{question}** {told.as_markdown(answer, printed)}" for question, answer in answers]
+    asked = [f"- **{question}** {latex.as_markdown(answer, printed)}" for question, answer in answers]
     write_text(out / "checklist.md", "\n".join(["# Reproducibility checklist", "", *asked]) + "\n")
-    items = [rf"\item \textbf{{{escaped(question)}}} {told.as_latex(answer, printed)}" for question, answer in answers]
+    items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     write_text(out / "checklist.tex", "\n".join(lines) + "\n")
     write_citations(subject, out)

@@ -10,18 +10,16 @@ from typing import Any
 import pandas as pd
 
 from adapters_store import disk
-from adapters_store.imports import imports_of
-from adapters_store.record import Record
-from adapters_store.sealed import unsigned
+from adapters_store.record import Record, imports_of, unsigned
 from adapters_store.store import Store
-from analysis.answers import Question, of_published, of_stored
-from analysis.baselines import baselines
-from analysis.cells import Manifest, cells
-from analysis.gains import gains
-from analysis.guarded_design import grid_of
-from analysis.guarded_q2 import why_no_fold
-from analysis.heuristic_figures import undrawn
-from analysis.results import Results
+from analysis.figures.paper_figures import undrawn
+from analysis.gains.baselines import baselines
+from analysis.gains.cells import Manifest, cells
+from analysis.gains.gains import gains
+from analysis.importance.grid import grid_of
+from analysis.importance.ridge import why_no_fold
+from analysis.results.results import Results
+from analysis.sections.question import Question, of_published, of_stored
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.task import Dataset

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from adapters_store.record import Record
-from analysis.cells import FINETUNED
+from analysis.gains.cells import FINETUNED
 from analysis.manuscript.references import ADAPTER, BACKBONE, TRAINING, Use, keys_of, origin_of
 from analysis.manuscript.subject import Subject
-from analysis.markdown import inline, percent
+from analysis.tables import inline, percent
 
 Spec = Mapping[str, Any]
 Values = dict[str, list[str]]  # a fact in words, and the titles of the tasks that it holds for

@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import figures
-from analysis.cells import BASELINE, TRANSFER
-from analysis.figures import METRIC_NAMES, Square
-from analysis.gain_sections import control_name
-from analysis.markdown import bare, interval, number, signed
+from analysis.figures import heatmaps as figures
+from analysis.figures.heatmaps import METRIC_NAMES, Square
+from analysis.gains.cells import BASELINE, TRANSFER
 from analysis.page.plain import page_id, plain
-from analysis.sections import Findings
+from analysis.sections.gains import control_name
+from analysis.sections.study import Findings
+from analysis.tables import bare, interval, number, signed
 
 ARROW = "\u2192"
 Row = Mapping[str, Any]

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.study import name_of
-from harness.cli.table import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows
 from harness.scoring.chosen import chosen
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from harness.sharing.card import Facts
     from harness.sharing.importing import Imported
+    from harness.sharing.outgoing import Facts
 
 
 def export_adapter(options: argparse.Namespace) -> int:
     """Write a task's adapter, head and card into a folder."""
-    from harness.sharing.export import export
+    from harness.sharing.outgoing import export
 
     store, facts = _facts(options)
     out = export(store, facts, Path(options.out or facts.target), with_bin=options.bin)
@@ -37,8 +37,7 @@ def export_adapter(options: argparse.Namespace) -> int:
 
 def publish_adapter(options: argparse.Namespace) -> int:
     """Show what would leave this machine for a hub, and with ``--yes`` upload it."""
-    from harness.sharing.export import export
-    from harness.sharing.publish import caution, check_licence, leaving, upload
+    from harness.sharing.outgoing import caution, check_licence, export, leaving, upload
 
     store, facts = _facts(options)
     check_licence(facts.target, facts.task)
@@ -66,9 +65,9 @@ def publish_adapter(options: argparse.Namespace) -> int:
 
 def bring_adapter(options: argparse.Namespace) -> int:
     """Keep an adapter of others as a record that a study can stand on and score with."""
-    from harness.backbone import resolve
-    from harness.sharing.hub_source import source_of
     from harness.sharing.importing import import_adapter, named_backbone
+    from harness.sharing.incoming import source_of
+    from harness.study.backbone import resolve
 
     source = source_of(options.source, options.revision)
     backbone = resolve(options.backbone) if options.backbone else named_backbone(source)
@@ -101,8 +100,8 @@ def _brought(name: str, found: Imported, backbone: str) -> Iterator[str]:
 
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     """The store, and what a card needs of the task that is meant."""
-    from analysis.baselines import baselines
-    from harness.sharing.card import Facts
+    from analysis.gains.baselines import baselines
+    from harness.sharing.outgoing import Facts
 
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.analyze import PUBLISHED
+from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
-from harness.cli.table import print_json
+from harness.cli.terminal import Steps, print_json
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.compare import Side
+    from analysis.sections.compare import Side
 
 
 def compare_studies(options: argparse.Namespace) -> int:
     """Write the frames, figures and page of a comparison, and print where the page is."""
-    from analysis.compare_page import write_comparison
+    from analysis.sections.compare import write_comparison
 
     a, b = (_side(options, name) for name in (options.a, options.b))
     page = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
@@ -30,9 +31,39 @@ def compare_studies(options: argparse.Namespace) -> int:
 
 
 def _side(options: argparse.Namespace, name: str) -> Side:
-    from analysis.compare import side_of_published, side_of_study
+    from analysis.sections.compare import side_of_published, side_of_study
 
     if name == PUBLISHED:
         return side_of_published()
     store = Store(Path(options.store))
     return side_of_study(store, stored_manifest(store, name_of(name)))
+
+
+# ``power``: what a study could have seen, from its own variances between items and between seeds.
+
+
+def show_power(options: argparse.Namespace) -> int:
+    """Write the frames and the page, and print where the page is."""
+    from analysis.sections.power import of_published, of_study, write_power
+
+    if options.grids < 1:
+        raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")
+    name = options.study if options.study == PUBLISHED else name_of(options.study)
+    if name == PUBLISHED:
+        asked = of_published()
+    else:
+        store = Store(Path(options.store))
+        asked = of_study(store, stored_manifest(store, name))
+    with Steps(quiet=options.quiet) as steps:
+        page = write_power(
+            asked,
+            Path(options.out or f"results/{name}"),
+            grids=options.grids,
+            seed=options.seed,
+            progress=steps.show,
+        )
+    if options.json:
+        print_json({"page": str(page)})
+    else:
+        print(page)
+    return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from harness.cli.table import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask

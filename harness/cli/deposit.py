@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, StoreError
-from adapters_store.altered import Looked, looked_through
 from adapters_store.archive import KINDS, archive, keys_of
-from adapters_store.restore import restore
-from adapters_store.unpacked import BITE_BYTES, NotAsListed, Piece
-from analysis.data_licences import licences_page
-from analysis.rebuilt import Compared, Difference, compared, lines_apart, rebuilt
+from adapters_store.restore import BITE_BYTES, Looked, NotAsListed, Piece, looked_through, restore
+from analysis.manuscript.licences import licences_page
+from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, rebuilt
 from harness.api import stored_manifest
-from harness.cli.archive import measures_of
-from harness.cli.progress import Steps
+from harness.cli.store import measures_of
 from harness.cli.study import name_of
-from harness.cli.table import print_json
-from harness.manifest_shape import check_manifest
-from harness.sharing.deposit import LOCK, REGISTRY, STUDY, beside, otherwise, study_file
-from harness.sharing.zenodo import Deposit
+from harness.cli.terminal import Steps, print_json
+from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file
+from harness.study.manifest import check_manifest
 from tasks.errors import BadInput
 
 REPORT, LICENCES = "report", "LICENCES.md"

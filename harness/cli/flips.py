@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.study import name_of
-from harness.cli.table import print_json, print_rows
-from harness.data import data_folder
-from harness.study import StudyConfig
-from tasks.errors import BadInput
-from tasks.loading import load
-from tasks.plain_text import harmless
+from harness.cli.terminal import print_json, print_rows
+from harness.raw.data_folder import data_folder
+from harness.study.config import StudyConfig
+from tasks.errors import BadInput, harmless
 from tasks.registry import Registry
+from tasks.splits.loading import load
 from tasks.task import Example
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.flips import Flips
+    from analysis.gains.flips import Flips
 
 MOST = 10  # items, groups or changes of answers that are listed unless more are asked for
 CONTEXT = (
@@ -33,7 +32,7 @@ CONTEXT = (
 
 def show_flips(options: argparse.Namespace) -> int:
     """Print counts and items; their texts only where --show asks for them, and never anywhere else."""
-    from analysis.flips import flips
+    from analysis.gains.flips import flips
 
     if options.show is not None and options.show < 1:
         raise BadInput(f"--show {options.show} is not a number of items from 1")
@@ -53,8 +52,8 @@ def show_flips(options: argparse.Namespace) -> int:
 
 def _write(found: Flips, rows: Mapping[str, Example], out: Path) -> None:
     """Write every table that is printed, whole, as CSV; texts of items never."""
-    from analysis.flips import answers, by_class, by_group, by_seed, over_seeds
-    from analysis.frames import write_csv
+    from analysis.gains.flips import answers, by_class, by_group, by_seed, over_seeds
+    from analysis.tables import write_csv
 
     changed = over_seeds(found.items)
     several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
@@ -92,7 +91,7 @@ def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any
 
 def _told(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
     """All counts and changed items for programs, undefined numbers as None; texts only if they are asked for."""
-    from analysis.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
+    from analysis.gains.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
 
     changed = over_seeds(found.items)
     listed = changed if show is None else _ends(changed, show)
@@ -116,7 +115,7 @@ def _told(found: Flips, rows: Mapping[str, Example], why: str, show: int | None)
 
 
 def _print(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
-    from analysis.flips import answers, by_class, by_group, by_seed
+    from analysis.gains.flips import answers, by_class, by_group, by_seed
 
     print(f"{found.target} on top of {found.intermediate}, against {found.target} alone; {found.setting}")
     if found.unfinished:
@@ -138,7 +137,7 @@ def _print(found: Flips, rows: Mapping[str, Example], why: str, show: int | None
 
 def _print_items(found: Flips, rows: Mapping[str, Example], show: int | None) -> None:
     """The items that changed most in either direction, with their texts if those are asked for and here."""
-    from analysis.flips import WORDS, over_seeds
+    from analysis.gains.flips import WORDS, over_seeds
 
     changed = over_seeds(found.items)
     most = show or MOST // 2
@@ -158,7 +157,7 @@ def _ends(changed: pd.DataFrame, most: int) -> pd.DataFrame:
 
 def _by_length(found: Flips, rows: Mapping[str, Example]) -> pd.DataFrame:
     """The tally by quarters of the number of words in the item's own text, earlier turns left aside."""
-    from analysis.flips import by_size
+    from analysis.gains.flips import by_size
 
     words = found.items.id.map(lambda name: len(rows[name].text.split()))
     return by_size(found.items, words, "words")
@@ -171,7 +170,7 @@ def _lines(row: Example) -> list[str]:
 
 def _table(found: Flips, title: str, frame: pd.DataFrame) -> None:
     """A table with the words of the target's metric for better and worse."""
-    from analysis.flips import WORDS
+    from analysis.gains.flips import WORDS
 
     names = dict(zip(("better", "worse"), WORDS[found.metric], strict=True))
     print(f"\n{title}:")
@@ -187,6 +186,6 @@ def _short(value: object) -> str:
 
 
 def _records(frame: pd.DataFrame) -> Sequence[dict[str, Any]]:
-    from analysis.importance_sections import rows
+    from analysis.sections.importance import rows
 
     return rows(frame)

@@ -11,12 +11,11 @@ from typing import Any
 
 from adapters_store import Store, disk
 from harness.api import stored_manifest
-from harness.cell import Cell
 from harness.cli.study import name_of
-from harness.cli.table import print_json, print_rows
-from harness.standing import Standing, planned, standing, where
-from tasks.errors import BadInput
-from tasks.plain_text import harmless
+from harness.cli.terminal import print_json, print_rows
+from harness.engines.status import Standing, planned, standing, where
+from harness.study.cell import Cell
+from tasks.errors import BadInput, harmless
 from tasks.toml_file import nearest
 
 KEY_PART = re.compile(r"[0-9a-f]{4,64}")

@@ -24,11 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(foreign)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin on a busy machine cost several times over
     from adapters_store import StoreError
-    from harness.cli.interrupt import listen
     from harness.cli.parser import parser
-    from harness.cli.terminal import Plain
-    from tasks.errors import BadInput
-    from tasks.plain_text import harmless
+    from harness.cli.terminal import Plain, listen
+    from tasks.errors import BadInput, harmless
 
     options = parser().parse_args(arguments)
     listen()

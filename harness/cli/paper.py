@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.analyze import PUBLISHED
-from harness.cli.progress import Steps
+from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
-from harness.cli.table import print_json
+from harness.cli.terminal import Steps, print_json
 
 if TYPE_CHECKING:
     from analysis.manuscript.subject import Subject
+
 
 USUAL = "acl"
 
@@ -44,3 +44,25 @@ def subject_of(options: argparse.Namespace) -> Subject:
         return published()
     store = Store(Path(options.store))
     return stored_study(store, stored_manifest(store, name_of(options.study)))
+
+
+# ``cite``: what a study has to cite, and what its data's licences let one share.
+
+PRINTED = "-"
+
+
+def write_citations(options: argparse.Namespace) -> int:
+    """Write or print the bibliography and the licences of a study."""
+    from analysis.manuscript import paper
+    from analysis.manuscript.licences import licences
+    from analysis.manuscript.references import used
+
+    subject = subject_of(options)
+    if options.json:
+        uses = [{"kind": one.kind, "name": one.name, "keys": list(one.keys)} for one in used(subject)]
+        print_json({"used": uses, "licences": [one._asdict() for one in licences(subject)]})
+    elif options.out == PRINTED:
+        print(*paper.citations(subject), sep="\n")
+    else:
+        print(*paper.write_citations(subject, Path(options.out or f"results/{subject.results.name}")), sep="\n")
+    return 0

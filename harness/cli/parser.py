@@ -5,25 +5,18 @@ from __future__ import annotations
 import argparse
 from importlib import metadata
 
+from harness.cli.options import best_option, change_options, device_option, leaf_of, registry_option, splits_option
 from harness.cli.parser_before import add_before, dry_run_option, smoke_option, why_option
 from harness.cli.parser_compare import add_weighing
 from harness.cli.parser_deposit import add_deposit
 from harness.cli.parser_flips import add_flips
-from harness.cli.parser_leaf import (
-    best_option,
-    change_options,
-    device_option,
-    leaf_of,
-    registry_option,
-    splits_option,
-)
 from harness.cli.parser_paper import add_paper
 from harness.cli.parser_results import add_results
 from harness.cli.parser_score import add_uses
 from harness.cli.parser_store import add_store
 from harness.cli.parser_watch import add_watching
 from harness.engines.cluster import ENGINES
-from harness.engines.cores import cores
+from harness.study.device import cores
 from tasks.task import KINDS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import best_option, change_options, leaf_of, splits_option
+from harness.cli.options import best_option, change_options, leaf_of, splits_option
 
 
 def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

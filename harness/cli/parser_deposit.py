@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of, told_out
+from harness.cli.options import leaf_of, told_out
 
 
 def add_deposit(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

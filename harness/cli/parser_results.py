@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import leaf_of
+from harness.cli.options import leaf_of
 from harness.cli.parser_similarity import add_similarity
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import device_option, leaf_of, told_out
+from harness.cli.options import device_option, leaf_of, told_out
 from harness.scoring.texts import FORMS
 
 COLUMNS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli.parser_leaf import best_option, change_options, device_option, leaf_of, splits_option
+from harness.cli.options import best_option, change_options, device_option, leaf_of, splits_option
 from tasks.similarity import MINILM, MPNET, POOLED
 
 MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill

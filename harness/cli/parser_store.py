@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from adapters_store.garbage import KINDS
+from harness.cli.options import leaf_of
 from harness.cli.parser_archive import add_archive
-from harness.cli.parser_leaf import leaf_of
 
 
 def add_store(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -6,9 +6,9 @@ import argparse
 import csv
 from pathlib import Path
 
-from adapters_store.output import whole, write_text
-from harness.cli.table import print_json
-from harness.study_file import load_study
+from adapters_store.disk import whole, write_text
+from harness.cli.terminal import print_json
+from harness.study.file import load_study
 from tasks.errors import BadInput
 from tasks.ratings import constructs, form
 from tasks.registry import Registry

@@ -8,17 +8,42 @@ from collections.abc import Collection
 from pathlib import Path
 
 from harness.api import Study, planned_device
-from harness.before.smoke import NOTE
-from harness.cell import Cell
+from harness.cli.options import set_threads
 from harness.cli.plan import print_missing, print_warnings, warnings_of
-from harness.cli.progress import Progress
-from harness.cli.scripts import show_scripts
 from harness.cli.study import study_of
-from harness.cli.table import print_json
-from harness.engines.cores import let_torch_use
-from harness.grid import GridReport
-from harness.place import Place
+from harness.cli.terminal import Progress, print_json
+from harness.engines.cluster import check_package
+from harness.preflight.smoke import NOTE
+from harness.run.grid import GridReport, steps_of
+from harness.study.cell import Cell
+from harness.study.device import Place
+from harness.study.schedulers import Slurm, options_of
 from tasks.errors import BadInput
+
+# ``run --dry-run``: the scripts of the jobs that a run would submit.
+
+
+def show_scripts(options: argparse.Namespace) -> int:
+    """Print what would be handed to sbatch, and submit nothing; BadInput for an engine that has no scripts."""
+    if options.engine != "slurm":
+        raise BadInput(
+            f"--dry-run prints the job scripts of --engine slurm; --engine {options.engine} has none. What would be "
+            f"trained is shown by: empathy-transfer plan {options.study}"
+        )
+    check_package("slurm")
+    from harness.engines.slurm_scripts import scripts
+
+    study = study_of(options)
+    study.on(planned_device(study.config, options.engine, options.device))
+    plan = study.plan.only(options.only_target) if options.only_target else study.plan
+    steps = steps_of(plan, study.store, GridReport())
+    wanted = options_of(Slurm, study.config.slurm, study.config.name)
+    texts = list(scripts(wanted, study.launch(options.device, options.threads), steps))
+    if options.json:
+        print_json({"scripts": texts})
+    else:
+        print("\n".join(texts) if texts else "nothing to submit: the store has every cell")
+    return 0
 
 
 def run_study(options: argparse.Namespace) -> int:
@@ -73,15 +98,6 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
         _print_report(report, plan.missing)
         print_warnings(plan)
     return 0 if report.is_complete else 1
-
-
-def set_threads(threads: int | None) -> None:
-    """Let torch, once it is loaded, use this many threads; BadInput for less than one."""
-    if threads is None:
-        return
-    if threads < 1:
-        raise BadInput(f"--threads {threads} is not a whole number from 1")
-    let_torch_use(threads)  # it is loaded only if a cell must be trained
 
 
 def _print_report(report: GridReport, missing: dict[str, str]) -> None:

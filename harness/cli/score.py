@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from adapters_store import Store
-from adapters_store.imports import imports_of
+from adapters_store.record import imports_of
 from harness.api import stored_manifest
-from harness.cli.interrupt import stop_if_asked
 from harness.cli.study import name_of
-from harness.cli.table import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows, stop_if_asked
 from harness.scoring.texts import Texts
-from tasks.plain_text import counted
+from tasks.errors import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ def score_texts(options: argparse.Namespace) -> int:
     """Score a file's texts into another file, and say how good each task is on its own test set."""
     import pandas as pd
 
-    from analysis.corpus_figures import corpus_figures
+    from analysis.figures.corpus import corpus_figures
     from harness.scoring.scorer import Scorer
     from harness.scoring.written import listed_path, score_all
 

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Sequence
 
 from harness.api import Study
-from harness.cli.progress import Progress
-from harness.cli.run import set_threads
+from harness.cli.options import set_threads
 from harness.cli.study import study_of
-from harness.cli.table import print_json, print_rows
-from harness.search_found import Found, Trial
+from harness.cli.terminal import Progress, print_json, print_rows
+from harness.search.outcome import Found, Trial
 
 
 def run_search(options: argparse.Namespace) -> int:

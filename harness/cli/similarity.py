@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from harness.cli.interrupt import stop_if_asked
+from harness.api import Study
 from harness.cli.study import study_of
-from harness.cli.table import print_json, print_rows
-from harness.place import Place
+from harness.cli.terminal import print_json, print_rows, stop_if_asked
+from harness.study.device import Place
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from harness.similarity.fill import Filled
 
 
@@ -81,3 +87,108 @@ def _row(one: Filled) -> dict[str, object]:
         "seconds in all": f"{one.seconds:.1f}",
         "tasks without": len(one.missing) or "-",
     }
+
+
+# ``suggest``: which intermediates a task should be tried on first, and how far such advice was right before.
+
+DRAWS = 50  # of the gains, whose intervals nobody reads here
+SHOWN_WHOLE = 100  # from here numbers are shown without decimals
+LIMITED = ("ndcg", "regret_1", "regret_3", "tau")
+UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
+
+
+def suggest(options: argparse.Namespace) -> int:
+    """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
+    from analysis.importance.ranking import judged, rankings, summary
+    from analysis.importance.similarity import stored_similarities
+    from analysis.results.results import Results
+    from analysis.tables import write_csv
+    from harness.similarity.fill import fill
+    from harness.study.manifest import manifest_of
+
+    place = Place(options.device)
+    study = study_with(options)
+    with Bars(quiet=options.quiet) as bars:
+        chosen = {"encoder": options.encoder, "targets": [options.task], "place": place}
+        filled = fill(study.plan, study.store, **chosen, watch=bars.show)
+    manifest = manifest_of(study.plan)
+    results = Results.of(study.store, manifest, draws=DRAWS)
+    ranked = rankings(results, stored_similarities(study.store, manifest)).assign(gain=100 * results.gains.gain)
+    advice = ranked[ranked.target == options.task].sort_values("fusion", ascending=False, kind="stable")
+    if advice.empty:
+        raise BadInput(f"{options.task}: the study has no intermediate for it; its role may be that of an intermediate")
+    rows = judged(results, ranked.drop(columns="gain"))
+    found = summary(rows)
+    out = Path(options.out or f"results/{study.config.name}")
+    for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": found}.items():
+        write_csv(frame, out / name)
+    if options.json:
+        print_json({"task": options.task, "intermediates": _plain(advice), "rankings": _plain(found)})
+    else:
+        _print_advice(advice)
+        _print_quality(found)
+    print_missing(filled)
+    return 0
+
+
+def study_with(options: argparse.Namespace) -> Study:
+    """The study, with the task added to it if it is none of its own; BadInput if the task's files are not there."""
+    study = study_of(options)
+    if options.task not in study.config.tasks:
+        more = [*study.config.tasks, study.registry.task(options.task).id]
+        study = study_of(options, [f"tasks={more}"])
+    if options.task in study.plan.missing:
+        raise BadInput(study.plan.missing[options.task])
+    return study
+
+
+def _print_advice(advice: pd.DataFrame) -> None:
+    """The columns that are known of some intermediate, as numbers of three digits."""
+    shown = advice.drop(columns="target").dropna(axis="columns", how="all")
+    rows: list[dict[str, object]] = [
+        {"": place, **{name: _short(value) for name, value in row.items()}}
+        for place, row in enumerate(_records(shown), start=1)
+    ]
+    print_rows(rows, as_json=False)
+    print(
+        "\nbest first by fusion, the reciprocal ranks of all similarities and the size; model: expected gain in points"
+    )
+
+
+def _print_quality(found: pd.DataFrame) -> None:
+    if found.empty:
+        print(UNJUDGED)
+        return
+    print("\nhow right such rankings were on finished targets: mean (95 % limits over targets), and of a random order")
+    print_rows([_quality(row) for row in _records(found)], as_json=False)
+    better = [str(row["ranking"]) for row in _records(found) if row["ndcg_low"] > row["ndcg_chance"]]
+    print(f"\nbetter than a random order by NDCG, with 95 % limits: {', '.join(better) or 'none'}")
+
+
+def _quality(row: Mapping[str, Any]) -> dict[str, object]:
+    cells = {
+        name: f"{_short(row[name])} ({_short(row[f'{name}_low'])}, {_short(row[f'{name}_high'])})"
+        f" {_short(row[f'{name}_chance'])}"
+        for name in LIMITED
+    }
+    return {"ranking": row["ranking"], "targets": row["n_targets"], **cells}
+
+
+def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for JSON, with null for what is undefined."""
+    return [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in _records(frame)
+    ]
+
+
+def _short(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= SHOWN_WHOLE else f"{value:.3g}"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from adapters_store import Store
 from harness.api import Study
-from harness.before.smoke import smoke_of
-from harness.cli.table import print_json, print_rows
-from harness.imported import with_imported
-from harness.search_found import with_best
-from harness.study import StudyConfig
-from harness.study_file import load_study, study_names
+from harness.cli.terminal import print_json, print_rows
+from harness.preflight.smoke import smoke_of
+from harness.search.outcome import with_best
+from harness.study.config import StudyConfig
+from harness.study.file import load_study, study_names
+from harness.study.imported import with_imported
 from tasks.errors import BadStudy
 from tasks.registry import Registry
 

@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.engines.options import Ray, Slurm, options_of
+from harness.study.schedulers import Ray, Slurm, options_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:  # the parser of the command line knows the engines' names, and starts quickly
-    from harness.grid import Engine
-    from harness.study import StudyConfig
+    from harness.run.grid import Engine
+    from harness.study.config import StudyConfig
 
 ENGINES = ("local", "slurm", "ray")
 NEEDS = {"slurm": "submitit", "ray": "ray"}

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, key_of
-from harness.backbone import resolve
-from harness.cell import Cell
-from harness.engines.cores import let_torch_use
 from harness.engines.local import Job, Runner, noted_of
-from harness.grid import Outcome, settled
-from harness.notes import Noted, failure, forget
-from harness.place import Place
-from harness.plan import Pack
+from harness.run.grid import Outcome, settled
+from harness.run.notes import Noted, failure, forget
+from harness.study.backbone import resolve
+from harness.study.cell import Cell
+from harness.study.device import Place, let_torch_use
+from harness.study.plan import Pack
 from tasks.errors import BadInput
-from tasks.loading import load
 from tasks.registry import Registry
+from tasks.splits.loading import load
 
 
 class OtherInputs(BadInput):

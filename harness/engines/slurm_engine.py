@@ -16,13 +16,13 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 from adapters_store import Store
 from harness.engines import slurm_queue
-from harness.engines.options import Slurm
 from harness.engines.remote import Launch
 from harness.engines.slurm_job import PackJob, job_of
 from harness.engines.slurm_queue import GONE, Seen
 from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
-from harness.grid import Outcome, RunPack, Step, startable
-from harness.notes import Noted, Progress, progress
+from harness.run.grid import Outcome, RunPack, Step, startable
+from harness.run.notes import Noted, Progress, progress
+from harness.study.schedulers import Slurm
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)

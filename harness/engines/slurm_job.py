@@ -16,7 +16,7 @@ from harness.engines import slurm_queue
 from harness.engines.local import Job, noted_of
 from harness.engines.remote import RemotePack
 from harness.engines.slurm_queue import GONE, Seen
-from harness.notes import failure
+from harness.run.notes import failure
 
 
 class Cancelled(SystemExit):

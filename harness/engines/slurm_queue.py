@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.notes import Progress
+from harness.run.notes import Progress
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)

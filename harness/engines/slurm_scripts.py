@@ -11,10 +11,10 @@ from typing import Any
 
 import submitit
 
-from harness.engines.options import Slurm
 from harness.engines.remote import Launch
 from harness.engines.slurm_queue import MOST_IN_AN_ARRAY, job_name, site
-from harness.grid import Step
+from harness.run.grid import Step
+from harness.study.schedulers import Slurm
 from tasks.errors import BadInput
 
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapters_store.output import CannotWrite, cause
+from adapters_store.disk import CannotWrite, cause
 from harness.raw.address import MOST_REDIRECTS, FetchFailed, PrivateAddress, check_address, opener
-from harness.raw.archive import unpack_member
-from harness.raw.checksums import Known, known_download
+from harness.raw.holdings import Known, known_download
+from harness.raw.unpack import unpack_member
 from tasks.task import Download
 
 LARGEST_BYTES = 2_000_000_000  # of a file whose entry states no size

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import Record, Store
-from adapters_store.imports import imports_of, is_imported
-from harness.imported import imported_as
+from adapters_store.record import imports_of, is_imported
+from harness.study.imported import imported_as
 from tasks.errors import BadInput
 from tasks.task import METRICS, Task
 from tasks.toml_file import nearest

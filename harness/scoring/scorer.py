@@ -16,18 +16,18 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from adapters_store import Store
-from adapters_store.weights import open_weights
-from harness.backbone import Backbone, resolve
-from harness.methods import serves_lanes
-from harness.place import Place
+from adapters_store.store import open_weights
 from harness.scoring.chosen import Chosen, chosen
-from harness.training.devices import CPU
-from harness.training.frozen import PRECISIONS, Frozen, freeze
+from harness.study.backbone import Backbone, resolve
+from harness.study.config import serves_lanes
+from harness.study.device import Place
 from harness.training.inputs import Encoded, InputFormat
-from harness.training.lane_predict import predicted
-from harness.training.lane_state import LaneState, saved_adapter
-from harness.training.lanes import Lanes
+from harness.training.lanes.fit import predicted
+from harness.training.lanes.forward import Lanes
+from harness.training.lanes.frozen import PRECISIONS, Frozen, freeze
+from harness.training.lanes.state import LaneState, saved_adapter
 from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from harness.training.tensors import CPU
 from tasks import metrics
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from adapters_store.output import new_folder, output, whole, write_text
+from adapters_store.disk import new_folder, output, whole, write_text
 from harness.scoring.texts import Line, Texts
 from tasks.errors import BadInput
 

@@ -12,16 +12,26 @@ import torch
 from torch import Tensor
 
 from adapters_store import Record, Store, key_of
-from adapters_store.imports import IMPORTED
-from harness.backbone import Backbone, BadBackbone, resolve
-from harness.imported import check_name
-from harness.methods import METHODS, check_width
-from harness.provenance import provenance
-from harness.sharing.hub_source import Source
-from harness.sharing.incoming import BadAdapter, Incoming, Part, read_incoming, shown
-from harness.sharing.incoming_config import ACTIVATION, LAYERS, Head, head_in, settings_in
-from harness.training.devices import CPU
+from adapters_store.record import IMPORTED
+from harness.run.pack import provenance
+from harness.sharing.incoming import (
+    ACTIVATION,
+    LAYERS,
+    BadAdapter,
+    Head,
+    Incoming,
+    Part,
+    Source,
+    head_in,
+    read_incoming,
+    settings_in,
+    shown,
+)
+from harness.study.backbone import Backbone, BadBackbone, resolve
+from harness.study.config import METHODS, check_width
+from harness.study.imported import check_name
 from harness.training.model import POOL, load_backbone, save_adapter
+from harness.training.tensors import CPU
 from tasks.registry import Registry
 
 USUAL_BACKBONE = "roberta-base"

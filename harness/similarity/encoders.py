@@ -15,15 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from harness.backbone import BadBackbone, resolve
-from harness.backbone_tokenizer import BadTokenizer, check_ids
-from harness.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
-from harness.place import Place
-from harness.similarity.adapted import Adapted
-from harness.similarity.texts import text_of
+from harness.similarity.samples import Adapted, text_of
+from harness.study.backbone import BadBackbone, BadTokenizer, check_ids, resolve
+from harness.study.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
+from harness.study.device import Place
 from harness.training.inputs import InputFormat
-from harness.training.loaded import check_finite
-from harness.training.model import load_tokenizer
+from harness.training.model import check_finite, load_tokenizer
 from tasks.similarity import MINILM, POOLED
 from tasks.task import Example
 

@@ -10,16 +10,13 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from adapters_store import MissingRecord, Store
-from adapters_store.weights import open_weights
-from harness.manifest import manifest_of
-from harness.place import ANYWHERE, Place
-from harness.plan import Plan
-from harness.similarity.adapted import Adapted, Sample, sample_of
+from adapters_store.store import open_weights
+from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
 from harness.similarity.encoders import Encoder, encoder_of
-from harness.similarity.fisher import fisher
-from harness.similarity.logme import logme
-from harness.similarity.texts import overlap, thinned, words_of
-from harness.similarity.weights import NoBottleneck, nearness, projections
+from harness.similarity.samples import Adapted, Sample, overlap, sample_of, thinned, words_of
+from harness.study.device import ANYWHERE, Place
+from harness.study.manifest import manifest_of
+from harness.study.plan import Plan
 from tasks import similarity as kept
 from tasks.errors import BadInput
 from tasks.toml_file import nearest

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from adapters_store import Store, disk
 from adapters_store.disk import write
-from harness.training.devices import CPU, name_of
+from harness.training.tensors import CPU, name_of
 
 log = logging.getLogger(__name__)
 

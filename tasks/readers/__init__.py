@@ -12,12 +12,10 @@ from tasks.errors import BadRow
 from tasks.readers.annotators import Annotators
 from tasks.readers.answers import alike, class_names, examples, relabelled
 from tasks.readers.chats import motivational, parlai
-from tasks.readers.empathetic import empathetic_intents, empathetic_pairs
+from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
 from tasks.readers.esconv import esconv
-from tasks.readers.joined import joined
-from tasks.readers.questions import questions
 from tasks.readers.rows import RawRow, column_names, uses_fallback
-from tasks.readers.table import table
+from tasks.readers.table import joined, table
 from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 

@@ -6,15 +6,17 @@ emotion is the file's name. A dialogue's rows follow one another in order.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from tasks.errors import BadRow
+from tasks.errors import BadEntry, BadRow
 from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import CACHED_FILES, read_raw
-from tasks.readers.rows import RawRow, data_files, required_column
+from tasks.readers.rows import RawRow, column_names, data_files, required_column, uses_fallback, whole_number
 from tasks.task import Task, Turn
 
 EMOTION = "emotion"
@@ -61,3 +63,101 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
             found.append((i, RawRow(raw.where(i), f"{id}:{len(context) + 1}", id, id, context, cells[text_at], "")))
             context = (*context, Turn(cells[actor], cells[text_at]))
     return found
+
+
+# The reader for the empathetic question taxonomy: labelled questions of listeners in EmpatheticDialogues.
+#
+# The full file has one row per turn with lists of sentences and labels. The fallback is a table of the questions
+# that the taxonomy's own classifier was tested on, each with the dialogue up to it and without the situation.
+
+SOURCES = {"act_list": "act_source", "intent_list": "intent_source"}
+TEST_COLUMNS = {"act_list": "type", "intent_list": "intent"}
+INDICES, SENTENCES = "labeled_question_idx", "utterance_split"
+ROLES = ("speaker", "listener")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+TURN_END = " \n "
+
+
+def questions(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield one row per labelled question, of the label sources that the entry names or of all.
+
+    Context is the situation, every earlier turn, and what the listener said in the same turn before the question.
+    """
+    if task.label.column not in SOURCES:
+        raise BadEntry(f"{task.entry_file}: reader 'questions' needs label = {' or '.join(map(repr, SOURCES))}")
+    is_test_set = uses_fallback(task, data)
+    for path in data_files(task, data):
+        yield from _test_rows(task, path) if is_test_set else _full_rows(task, path)
+
+
+def _full_rows(task: Task, path: Path) -> Iterator[RawRow]:
+    dialogue, text, prompt = (required_column(task, name) for name in ("group", "text", "context"))
+    label, source = task.label.column, SOURCES[task.label.column]
+    raw = read_raw(path, columns=(dialogue, "utterance_idx", prompt, text, SENTENCES, INDICES, *SOURCES, source))
+    at = {name: raw.column(name) for name in raw.header}
+    for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][at[dialogue]]):
+        context: tuple[Turn, ...] = ()
+        for i in indices:
+            cells = raw.rows[i]
+            if not context:
+                context = (Turn("prompt", _plain(cells[at[prompt]])),)
+            turn = whole_number(raw.where(i), "utterance_idx", cells[at["utterance_idx"]])
+            if cells[at[INDICES]].strip():
+                yield from _turn_rows(task, raw, i, id, turn, context, (label, source))
+            context = (*context, Turn(ROLES[(turn + 1) % 2], _plain(cells[at[text]])))
+
+
+def _turn_rows(
+    task: Task, raw: Raw, i: int, dialogue: str, turn: int, context: tuple[Turn, ...], columns: tuple[str, str]
+) -> Iterator[RawRow]:
+    """Yield the labelled questions of one turn, named by dialogue, turn and their number in the turn (from 0)."""
+    sentences = [_plain(str(sentence)) for sentence in _list(raw, i, SENTENCES)]
+    lists = [_list(raw, i, name) for name in (INDICES, *columns)]
+    if len({len(one) for one in lists}) != 1:
+        raise BadRow(f"{raw.where(i)}: {INDICES}, {columns[0]} and {columns[1]} differ in length; get the file again")
+    wanted = column_names(task, "label_sources")
+    for number, (index, label, source) in enumerate(zip(*lists, strict=True)):
+        if not isinstance(index, int) or not 0 <= index < len(sentences):
+            raise BadRow(f"{raw.where(i)}: {INDICES} names a sentence that {SENTENCES} lacks; get the file again")
+        if not wanted or source in wanted:
+            before, question = " ".join(sentences[:index]), sentences[index]
+            yield _question(raw.where(i), f"{dialogue}:{turn}:{number}", context, before, question, str(label))
+
+
+def _test_rows(task: Task, path: Path) -> Iterator[RawRow]:
+    raw = read_raw(path)
+    id, text, label = (raw.column(name) for name in ("id", "utterance_truncated", TEST_COLUMNS[task.label.column]))
+    for i, cells in enumerate(raw.rows):
+        dialogue, _, place = cells[id].rpartition("-")[0].rpartition("-")
+        index = cells[id].rpartition("-")[2]
+        *earlier, last = cells[text].split(TURN_END)
+        *before, question = SENTENCE_END.split(last.strip())
+        if not (place.isdecimal() and index.isdecimal() and len(earlier) < int(place)):
+            raise BadRow(f"{raw.where(i)}: the id does not end in the numbers of a turn and a sentence, as in -2-0")
+        context = tuple(Turn(ROLES[number % 2], turn.strip()) for number, turn in enumerate(earlier))
+        name = f"{dialogue}:{place}:{sum('?' in sentence for sentence in before)}"
+        yield _question(raw.where(i), name, context, " ".join(before), question, cells[label].strip())
+
+
+def _question(where: str, name: str, context: tuple[Turn, ...], before: str, question: str, label: str) -> RawRow:
+    """The row of a question, after what the listener said in the same turn (may be nothing)."""
+    dialogue = name.rsplit(":", 2)[0]
+    context = (*context, Turn("listener", before)) if before else context
+    return RawRow(where, name, dialogue, dialogue, context, question, label)
+
+
+def _list(raw: Raw, i: int, column: str) -> list[object]:
+    """A cell that holds a list as Python prints it; BadRow otherwise."""
+    cell = raw.rows[i][raw.column(column)]
+    try:
+        value = ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        value = None
+    if not isinstance(value, list):
+        raise BadRow(f"{raw.where(i)}: {column} holds no list; get the file again")
+    return value
+
+
+def _plain(text: str) -> str:
+    """The text with the commas that the original files of EmpatheticDialogues spell out."""
+    return text.replace("_comma_", ",").strip()

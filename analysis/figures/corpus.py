@@ -1,0 +1,284 @@
+"""A look at a corpus that a study's tasks have scored: how scales are spread, go together, and differ between groups.
+
+A scale is a number for every text: the value of a task of numbers, the probability of the second of two classes, or of
+each of several classes. They are what adapters predict, not what people would say of these texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+from scipy.special import expit, logit
+
+from analysis.figures.drawing import Drawn, figure_of, make_legible, make_plain, shortened, write_drawn
+from analysis.figures.heatmaps import COLOURS
+from analysis.tables import Declared, fixed, framed
+from tasks.errors import BadInput
+
+LEVEL = 0.95
+MOST_TEXTS = 50_000  # that are looked at: every n-th of more
+MOST_GROUPS = 24
+DAYS_BY_MONTH = 120  # a longer span is told by month, a shorter one by day
+DATES = 0.95  # share of groups that must be dates to be a time
+TWO = 2
+OTHERS = "others"
+ENDS = {"low": -1, "high": 1}
+FEWEST = 10  # texts that a mean has an interval of
+
+CORRELATIONS: Mapping[str, Declared] = {
+    "scale": Declared("str", "a scale"),
+    "other": Declared("str", "another scale"),
+    "rho": Declared("float64", "Spearman's rank correlation over texts; undefined where one of them never varies"),
+    "n": Declared("int64", "texts"),
+}
+GROUPS: Mapping[str, Declared] = {
+    "scale": Declared("str", "a scale"),
+    "group": Declared("str", "a group of texts, or a day or month"),
+    "n": Declared("int64", "texts"),
+    "mean": Declared("float64", "mean of the scale"),
+    "low": Declared(
+        "float64",
+        "lower end of its 95 % interval (Student's t over texts, of a probability in log odds); none of fewer than 10",
+    ),
+    "high": Declared("float64", "upper end"),
+}
+
+
+def read_scored(path: Path) -> pd.DataFrame:
+    """A file that ``score`` has written, csv, jsonl or parquet."""
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".jsonl":
+        return pd.read_json(path, lines=True, dtype={"id": str, "group": str, "prediction": str})
+    text = {"id": "str", "group": "str", "prediction": "str", "probabilities": "str"}
+    return pd.read_csv(path, dtype=text, keep_default_na=False, na_values={"value": [""], "probability": [""]})
+
+
+def scales(scored: pd.DataFrame) -> pd.DataFrame:
+    """One row per text, one column per scale, in the order of the tasks; ``group`` first where there is one.
+
+    Texts are told apart by their place, for ids may repeat; of very many every n-th is taken.
+    """
+    tasks = list(dict.fromkeys(scored["task"]))
+    place = np.arange(len(scored)) // max(1, len(tasks))
+    step = -(-(int(place[-1]) + 1) // MOST_TEXTS) if len(place) else 1
+    kept, places = scored[place % step == 0], place[place % step == 0]
+    columns: dict[str, pd.Series] = {}
+    if "group" in kept:
+        columns["group"] = pd.Series(kept["group"].to_numpy(), index=places).groupby(level=0).first()
+    for task in tasks:
+        rows = kept["task"].to_numpy() == task
+        columns |= _of_task(task, kept[rows].set_index(places[rows]))
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _of_task(task: str, rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """The scales of one task, by name."""
+    if rows["value"].notna().all():
+        return {task: rows["value"].astype("float64")}
+    shares = pd.DataFrame([json.loads(text) for text in rows["probabilities"]], index=rows.index)
+    names = list(shares.columns)
+    is_either = len(names) == TWO and rows["probability"].notna().all()  # several labels at once have none
+    return {f"{task}: {name}": shares[name] for name in (names[1:] if is_either else names)}
+
+
+def correlations(wide: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's correlation of every two scales, both ways, those with themselves included."""
+    values = wide.drop(columns="group", errors="ignore")
+    matrix = values.rank().corr()
+    rows = [
+        {"scale": one, "other": other, "rho": matrix.loc[one, other], "n": len(values)}
+        for one in matrix
+        for other in matrix
+    ]
+    return framed(pd.DataFrame(rows, columns=list(CORRELATIONS)), CORRELATIONS)
+
+
+def group_means(wide: pd.DataFrame) -> pd.DataFrame:
+    """The mean of every scale in every group with its interval, groups in order of size, times in theirs.
+
+    Groups after the largest are one, ``others``; a group of fewer than FEWEST texts has no interval.
+    """
+    groups, names = wide["group"].astype(str), group_names(wide)
+    sizes = names.value_counts()
+    order = sorted(sizes.index) if is_time(groups) else [one for one in sizes.index if one != OTHERS]
+    order += [OTHERS] if OTHERS in sizes.index and OTHERS not in order else []
+    rows = [
+        {"scale": scale, "group": name, **_mean(wide.loc[names == name, scale].dropna().to_numpy(), is_share(scale))}
+        for scale in wide.columns.drop("group")
+        for name in order
+    ]
+    return framed(pd.DataFrame(rows, columns=list(GROUPS)), GROUPS)
+
+
+def group_names(wide: pd.DataFrame) -> pd.Series:
+    """What the group of each text is called, one row per text: a day or a month, or a group, or ``others``."""
+    return _named(wide["group"].astype(str))
+
+
+def is_share(scale: str) -> bool:
+    """Whether a scale is the probability of a class: its name has the task's and the class's."""
+    return ": " in scale
+
+
+def is_time(groups: pd.Series) -> bool:
+    """Whether nearly all groups are dates."""
+    return len(groups) > 0 and float(_dates(groups).notna().mean()) >= DATES
+
+
+def _dates(groups: pd.Series) -> pd.Series:
+    return pd.to_datetime(groups, format="ISO8601", errors="coerce", utc=True)
+
+
+def _named(groups: pd.Series) -> pd.Series:
+    """The groups as they are told: days or months of dates, the largest of names."""
+    if is_time(groups):
+        dates = _dates(groups)
+        span = (dates.max() - dates.min()).days
+        return dates.dt.strftime("%Y-%m" if span > DAYS_BY_MONTH else "%Y-%m-%d").fillna("undated")
+    largest = set(groups.value_counts().index[:MOST_GROUPS])
+    return groups.where(groups.isin(largest), OTHERS)
+
+
+def _mean(values: np.ndarray, is_probability: bool) -> dict[str, float]:
+    n = len(values)
+    mean = float(values.mean()) if n else float("nan")
+    if n < FEWEST:
+        return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan")}
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    if not is_probability or half == 0:
+        return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
+    half /= mean * (1 - mean)  # of the log odds of the mean, whose slope is that
+    return {"n": n, "mean": mean, **{end: float(expit(logit(mean) + side * half)) for end, side in ENDS.items()}}
+
+
+# Figures of a scored corpus: distributions of its scales, how they go together, and how groups differ.
+
+ACROSS = 4  # small figures side by side
+BINS = 30
+MOST_LABELS = 12  # of times on an axis
+MOST_SCALES = 40  # of one figure; the CSV has all
+COLOUR, PALE = "0.25", "0.65"  # blue and red are for what is positive and negative
+LETTERS = 34  # of a scale's name
+SHARES = (-0.03, 1.03)  # of a probability's axis, so that marks at its ends are whole
+
+
+def corpus_figures(scored: Path, out: Path) -> list[Drawn]:
+    """Draw what ``score`` has written into ``out``, each figure with its CSV; BadInput where nothing was scored."""
+    frame = read_scored(scored)
+    if frame.empty:
+        raise BadInput(f"{scored}: no text was scored, so there is nothing to draw")
+    wide = scales(frame)
+    told = (
+        f"{scored.name}, {len(wide):,} text{'s' * (len(wide) != 1)}; what adapters predict, not what people would say"
+    )
+    drawn = [
+        write_drawn(_spread(wide), out / "distributions", f"How the scales are spread\n{told}", draw_distributions),
+        write_drawn(correlations(wide), out / "correlations", f"Which scales go together (Spearman)\n{told}", draw_map),
+    ]
+    if "group" in wide:
+        what = "over time" if is_time(wide["group"].astype(str)) else "by group"
+        title = (
+            f"Means {what} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text\n{told}"
+        )
+        drawn.append(write_drawn(group_means(wide), out / "groups", title, partial(draw_groups, texts=wide)))
+    return drawn
+
+
+def _spread(wide: pd.DataFrame) -> pd.DataFrame:
+    """Counts of texts in bins of every scale."""
+    rows = []
+    for scale in wide.columns.drop("group", errors="ignore"):
+        values = wide[scale].dropna().to_numpy()
+        counts, edges = np.histogram(values, bins=BINS)
+        rows += [
+            {"scale": scale, "low": low, "high": high, "texts": int(count)}
+            for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True)
+        ]
+    return pd.DataFrame(rows)
+
+
+def draw_distributions(frame: pd.DataFrame, title: str) -> Figure:
+    """A histogram for each scale."""
+
+    def draw(axes: Axes, rows: pd.DataFrame) -> None:
+        axes.bar(rows["low"], rows["texts"], width=rows["high"] - rows["low"], align="edge", color=COLOUR)
+
+    return _small_figures(frame, title, draw, "texts")
+
+
+def draw_groups(frame: pd.DataFrame, title: str, texts: pd.DataFrame) -> Figure:
+    """Means and intervals of all groups, a small figure for each scale; of a small group each of the ``texts``."""
+    names = group_names(texts)
+
+    def draw(axes: Axes, rows: pd.DataFrame) -> None:
+        scale = str(rows["scale"].iloc[0])
+        for place, one in enumerate(rows.itertuples()):
+            if one.n < FEWEST:
+                values = texts.loc[names == one.group, scale].dropna()
+                axes.scatter([place] * len(values), values, s=5, color=PALE, zorder=1)
+        places = np.arange(len(rows))
+        spread = [rows["mean"] - rows["low"].fillna(rows["mean"]), rows["high"].fillna(rows["mean"]) - rows["mean"]]
+        axes.errorbar(places, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)
+        step = math.ceil(len(rows) / MOST_LABELS) if is_time(rows["group"]) else 1
+        labels = [f"{shortened(one.group, LETTERS)} ({one.n})" for one in rows.itertuples()][::step]
+        if is_share(scale):
+            axes.set_ylim(*SHARES)
+        axes.set_xticks(places[::step], labels, rotation=90)
+
+    return _small_figures(frame, title, draw, "mean")
+
+
+def _small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.DataFrame], None], label: str) -> Figure:
+    names = list(dict.fromkeys(frame["scale"]))[:MOST_SCALES]
+    down = math.ceil(len(names) / ACROSS)
+    figure = figure_of(3 * min(ACROSS, len(names)), 1 + 2.2 * down, title)
+    axes = figure.subplots(down, min(ACROSS, len(names)), squeeze=False)
+    for place, one in enumerate(axes.flat):
+        if place >= len(names):
+            one.set_visible(False)
+            continue
+        draw(one, frame[frame["scale"] == names[place]])
+        one.set_title(shortened(names[place], LETTERS), fontsize=8.5)
+        one.set_ylabel(label, fontsize=8.5)
+        make_plain(one)
+    return figure
+
+
+def draw_map(frame: pd.DataFrame, title: str) -> Figure:
+    """A heatmap of correlations, scales in the order of their tasks."""
+    names = list(dict.fromkeys(frame["scale"]))[:MOST_SCALES]
+    matrix = frame.pivot(index="scale", columns="other", values="rho").loc[names, names]
+    size = 3 + 0.32 * len(names)
+    figure = figure_of(max(5.0, size + 1.5), max(4.0, size), title)
+    axes = figure.subplots()
+    labels = [shortened(name, LETTERS) for name in names]
+    numbers = matrix.map(lambda rho: "" if np.isnan(rho) else fixed(rho, 2))
+    sns.heatmap(
+        matrix,
+        ax=axes,
+        vmin=-1,
+        vmax=1,
+        cmap=COLOURS,
+        square=True,
+        xticklabels=labels,
+        yticklabels=labels,
+        annot=numbers if len(names) <= MOST_SCALES // 2 else False,
+        fmt="",
+        annot_kws={"fontsize": 6.5},
+        cbar_kws={"label": "Spearman's rho", "shrink": 0.6},
+    )
+    make_legible(axes)
+    axes.set(xlabel="", ylabel="")
+    axes.tick_params(labelsize=8)
+    return figure

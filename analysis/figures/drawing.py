@@ -1,0 +1,104 @@
+"""What the paper's figures have in common: their size and title, plain axes, and how they are written."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from analysis.tables import write_csv, write_figure
+from tasks.errors import harmless
+
+
+class Drawn(NamedTuple):
+    """A figure on disk: its title and its two files."""
+
+    title: str
+    png: Path
+    svg: Path
+
+
+# What makes a figure legible whatever names it holds: no mathematics in texts, names cut, ink that stands out.
+#
+# Titles come from entries and may hold anything. Matplotlib would read two dollars as a formula, and a layout has
+# no room for a name of hundreds of letters.
+
+LONGEST = 40  # letters of a name beside an axis or in a legend
+END = 9  # of them from its end, where names of one family differ
+MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
+FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
+
+
+def written_plainly(salt: str) -> AbstractContextManager[None]:
+    """Settings to draw and write a figure with: texts as they are, in an SVG as text, and equal bytes of equal ones."""
+    return mpl.rc_context({**FONT, "svg.hashsalt": salt, "svg.fonttype": "none"})
+
+
+def shortened(name: object, longest: int = LONGEST) -> str:
+    """A name on one line, its middle left out where it is long."""
+    text = harmless(" ".join(str(name).split()))
+    return text if len(text) <= longest else f"{text[: longest - END - 3]}...{text[-END:]}"
+
+
+def luminance(colours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Relative luminance ``[n]`` (WCAG 2) of colours ``[n, 4]``: red, green, blue and opacity from 0 to 1, on white."""
+    shown = colours[:, :3] * colours[:, 3:] + (1 - colours[:, 3:])
+    linear = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
+    found: NDArray[np.float64] = linear @ np.array([0.2126, 0.7152, 0.0722])
+    return found
+
+
+def make_legible(axes: Axes) -> None:
+    """Give every text in a square of a heatmap black or white ink, whichever stands out more on the square.
+
+    A patch that covers a square is light, and the ink on it black.
+    """
+    mesh = next(one for one in axes.collections if isinstance(one, QuadMesh))
+    mesh.update_scalarmappable()
+    across = np.asarray(mesh.get_coordinates()).shape[1] - 1
+    is_light = luminance(np.asarray(mesh.get_facecolor(), dtype=np.float64)) > MIDDLE
+    covered = {(int(one.get_x()), int(one.get_y())) for one in axes.patches if isinstance(one, Rectangle)}
+    for text in axes.texts:
+        x, y = (int(part) for part in text.get_position())
+        text.set_color("black" if (x, y) in covered or is_light[y * across + x] else "white")
+
+
+LETTERS_PER_INCH = 11  # of a title, so that none is cut
+
+
+def figure_of(width: float, height: float, title: str) -> Figure:
+    """An empty figure of this size in inches with its title, wrapped."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    lines = [line for one in title.splitlines() for line in textwrap.wrap(harmless(one), int(LETTERS_PER_INCH * width))]
+    figure.suptitle("\n".join(lines), fontsize=10)
+    return figure
+
+
+def make_plain(axes: Axes) -> None:
+    """Small tick labels, and no line above or at the right."""
+    axes.tick_params(labelsize=8.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def write_drawn(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]) -> Drawn:
+    """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
+    write_csv(frame, stem)
+    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
+    with written_plainly(stem.name):
+        figure = draw(frame, title)
+        write_figure(figure, drawn.svg, metadata={"Date": None})
+        write_figure(figure, drawn.png, dpi=200)
+    return drawn

@@ -1,0 +1,240 @@
+"""Heatmaps of the grid: what each intermediate (row) did to each target (column).
+
+``squares``, ``colour_limit`` and ``figure_title`` compute all that is shown; ``heatmap`` only draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from adapters_store.store import Store
+from analysis.figures.drawing import Drawn, make_legible, shortened, written_plainly
+from analysis.gains.baselines import baselines as baselines_of
+from analysis.gains.cells import BASELINE, Manifest
+from analysis.gains.gains import SEED
+from analysis.gains.significance import DRAWS, LEVEL
+from analysis.tables import bare, write_csv, write_figure
+from tasks.errors import harmless
+
+METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
+DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
+ALONE = "none (target alone)"
+ROBUST_PERCENTILE = 95
+COLOURS = "RdBu"  # red for harm, blue for gain: told apart by all common kinds of colour vision
+FILLS: dict[str, dict[str, Any]] = {
+    "baseline": {"facecolor": "0.93"},
+    "missing": {"facecolor": "white", "edgecolor": "0.6", "hatch": "////"},
+    "undefined": {"facecolor": "white", "edgecolor": "0.6", "hatch": "...."},
+    "not_planned": {"facecolor": "white", "edgecolor": "0.8"},
+}
+MEANINGS = {
+    "baseline": "score of the target alone (no colour)",
+    "missing": "planned, not in the store",
+    "undefined": "score not defined (predictions do not vary)",
+    "not_planned": "not planned (a task on itself)",
+}
+
+
+class Square(NamedTuple):
+    """One square of a heatmap; ``status`` is done or a key of FILLS, ``points`` the gain that gives the colour."""
+
+    intermediate: str
+    target: str
+    row: str
+    column: str
+    status: str
+    score: float = float("nan")
+    points: float = float("nan")
+    is_significant: bool = False
+    is_collapsed: bool = False
+    is_contaminated: bool = False
+
+
+def figures(
+    store: Store, manifest: Manifest, gains: pd.DataFrame, out: Path, *, draws: int = DRAWS, seed: int = SEED
+) -> list[Path]:
+    """Draw every heatmap of a study, whose frame of gains is given, into ``out``; the files, PNG before SVG."""
+    baselines = baselines_of(store, manifest, draws=draws, seed=seed)
+    return [path for one in write_heatmaps(gains, baselines, manifest, out) for path in (one.png, one.svg)]
+
+
+def write_heatmaps(gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path) -> list[Drawn]:
+    """Draw one heatmap per metric and setting that has targets."""
+    drawn = []
+    planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
+    for metric in METRIC_NAMES:
+        for setting in planned.setting[planned.metric == metric]:
+            title = figure_title(gains, manifest, metric=metric, setting=setting)
+            stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
+            frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
+            drawn.append(write_heatmap(frame, stem, title=title, metric=metric))
+    return drawn
+
+
+def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str) -> str:
+    """Title of a heatmap; it begins with SYNTHETIC DATA where the data are made up, and says what p holds for."""
+    shown = gains[(gains.metric == metric) & (gains.setting == setting) & (gains.n_seeds > 0)]
+    seeds = ", ".join(dict.fromkeys(shown.conditional)) or "no finished pair"
+    synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
+    name = f"Gains in {manifest['name']}, targets scored by {METRIC_NAMES[metric]}, setting {setting}"
+    return f"{synthetic}{name}\nconditional on {seeds}"
+
+
+def squares(
+    gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str
+) -> pd.DataFrame:
+    """One row per Square: the baselines on top, then every intermediate by every target of this metric."""
+    titles = {name: task["title"] for name, task in manifest["tasks"].items()}
+    alone = baselines[(baselines.metric == metric) & (baselines.setting == setting) & (baselines.role == BASELINE)]
+    shown = gains[(gains.metric == metric) & (gains.setting == setting)]
+    pairs = {(one.intermediate, one.target): one for one in shown.itertuples()}
+    rows = [
+        Square("", one.target, ALONE, titles[one.target], _status(one.n_seeds, one.score, "baseline"), one.score)
+        for one in alone.itertuples()
+    ]
+    for intermediate in [name for name in titles if name in set(shown.intermediate)]:
+        for target in alone.target:
+            square = Square(intermediate, target, titles[intermediate], titles[target], "not_planned")
+            if (one := pairs.get((intermediate, target))) is not None:
+                status = _status(one.n_seeds, one.score, "done")
+                doubts = (not pd.isna(mark) and bool(mark) for mark in (one.collapsed, one.contaminated))
+                marks = (bool(one.significant), *doubts)
+                square = Square(*square[:4], status, one.score, one.points, *marks)
+            rows.append(square)
+    return pd.DataFrame(rows, columns=list(Square._fields))
+
+
+def colour_limit(points: pd.Series) -> float:
+    """Gain in points at which the colour is deepest: a percentile of the sizes, so that one cell does not pale all."""
+    sizes = points.abs().dropna()
+    return max(float(np.percentile(sizes, ROBUST_PERCENTILE)), 1.0) if len(sizes) else 1.0
+
+
+def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> Figure:
+    """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
+    points = squares.pivot(index="intermediate", columns="target", values="points")
+    points = points.loc[rows.intermediate, columns.target].astype(float)
+    figure = Figure(figsize=(6.0 + 0.55 * len(columns), 4.4 + 0.34 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
+    label += f"\ndeepest at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
+    bar = {"label": label, "extend": "both", "shrink": 0.8}
+    sns.heatmap(points, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="white", cbar_kws=bar)
+    across, down = ({name: place for place, name in enumerate(names)} for names in (columns.target, rows.intermediate))
+    for square in (Square(*one) for one in squares.itertuples(index=False)):
+        _draw_square(axes, square, across[square.target], down[square.intermediate])
+    make_legible(axes)
+    axes.axhline(1, color="black", linewidth=1.2)
+    name_squares(axes, list(rows.row), list(columns.column))
+    figure.axes[1].yaxis.label.set_fontsize(8)
+    figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
+    figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    return figure
+
+
+def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Name the rows (intermediates) and columns (targets) of a heatmap."""
+    axes.set_xticks(
+        np.arange(len(columns)) + 0.5, list(map(shortened, columns)), rotation=45, ha="right", rotation_mode="anchor"
+    )
+    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0)
+    axes.tick_params(labelsize=8.5)
+    axes.set(xlabel="target", ylabel="intermediate")
+
+
+def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> Drawn:
+    """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
+    write_csv(squares, stem)
+    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
+    with written_plainly(stem.name):
+        figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
+        write_figure(figure, drawn.svg, metadata={"Date": None})
+        write_figure(figure, drawn.png, dpi=150)
+    return drawn
+
+
+def _status(n_seeds: int, score: float, otherwise: str) -> str:
+    if n_seeds == 0:
+        return "missing"
+    return otherwise if np.isfinite(score) else "undefined"
+
+
+def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
+    """Write a square's score and marks, and fill it where there is no gain to colour."""
+    if square.status in FILLS:
+        axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[square.status]))
+    if not np.isfinite(square.score):
+        return
+    text = bare(square.score) + "*" * square.is_significant
+    text += DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
+    weight = "bold" if square.is_significant else "normal"
+    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight=weight)
+
+
+def _legend(squares: pd.DataFrame) -> list[Patch | Line2D]:
+    """What the marks and fills of this heatmap mean; those that do not occur are left out."""
+    signs = [(f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."), squares.is_significant)]
+    signs += [(f"{DAGGER} collapsed training (this cell or its baseline)", squares.is_collapsed)]
+    signs += [(f"{DOUBLE_DAGGER} contaminated: test items are training material", squares.is_contaminated)]
+    entries: list[Patch | Line2D] = [
+        Line2D([], [], linestyle="none", label=text) for text, occurs in signs if occurs.any() or text.startswith("*")
+    ]
+    return entries + [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
+
+
+# The contamination map as a heatmap: targets across, intermediates down.
+
+
+def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
+    """Draw the largest of the shares by group, context and text, and near text, as a heatmap: PNG and SVG."""
+    worst = frame[["share_group", "share_pair", "share_near"]].max(axis=1)
+    squares = frame.assign(worst=100 * worst).pivot(index="intermediate", columns="target", values="worst")
+    order = list(dict.fromkeys(frame.target))
+    squares = squares.reindex(index=order, columns=order)
+    with written_plainly(stem.name):
+        figure = _drawn(squares, title)
+        paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
+        write_figure(figure, paths[0], dpi=150)
+        write_figure(figure, paths[1], metadata={"Date": None})
+    return paths
+
+
+def _drawn(squares: pd.DataFrame, title: str) -> Figure:
+    size = 4.0 + 0.36 * len(squares)
+    figure = Figure(figsize=(size + 1.5, size), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    label = "percent of the target's test items in the intermediate's training data\n"
+    label += "(largest of: by group, by context and text, nearly)"
+    text = squares.map(lambda value: "" if np.isnan(value) or value < 0.05 else f"{value:.0f}" if value >= 1 else "<1")
+    sns.heatmap(
+        squares,
+        ax=axes,
+        cmap="Greys",
+        vmin=0,
+        vmax=100,
+        annot=text,
+        fmt="",
+        annot_kws={"size": 7},
+        linewidths=0.4,
+        linecolor="0.85",
+        cbar_kws={"label": label, "shrink": 0.7},
+    )
+    make_legible(axes)
+    axes.set(xlabel="target (test items)", ylabel="intermediate (training data)")
+    axes.tick_params(labelsize=8)
+    axes.set_title(f"What of the test items was training material, {title} splits", fontsize=10)
+    return figure

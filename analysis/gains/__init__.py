@@ -1,0 +1,1 @@
+"""From stored cells to gains: scores, differences, their tests and their corrections."""

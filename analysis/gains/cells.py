@@ -1,0 +1,249 @@
+"""From a store and a study's manifest to one row per planned cell, and to the predictions behind a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from adapters_store.errors import MissingRecord
+from adapters_store.record import IMPORTED, Record
+from adapters_store.store import Store
+from analysis.tables import few
+from tasks.errors import BadInput
+from tasks.metrics import MEASURES, decisions
+from tasks.splits.contamination import CONTAMINATION, Contact, contamination_inputs
+
+# Which pairs are contaminated: test items of a target that an intermediate was trained on, from stored measures.
+
+Manifest = Mapping[str, Any]
+FLAG = "contaminated"
+COLUMNS = (*Contact._fields, "share_group", "share_pair", "share_text", "share_near", FLAG)
+
+
+def contamination(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per (target, intermediate), a task with itself too; no row where nothing was measured.
+
+    The columns are those of ``frame_of``.
+    """
+    try:
+        kept = store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result["contacts"]
+    except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
+        kept = []
+    return frame_of(Contact(*one) for one in kept)
+
+
+def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:
+    """Counts of contacts, their shares of the test items (near texts: of the long ones), and whether they count."""
+    rows = [
+        (
+            *one,
+            *(count / max(one.n_test, 1) for count in (one.same_group, one.same_pair, one.same_text)),
+            one.near_text / max(one.n_long, 1),
+            one.is_contaminated,
+        )
+        for one in contacts
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]] | None:
+    """(target, intermediate) pairs to be marked, a target with itself for its own training; None if unmeasured."""
+    frame = contamination(store, manifest)
+    if frame.empty:
+        return None
+    marked = frame[FLAG].astype(bool)
+    if manifest["synthetic"]:  # made-up texts are cut from templates, so being nearly alike says nothing
+        marked = frame[["same_row", "same_group", "same_pair"]].sum(axis=1) > 0
+    return set(zip(frame.target[marked], frame.intermediate[marked], strict=True))
+
+
+BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
+CONTROLS = ("self", "shuffled", "random", "control", IMPORTED)
+SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
+TYPES = {
+    "key": "str",
+    "role": "str",
+    "intermediate": "object",
+    "target": "str",
+    "seed": "int64",
+    "setting": "str",
+    "version": "str",
+    "metric": "str",
+    "status": "str",
+    "score": "float64",
+    "validation": "float64",
+    "floor": "float64",
+    "best_epoch": "Int64",
+    "n_train": "Int64",
+    "n_test": "Int64",
+    "n_groups": "Int64",
+    "cut_history": "float64",
+    "cut_target": "float64",
+    "liveness": "float64",
+    "collapsed": "boolean",
+    "contaminated": "boolean",
+    "flags": "str",
+    "wall_seconds": "float64",
+    "host": "str",
+    "device": "str",
+}
+
+
+class MixedRecords(BadInput):
+    """Records that a gain would compare do not belong together, or do not fit their own predictions."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a cell said of its test rows: ids, group names, labels and decisions, all ``[n]`` in stored order.
+
+    Of a multilabel target, labels and decisions are a 0 or 1 per class ``[n, classes]``.
+    """
+
+    ids: NDArray[Any]
+    groups: NDArray[Any]
+    labels: NDArray[Any]
+    decisions: NDArray[Any]
+
+
+def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per planned cell, in the manifest's order; a cell without a record has the status ``missing``.
+
+    ``role`` is what the study has the cell for: ``baseline``, ``transfer``, one of ``CONTROLS`` or what these stand on
+    (``self-intermediate``, ...), or ``finetuned``, a whole model trained on the target.
+    Every file of every record is checked: CorruptRecord names the first that differs from what was written.
+    """
+    frame = planned_cells(store, manifest)
+    for key in frame.key[frame.status == "done"].unique():
+        for name in store.get(key).files:
+            store.open(key, name)
+    return frame
+
+
+def planned_cells(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """The frame of ``cells`` without a look at the records' files."""
+    measured = contaminated_pairs(store, manifest)
+    rows = [_marked(_row(store, manifest, cell), measured) for cell in manifest["cells"]]
+    frame = pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
+    frame["intermediate"] = pd.Series([row["intermediate"] for row in rows], dtype=object)  # None, never NaN
+    return frame
+
+
+def predictions(store: Store, record: Record) -> Predictions:
+    """Test predictions of a record; CorruptRecord or MixedRecords unless they are those that were scored."""
+    path, metric = store.open(record.key, "test.parquet"), record.results["metric"]
+    frame = pd.read_parquet(path)
+    labels = frame["label"].to_numpy() if "label" in frame else _numbered(frame, "label")
+    chosen = decisions(metric, _numbered(frame, "logit"))
+    found = MEASURES[metric](labels, chosen)
+    stored = np.nan if record.results["test"] is None else record.results["test"]
+    if not np.isclose(found, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
+        raise MixedRecords(
+            f"{path}: its predictions score {found:.6g}, the record says {stored:.6g};"
+            " move its folder away and run again"
+        )
+    return Predictions(frame["id"].to_numpy(), frame["group"].to_numpy(), labels, chosen)
+
+
+def _numbered(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+    """The columns ``name_0``, ``name_1``, ... side by side."""
+    width = sum(column.startswith(f"{name}_") for column in frame)
+    values: NDArray[Any] = frame[[f"{name}_{place}" for place in range(width)]].to_numpy()
+    return values
+
+
+def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:
+    plan = {name: cell[name] for name in ("key", "intermediate", "target", "seed", "setting")}
+    plan["role"] = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
+    plan |= {name: manifest["tasks"][cell["target"]][name] for name in ("version", "metric")}
+    if cell["key"] not in store:
+        return {**plan, "status": "missing", "flags": ""}
+    record = store.get(cell["key"])
+    results, provenance = record.results, record.provenance
+    if results["metric"] != plan["metric"]:
+        raise MixedRecords(
+            f"record {record.key}: scored by {results['metric']}, but the study's task {cell['target']!r} by"
+            f" {plan['metric']}; run the study again to plan its cells anew"
+        )
+    same = ("validation", "floor", "best_epoch", "n_train", "n_test", "liveness")
+    return {
+        **plan,
+        **{name: results[name] for name in same},
+        "status": "done",
+        "score": results["test"],
+        "n_groups": results["n_test_groups"],
+        "is_folded": "folds" in results,
+        **{f"cut_{part}": _cut_share(results["cut"], part) for part in ("history", "target")},
+        "collapsed": "collapsed" in results["flags"],
+        "flags": ";".join(results["flags"]),
+        **{name: provenance[name] for name in ("wall_seconds", "host", "device")},
+    }
+
+
+def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
+    """The row with a mark if its test items are training material of the target itself or of the intermediate.
+
+    What an imported intermediate was trained on is not known. A control that stands on the target's own texts stands in
+    every fold on the adapter of the first, which was trained on what the other folds test.
+    """
+    if row["role"] in ("self", "shuffled") and row.get("is_folded"):
+        is_marked = True
+    elif contaminated is None or row["role"] == IMPORTED:
+        return row
+    else:
+        trained = (row["target"], row["intermediate"])
+        is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)
+    flags = ";".join(filter(None, (row["flags"], "contaminated" if is_marked else "")))
+    return {**row, "contaminated": is_marked, "flags": flags}
+
+
+def _cut_share(cut: Mapping[str, Mapping[str, int]], part: str) -> float:
+    """Share of a cell's rows, all splits together, that lost some of their history or target; NaN if not counted."""
+    rows = sum(one["rows"] for one in cut.values())
+    return sum(one[part] for one in cut.values()) / rows if rows else float("nan")
+
+
+# Columns whose cells were trained on different devices or with different versions: a gain may hold that difference.
+
+
+def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
+    """One line per target, setting and fact in which the finished ``cells`` of a column differ; usually none.
+
+    Facts are the device and the versions of packages, of which only those that differ are named. Seeds count together:
+    intervals compare them.
+    """
+    provenance = {record.key: _facts(record.provenance) for record in records}
+    done = cells[cells.status == "done"]
+    return [
+        f"{target}, {setting}: {fact} {few(values)}"
+        for (target, setting), rows in done.groupby(["target", "setting"], sort=False)
+        for fact, values in _differing([provenance[key] for key in rows.key])
+    ]
+
+
+def warning(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
+    """The paragraphs of a report that name mixed columns; none where there are none."""
+    found = mixed_columns(cells, records)
+    if not found:
+        return []
+    text = (
+        "**Mixed columns.** Cells that are compared here were trained on different devices or with other versions of"
+        " packages. That moves last digits at least, and a gain may hold the difference:"
+    )
+    return [text, "\n".join(f"- {one}" for one in found)]
+
+
+def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """The device, and every package's version."""
+    return {"device": str(provenance["device"]), **{name: str(one) for name, one in provenance["versions"].items()}}
+
+
+def _differing(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    names = dict.fromkeys(name for one in facts for name in one)
+    found = [(name, sorted({one.get(name, "unknown") for one in facts})) for name in names]
+    return [(name, values) for name, values in found if len(values) > 1]

@@ -1,0 +1,163 @@
+"""All finished cells of one target and setting side by side: their scores and the same resampled groups for all."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from adapters_store.record import Record
+from adapters_store.store import Store
+from analysis.gains.cells import BASELINE, MixedRecords, Predictions, predictions
+from analysis.gains.significance import FloatArray, Groups, score_draws
+from tasks.metrics import MEASURES
+
+Lane = tuple[str, str | None, int]
+Scored = Callable[[str, Predictions, NDArray[Any], Groups, int, np.random.Generator], tuple[FloatArray, FloatArray]]
+FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
+
+
+@dataclass(frozen=True)
+class Column:
+    """Scores ``[lanes]`` and resampled scores ``[draws, lanes]`` of the finished cells of a target and setting.
+
+    ``lanes`` gives the place of the cell of a role, intermediate (None where there is none) and seed. Columns of equal
+    ``entropy`` have the same test groups, resampled alike: their draws are joint.
+    """
+
+    target: str
+    setting: str
+    n_test: int
+    groups: Groups
+    lanes: dict[Lane, int]
+    scores: FloatArray
+    draws: FloatArray
+    entropy: tuple[int, int]
+
+    def seeds(self, role: str, intermediate: str | None, among: Iterable[int]) -> list[int]:
+        """Those of the seeds ``among`` for which the cell of this role and intermediate is finished."""
+        return [seed for seed in among if (role, intermediate, seed) in self.lanes]
+
+    def places(self, role: str, intermediate: str | None, seeds: list[int]) -> list[int]:
+        """The lanes of the cells of a role and intermediate, in the order of the seeds."""
+        return [self.lanes[role, intermediate, seed] for seed in seeds]
+
+    def rng(self, *compared: str | None) -> np.random.Generator:
+        """A fresh source of the randomness that a comparison has beside the groups, told from others by its names."""
+        return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, compared))))
+
+
+def own_scores(
+    metric: str, shown: Predictions, decided: NDArray[Any], groups: Groups, draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Scores ``[lanes]`` of decisions ``[lanes, n]`` by the target's own metric, and resampled ``[draws, lanes]``."""
+    scores = np.array([MEASURES[metric](shown.labels, one) for one in decided])
+    return scores, score_draws(metric, shown.labels, groups, decided, draws=draws, rng=rng)
+
+
+def columns(
+    store: Store, planned: pd.DataFrame, *, draws: int, seed: int, scored: Scored = own_scores
+) -> Iterator[Column]:
+    """Columns with at least one finished cell among ``planned`` rows; MixedRecords if their cells do not compare.
+
+    ``scored`` says how a cell is scored, by default by its target's own metric.
+    """
+    for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
+        records = [store.get(key) for key in rows.key]
+        lanes: list[Lane] = list(zip(rows.role, rows.intermediate, (int(one) for one in rows.seed), strict=True))
+        yield _column(store, target, setting, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
+
+
+def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Record]:
+    """A column's records by lane; MixedRecords, with both names, for a lane that has two."""
+    of_lanes: dict[Lane, Record] = {}
+    for lane, record in zip(lanes, records, strict=True):
+        if (other := of_lanes.setdefault(lane, record)).key != record.key:
+            role, intermediate, seed = lane
+            on = f" on {intermediate}" if intermediate else ""
+            raise MixedRecords(
+                f"records {other.key} and {record.key}: both are the {role}{on} of {record.spec['target']},"
+                f" seed {seed}; run the study again to write its cells anew"
+            )
+    return of_lanes
+
+
+def with_full_baselines(planned: pd.DataFrame) -> pd.DataFrame:
+    """The planned rows, and the full baselines of every other setting's targets once more under that setting."""
+    full = planned[(planned.role == BASELINE) & (planned.setting == "full")]
+    others = planned.loc[planned.setting != "full", ["target", "setting"]].drop_duplicates()
+    again = full.drop(columns="setting").merge(others, on="target").assign(role=FULL_BASELINE)
+    return pd.concat([planned, again[planned.columns]], ignore_index=True) if len(again) else planned
+
+
+def _column(
+    store: Store,
+    target: str,
+    setting: str,
+    records: dict[Lane, Record],
+    *,
+    draws: int,
+    seed: int,
+    scored: Scored,
+) -> Column:
+    first, *others = records.values()
+    shown = predictions(store, first)
+    decided = [shown.decisions]
+    for record in others:
+        own = predictions(store, record)
+        _check_comparable(first, shown, record, own)
+        decided.append(own.decisions)
+    metric, groups = first.results["metric"], Groups.of(shown.groups)
+    entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
+    scores, drawn = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
+    return Column(
+        target=target,
+        setting=setting,
+        n_test=len(shown.ids),
+        groups=groups,
+        lanes={lane: place for place, lane in enumerate(records)},
+        scores=scores,
+        draws=drawn,
+        entropy=entropy,
+    )
+
+
+def _crc(*names: str) -> int:
+    return zlib.crc32("\n".join(names).encode())
+
+
+def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
+    """Raise MixedRecords unless two cells of a column share the training version, the backbone and the test rows."""
+    versions = [record.spec["training_version"] for record in (first, other)]
+    if versions[0] != versions[1]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: training versions {versions[0]} and {versions[1]} cannot be"
+            " compared; run the study again to train both alike"
+        )
+    _check_identity(first, other)
+    for name in ("ids", "groups", "labels"):
+        if not np.array_equal(getattr(shown, name), getattr(own, name)):
+            raise MixedRecords(
+                f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"
+            )
+
+
+def _check_identity(first: Record, other: Record) -> None:
+    """Raise MixedRecords where one of two records names its backbone by more than the other, or names another."""
+    schemas = [record.spec.get("schema") for record in (first, other)]
+    if schemas[0] != schemas[1]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: keys of schemas {schemas[0]} and {schemas[1]} do not say that their"
+            " backbones have one config and tokenizer; map the old ones with: empathy-transfer store migrate"
+        )
+    one, another = (record.spec["backbone"] for record in (first, other))
+    if odd := [name for name in sorted({*one, *another}) if one.get(name) != another.get(name)]:
+        raise MixedRecords(
+            f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"
+            " again to train all of it on one"
+        )

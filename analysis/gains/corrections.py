@@ -1,0 +1,203 @@
+"""Every correction of a study's gains, and which of them more draws may still decide."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtr
+from scipy.stats import beta
+
+from analysis.gains.significance import LEVEL, Evidence
+
+CORRECTIONS = ("p_bh", "p_by", "p_holm", "p_max_target", "p_max_grid")
+
+
+# Corrections of p for many tests at once: what keeps false discoveries down, and what allows hardly one of them.
+#
+# Benjamini and Hochberg (1995) bound the expected share of false ones among what is found, for tests that are
+# independent or depend on each other positively; Benjamini and Yekutieli (2001, Theorem 1.3) do so for any
+# dependence. Holm (1979) bounds the probability of a single false one, for any dependence, and so does the step-
+# down maximum of Westfall and Young (1993, free step-down resampling), which learns the dependence from joint draws
+# and therefore finds more.
+
+FloatArray = NDArray[np.float64]
+TIE = 1e-6  # draws are held in single precision
+
+
+def benjamini_hochberg(p: ArrayLike) -> FloatArray:
+    """Adjusted p values of the defined ones among ``p``, at the same places; NaN stays NaN and does not count."""
+    return _stepped_up(p, yekutieli=False)
+
+
+def benjamini_yekutieli(p: ArrayLike) -> FloatArray:
+    """As ``benjamini_hochberg``, times 1 + 1/2 + ... + 1/m for m defined p values."""
+    return _stepped_up(p, yekutieli=True)
+
+
+def holm(p: ArrayLike) -> FloatArray:
+    """As ``benjamini_hochberg``: the k-th smallest p times m - k + 1, and never below a smaller one's."""
+    raw, order = _ordered(p)
+    adjusted = np.full(raw.shape, np.nan)
+    scaled = raw[order] * np.arange(order.size, 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return adjusted
+
+
+def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
+    """Adjusted p of blocks of tests, from sizes ``[tests]`` and their draws without an effect ``[draws, tests]``.
+
+    Within a block draws are joint; blocks, which may have different numbers of draws, are taken as independent. The
+    p of a size t is the probability that the largest of all tests with observed sizes up to t reaches t by chance, and
+    never below the p of a larger size.
+    """
+    sorted_blocks = [_running_maxima(sizes, drawn) for sizes, drawn in zip(observed, null, strict=True)]
+    sizes = np.concatenate([*observed, np.empty(0)])
+    own = np.repeat(np.arange(len(observed)), [one.size for one in observed])
+    missed = np.ones(sizes.size)
+    for block, (ordered, maxima) in enumerate(sorted_blocks):
+        of_block = [_reached(ordered, maxima, size, is_own) for size, is_own in zip(sizes, own == block, strict=True)]
+        missed *= 1 - np.array(of_block)
+    order = np.argsort(-sizes, kind="stable")
+    adjusted = np.empty(sizes.size)
+    adjusted[order] = np.maximum.accumulate((1 - missed)[order])
+    return np.split(adjusted, np.cumsum([one.size for one in observed])[:-1]) if len(observed) else []
+
+
+def _ordered(p: ArrayLike) -> tuple[FloatArray, NDArray[np.int64]]:
+    """The p values, and the places of the defined ones from the smallest to the largest."""
+    raw = np.asarray(p, dtype=np.float64)
+    where = np.flatnonzero(np.isfinite(raw))
+    return raw, where[np.argsort(raw[where], kind="stable")]
+
+
+def _stepped_up(p: ArrayLike, *, yekutieli: bool) -> FloatArray:
+    raw, order = _ordered(p)
+    adjusted = np.full(raw.shape, np.nan)
+    ranks = np.arange(1, order.size + 1)
+    factor = float((1 / ranks).sum()) if yekutieli else 1.0
+    scaled = raw[order] * factor * order.size / ranks
+    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
+    return adjusted
+
+
+def _running_maxima(sizes: FloatArray, drawn: NDArray[np.float32]) -> tuple[FloatArray, NDArray[np.float32]]:
+    """Sizes from the smallest, and ``[tests, draws]`` the largest drawn size among the tests up to each of them."""
+    order = np.argsort(sizes, kind="stable")
+    maxima = np.ascontiguousarray(drawn.T[order])
+    np.maximum.accumulate(maxima, axis=0, out=maxima)
+    return sizes[order], maxima
+
+
+def _reached(ordered: FloatArray, maxima: NDArray[np.float32], size: float, is_own: bool) -> float:
+    """Share of draws in which a test of this block with an observed size up to ``size`` reaches it.
+
+    The observation itself counts as a draw of its own block, so that no p is 0.
+    """
+    among = int(np.searchsorted(ordered, size, side="right"))
+    if among == 0:
+        return 0.0
+    drawn = maxima[among - 1]
+    count = np.count_nonzero(drawn >= size * (1 - TIE))
+    return float((count + is_own) / (drawn.size + is_own))
+
+
+DOUBT = 0.01  # beyond both ends of the interval that a p from finitely many draws has
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The size of a gain, ``observed`` and as drawn without an effect, ``sizes`` ``[draws]``, as of a normal deviate.
+
+    Sizes in standard errors have tails that depend on how many groups and seeds there are. Of gains that were measured
+    with different precision those with the heaviest tails would decide any maximum, so each is put on the scale of a
+    standard normal deviate by Student's t with its own degrees of freedom. ``column`` is its target and setting. Draws
+    of gains with the same ``block`` are joint.
+    """
+
+    column: tuple[str, str]
+    block: Hashable
+    observed: float
+    sizes: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, estimate: float, evidence: Evidence, column: tuple[str, str], block: Hashable) -> Judged:
+        """From an estimate and its evidence; where nothing varies a difference is infinite, and no difference 0."""
+        error, df = evidence.standard_error, evidence.df
+        if error > 0:
+            observed = float(_as_normal(np.array([abs(estimate) / error]), df)[0])
+            return cls(column, block, observed, _as_normal(evidence.sizes / error, df).astype(np.float32))
+        return cls(column, block, np.inf if estimate else 0.0, evidence.sizes)
+
+    @property
+    def can_be_found(self) -> bool:
+        """Whether enough draws have a value for a p at the level; if not, it cannot be a false discovery either."""
+        return bool(np.isinf(self.sizes).mean() <= LEVEL)
+
+
+_Placed = tuple[int, Judged]
+
+
+def corrected(p: FloatArray, tests: Sequence[Judged | None]) -> pd.DataFrame:
+    """The columns CORRECTIONS, one row per p; NaN where p is.
+
+    A gain that cannot be found takes no part in the maxima and has 1 there.
+    """
+    found = {"p_bh": benjamini_hochberg(p), "p_by": benjamini_yekutieli(p), "p_holm": holm(p)}
+    able = [(place, one) for place, one in enumerate(tests) if one is not None and one.can_be_found]
+    by_column = _gathered((one.column, (place, one)) for place, one in able)
+    by_block = _gathered((one.block, (place, one)) for place, one in able)
+    found["p_max_target"] = _largest(p, [[column] for column in by_column])
+    found["p_max_grid"] = _largest(p, [by_block])
+    return pd.DataFrame(found, columns=list(CORRECTIONS))
+
+
+def undecided(p: FloatArray, adjusted: FloatArray, draws: FloatArray) -> NDArray[np.bool_]:
+    """Whether the 99 % interval of each p by Clopper and Pearson, carried through its correction, holds the level."""
+    counts = np.nan_to_num(p * (draws + 1) - 1)
+    low = np.nan_to_num(beta.ppf(DOUBT / 2, counts, draws - counts + 1), nan=0.0)
+    high = np.nan_to_num(beta.ppf(1 - DOUBT / 2, counts + 1, draws - counts), nan=1.0)
+    factor = adjusted / p
+    doubtful: NDArray[np.bool_] = (low * factor <= LEVEL) & (high * factor >= LEVEL)
+    return doubtful & np.isfinite(p)
+
+
+def to_redraw(p: FloatArray, tests: Sequence[Judged | None], adjusted: pd.DataFrame) -> set[tuple[str, str]]:
+    """Columns of which more draws may change a conclusion: those joint with an undecided gain, or all."""
+    draws = np.array([np.nan if one is None else one.sizes.size for one in tests], dtype=np.float64)
+    single = [undecided(p, adjusted[name].to_numpy(), draws) for name in ("p_bh", "p_by", "p_holm")]
+    in_target, in_grid = (
+        undecided(largest, largest, draws) for largest in (adjusted.p_max_target, adjusted.p_max_grid)
+    )
+    doubtful = np.any([*single, in_target], axis=0)
+    blocks = {one.block for one, doubt in zip(tests, doubtful, strict=True) if one and (doubt or in_grid.any())}
+    return {one.column for one in tests if one and one.block in blocks}
+
+
+def _as_normal(sizes: NDArray[np.floating], df: float) -> FloatArray:
+    """The size of a normal deviate that is as rare as each of these sizes of Student's t."""
+    deviates: FloatArray = -ndtri(stdtr(df, -sizes.astype(np.float64)))
+    return deviates
+
+
+def _gathered(named: Iterable[tuple[Hashable, _Placed]]) -> list[list[_Placed]]:
+    """The tests with their places by their names, in the order of appearance."""
+    found: dict[Hashable, list[_Placed]] = {}
+    for name, placed in named:
+        found.setdefault(name, []).append(placed)
+    return list(found.values())
+
+
+def _largest(p: FloatArray, families: Sequence[Sequence[Sequence[_Placed]]]) -> FloatArray:
+    """P corrected within families of tests, each of which falls into blocks; 1 for a p that is in none."""
+    adjusted = np.where(np.isfinite(p), 1.0, np.nan)
+    for blocks in families:
+        observed = [np.array([one.observed for _, one in block]) for block in blocks]
+        found = step_down(observed, [np.stack([one.sizes for _, one in block], axis=1) for block in blocks])
+        for block, values in zip(blocks, found, strict=True):
+            places = [place for place, _ in block]
+            adjusted[places] = np.fmax(values, p[places])
+    return adjusted

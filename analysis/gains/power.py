@@ -1,0 +1,203 @@
+"""What a study could have seen: the smallest true gain that its tests find in four of five repeats.
+
+With a standard error e of a gain and its degrees of freedom v, a two-sided t test at level a finds a true gain g with
+the probability P(|T| > t(1 - a/2, v)), T having Student's noncentral distribution with v degrees of freedom and
+noncentrality g / e (Johnson and Welch 1940). The smallest visible gain solves it for .80; with many degrees of freedom
+it is (1.960 + 0.842) e. The tests of this project draw from mixtures of such t, so this is an approximation.
+
+With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
+terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
+covariance from its scores, pooled over the transfers of a target. With one seed of a transfer e^2 is
+V + s2(B) (1 + 1 / N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.stats import chi2, norm
+from scipy.stats import t as student
+
+from analysis.gains.cells import BASELINE, TRANSFER
+from analysis.gains.significance import LEVEL
+from analysis.tables import Declared, framed, number
+
+POWER = 0.8
+NOT_DETECTABLE = "not detectable with this design"
+MANY = 1000  # degrees of freedom from which on t is normal
+STEPS = 2000  # of the integral over the standard error
+DESIGNS = ((1, 5), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (5, 5), (5, 20), (10, 10), (20, 20))
+WHERE = ["target", "setting"]
+
+VISIBLE = {
+    "target": Declared("str", "id of the target"),
+    "setting": Declared("str", "share of its training data"),
+    "metric": Declared("str", "as tasks.metrics names it"),
+    "n_pairs": Declared("int64", "gains that have a p"),
+    "n_groups": Declared("Int64", "groups of test rows"),
+    "standard_error": Declared("float64", "of a gain in points, median over the pairs"),
+    "visible": Declared(
+        "float64", "smallest visible gain in points of one test at 5 %, median over pairs that have it"
+    ),
+    "visible_in_grid": Declared("float64", "the same at 5 % over the gains of the whole grid: what Holm surely passes"),
+    "room": Declared("float64", "points from the target alone to a perfect score; a larger gain there cannot be"),
+    "is_detectable": Declared("boolean", "visible is within that room; where it is not, visible is undefined"),
+    "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
+}
+SPREADS = {
+    "target": Declared("str", "id of the target"),
+    "setting": Declared("str", "share of its training data"),
+    "n_pairs": Declared("int64", "finished transfers"),
+    "groups": Declared(
+        "float64", "variance V of a gain through groups of test rows, points squared, median over pairs"
+    ),
+    "groups_df": Declared("float64", "its degrees of freedom"),
+    "n_seeds": Declared("int64", "seeds of baseline and transfer that variances between seeds come from"),
+    "baseline": Declared("float64", "variance of the baseline's score between seeds, points squared"),
+    "transfer": Declared("float64", "that of a transfer's, mean over pairs"),
+    "shared": Declared("float64", "covariance of the two, mean over pairs"),
+}
+SEEDS = {
+    "target": Declared("str", "id of the target"),
+    "setting": Declared("str", "share of its training data"),
+    "seeds": Declared("int64", "seeds of every transfer"),
+    "baseline_seeds": Declared("int64", "seeds of the baseline, the transfers' among them"),
+    "standard_error": Declared("float64", "of a gain, in points"),
+    "df": Declared("float64", "its degrees of freedom"),
+    "visible": Declared("float64", "smallest visible gain in points of a single test at 5 %"),
+    "is_detectable": Declared("boolean", "it is within the room above the target alone; where not, it is undefined"),
+}
+
+
+def smallest_visible(standard_error: float, df: float, *, level: float = LEVEL) -> float:
+    """The true gain, in the unit of the standard error, that a test at ``level`` finds with a probability of .80.
+
+    NaN where the standard error or its degrees of freedom are undefined.
+    """
+    if not np.isfinite([standard_error, df]).all():
+        return float("nan")
+    return standard_error * _visible_in_errors(round(min(float(df), MANY), 3), level)
+
+
+@cache
+def _visible_in_errors(df: float, level: float) -> float:
+    """The smallest visible gain in standard errors."""
+    if df >= MANY:
+        return float(norm.ppf(1 - level / 2) + norm.ppf(POWER))
+    bound = float(student.ppf(1 - level / 2, df))
+    spread = np.sqrt(chi2.ppf((np.arange(STEPS) + 0.5) / STEPS, df) / df)  # of the estimated standard error
+
+    def missing(size: float) -> float:
+        return float(POWER - (norm.sf(bound * spread - size) + norm.cdf(-bound * spread - size)).mean())
+
+    return float(brentq(missing, 0.0, 10 * bound + 10))
+
+
+def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
+    """One row per target and setting of a frame of gains: the columns VISIBLE."""
+    n_tests = int(gains.p.notna().sum())
+    rows = []
+    for (target, setting), part in gains.groupby(WHERE, sort=False):
+        tested = part[part.p.notna()]
+        sizes = {
+            name: [smallest_visible(one.standard_error, one.df, level=level) for one in tested.itertuples()]
+            for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
+        }
+        medians = {name: pd.Series(found, dtype=float).median() for name, found in sizes.items()}
+        room = 100 * (1 - part.baseline.median())
+        facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
+        facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
+        rows.append(facts | {"room": room} | _within(medians, room))
+    return framed(pd.DataFrame(rows, columns=list(VISIBLE)), VISIBLE)
+
+
+def in_words(size: float, is_detectable: Any) -> str:  # noqa: ANN401 - True, False or nothing
+    """A smallest visible gain in points, or that no gain is large enough to be seen."""
+    return number(size, 1) if pd.isna(is_detectable) or is_detectable else NOT_DETECTABLE
+
+
+def _within(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
+    """Sizes that a gain can have, others undefined, and beside each whether it is one; of an undefined size neither."""
+    found: dict[str, Any] = {}
+    for name, size in sizes.items():
+        is_known = bool(np.isfinite(size))
+        found[name] = size if is_known and not size > room else np.nan
+        found[name.replace("visible", "is_detectable")] = not size > room if is_known else pd.NA
+    return found
+
+
+def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """One row per target and setting of finished transfers: the columns SPREADS.
+
+    What needs two seeds of the baseline, or of a transfer, is undefined where there are not.
+    """
+    done = cells[(cells.status == "done") & cells.role.isin((BASELINE, TRANSFER))]
+    scores = {where: part for where, part in done.groupby(WHERE, sort=False)}
+    rows = []
+    for where, part in gains[gains.p.notna()].groupby(WHERE, sort=False):
+        through_groups = part.standard_error**2 - part.seed_error**2
+        facts = dict(zip(WHERE, where, strict=True))
+        facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": _groups_df(part)}
+        rows.append(facts | _between_seeds(scores[where]))
+    return framed(pd.DataFrame(rows, columns=list(SPREADS)), SPREADS)
+
+
+def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFrame:
+    """One row per row of ``spreads`` whose seeds are known and per design of DESIGNS: the columns SEEDS.
+
+    ``visible`` is the frame of ``visible_gains``, for the room above each target alone.
+    """
+    rows, rooms = [], visible.set_index(WHERE).room
+    for one in spread[spread.baseline.notna()].itertuples():
+        for seeds, baseline_seeds in DESIGNS:
+            parts = [(one.groups, one.groups_df), *_seed_parts(one, seeds, baseline_seeds)]
+            variance = sum(part for part, _ in parts)
+            inverse = sum(part**2 / df for part, df in parts)
+            error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
+            size = _within({"visible": smallest_visible(error, df)}, float(rooms[one.target, one.setting]))
+            rows.append((one.target, one.setting, seeds, baseline_seeds, error, df, *size.values()))
+    return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
+
+
+def _groups_df(part: pd.DataFrame) -> float:
+    """Degrees of freedom of the groups' part: the df of gains without a seeds' part, else the groups less 1."""
+    alone = part.df[part.seed_error == 0]
+    return float(alone.median() if len(alone) else part.n_groups.median() - 1)
+
+
+def _between_seeds(scores: pd.DataFrame) -> dict[str, Any]:
+    """Variances of scores between seeds, in points squared, and the covariance of baseline and transfer."""
+    points = scores.assign(points=100 * scores.score).pivot_table(
+        index="seed", columns=scores.intermediate.fillna(""), values="points", dropna=False
+    )
+    alone, transfers = points[""].dropna(), points.drop(columns="")
+    found: dict[str, Any] = {"n_seeds": len(alone), "baseline": alone.var(ddof=1) if len(alone) > 1 else np.nan}
+    both = [pd.concat([points[""], one], axis=1).dropna().to_numpy() for _, one in transfers.items()]
+    pooled = [np.cov(one, rowvar=False) for one in both if len(one) > 1]
+    if not pooled:
+        return {**found, "transfer": np.nan, "shared": np.nan}
+    return {
+        **found,
+        "transfer": np.mean([one[1, 1] for one in pooled]),
+        "shared": np.mean([one[0, 1] for one in pooled]),
+    }
+
+
+def _seed_parts(one: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, float]]:  # noqa: ANN401 - a row
+    """The seeds' part of the variance of a gain with its degrees of freedom, term by term.
+
+    Where no transfer has two seeds, transfers are taken to vary as their baseline does, independently of it.
+    """
+    transfer, shared = (one.baseline, 0.0) if np.isnan(one.transfer) else (one.transfer, one.shared)
+    if seeds == 1:
+        return [(transfer + one.baseline / baseline_seeds, baseline_seeds - 1)]
+    share = seeds / baseline_seeds
+    paired = max(transfer + share**2 * one.baseline - 2 * share * shared, 0.0) / seeds
+    parts = [(paired, seeds - 1.0)]
+    further = one.baseline * (baseline_seeds - seeds) / baseline_seeds**2
+    return parts + ([(further, baseline_seeds - 1.0)] if further else [])

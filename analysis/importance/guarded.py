@@ -1,0 +1,291 @@
+"""What explains gains for families of tasks that were not seen: the guarded analysis, and one verdict a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.importance.features import features_of
+from analysis.importance.grid import Grid, grid_of
+from analysis.importance.null_tests import LEVEL, Arrangements, Tested, against_nulls, delete_a_family, largest_p
+from analysis.importance.ridge import Added, why_no_fold
+from analysis.importance.specification import PRIMARY, Specification, specifications
+from analysis.results.results import Results
+from analysis.tables import signed
+
+# One line per feature: supported or not supported for families that were not seen, and why.
+
+SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
+COLUMNS = [
+    "feature",
+    "title",
+    "kind",
+    "added",
+    "low",
+    "high",
+    "null_mean",
+    "p_tasks",
+    "p_families",
+    "p_corrected",
+    "verdict",
+    "against",
+    "why",
+]
+
+
+def verdicts(
+    grid: Grid,
+    titles: Mapping[str, str],
+    gate: Tested,
+    tests: Mapping[str, Tested],
+    corrected: np.ndarray,
+    intervals: Mapping[str, tuple[float, float]],
+) -> pd.DataFrame:
+    """One row per feature, tested or not; ``added`` is the Q2 that is lost when it alone is dropped.
+
+    ``against`` is what speaks against support, ``why`` the same after the numbers, ``low`` to ``high`` the
+    interval, ``null_mean`` what it adds on average when it belongs to other tasks, and
+    ``p_corrected`` the larger p of both nulls after correction for all features.
+    """
+    rows: list[dict[str, Any]] = []
+    for (name, one), p in zip(tests.items(), corrected, strict=True):
+        found: dict[str, Any] = {
+            "feature": name,
+            "title": titles[name],
+            "kind": grid.kinds[name],
+            "added": float(one.added[0]),
+            "low": intervals[name][0],
+            "high": intervals[name][1],
+            "null_mean": float(one.by_tasks[:, 0].mean()),
+            "p_tasks": float(one.p_tasks[0]),
+            "p_families": float(one.p_families[0]),
+            "p_corrected": float(p),
+        }
+        against = _against(found, one, gate if name in grid.constructs else None)
+        verdict = NOT_SUPPORTED if against else SUPPORTED
+        rows.append({**found, "verdict": verdict, "against": "; ".join(against), "why": _why(found, against)})
+    rows += [
+        {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
+        for name, why in grid.left_out.items()
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
+    """The same frame where nothing could be tested."""
+    rows = [{"feature": name, "title": title, "verdict": NOT_TESTED, "why": reason} for name, title in titles.items()]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _against(found: Mapping[str, Any], one: Tested, gate: Tested | None) -> list[str]:
+    """What speaks against support."""
+    reasons = {
+        "dropping it loses no Q2": found["added"] <= 0,
+        "with all features the gains are predicted no better than by their mean": one.full_q2 <= 0,
+        "it adds as much when it belongs to other tasks or families": found["p_corrected"] > LEVEL,
+        "the constructs together do not pass": gate is not None and not gate.passes[0],
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def _why(found: Mapping[str, Any], against: list[str]) -> str:
+    numbers = (
+        f"adds {signed(found['added'], 4)} to Q2 (p = {found['p_tasks']:.3f} over tasks, {found['p_families']:.3f} over"
+        f" families, {found['p_corrected']:.3f} corrected)"
+    )
+    if np.isfinite(found["low"]):
+        numbers += f", interval {signed(found['low'], 3)} to {signed(found['high'], 3)}"
+    return "; ".join([numbers, *against])
+
+
+DRAWS = 999
+SEED = 20_240_901
+SCHEMES = ("target", "intermediate", "both")
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The answer to one specification, and to those that differ from it in one respect.
+
+    ``features``: one row per feature with its verdict; ``models``: one row per (role left out, model) with R2 on the
+    training pairs and Q2 on the pairs left out; ``curve``: one row per specification with the test of the constructs,
+    and what 95 % of the arrangements stay below (``chance_95``, the larger of both nulls).
+    """
+
+    specification: Specification
+    headline: str
+    features: pd.DataFrame
+    models: pd.DataFrame
+    curve: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The headline and one line per feature, for a terminal or a report."""
+        if self.curve.empty:  # nothing was tested, for the one reason that the headline gives
+            return [self.headline]
+        return [self.headline, *(f"{row.title}: {row.verdict}: {row.why}" for row in self.features.itertuples())]
+
+
+def guarded(
+    results: Results,
+    specification: Specification = PRIMARY,
+    *,
+    similarities: pd.DataFrame | None = None,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    progress: Progress = lambda done, of, what: None,
+) -> Guarded:
+    """The guarded analysis; a grid that is too small for it is answered with the reason instead of an error."""
+    grid = grid_of(results, specification, similarities)
+    reason = grid.why_not() or why_no_fold(grid, specification.left_out)
+    titles = {name: one.title for name, one in features_of(results).items()}
+    if reason is not None:
+        headline = f"nothing can be said: {reason}"
+        return Guarded(specification, headline, not_estimable(titles, reason), _MODELS, _CURVE, grid.notes)
+    others = [one for one in specifications(results, specification) if one != specification]
+    steps = len(grid.kinds) + 2 + len(others)
+    gate, tests = _tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
+    models = _models(grid)
+    progress(len(grid.kinds) + 2, steps, "models")
+    features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), _intervals(grid, specification))
+    curve = [_row(specification, grid, gate)]
+    for one in others:
+        other = grid_of(results, one, similarities)
+        curve.append(_row(one, other, _gate(other, one, draws, seed)))
+        progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
+    return Guarded(
+        specification,
+        _headline(grid, gate),
+        features,
+        models,
+        pd.DataFrame(curve, columns=list(_CURVE.columns)),
+        _notes(grid, results, specification),
+    )
+
+
+def _tests(
+    grid: Grid, specification: Specification, draws: int, seed: int, step: Callable[[int, str], None]
+) -> tuple[Tested, dict[str, Tested]]:
+    """The test of all constructs together, and of every feature on its own."""
+    arrangements = Arrangements.of(grid, draws, seed)
+    gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements)
+    step(1, "constructs together")
+    tests = {}
+    for name in grid.kinds:
+        tests[name] = against_nulls(grid, specification.left_out, [name], arrangements)
+        step(1 + len(tests), name)
+    return gate, tests
+
+
+def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[float, float]]:
+    return {name: delete_a_family(grid, specification.left_out, [name]) for name in grid.kinds}
+
+
+def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> Tested | None:
+    if grid.why_not() or why_no_fold(grid, specification.left_out):
+        return None
+    return against_nulls(grid, specification.left_out, grid.constructs, Arrangements.of(grid, draws, seed))
+
+
+_CURVE = pd.DataFrame(
+    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "chance_95", "p_tasks", "p_families", "p", "passes", "notes"]
+)
+
+
+def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[str, Any]:
+    found = {
+        **asdict(specification),
+        "key": specification.key,
+        "n_pairs": int(grid.mask.sum()),
+        "notes": "; ".join(grid.notes),
+    }
+    if gate is None:
+        return {
+            **found,
+            "notes": "; ".join(
+                [*grid.notes, f"nothing can be said: {grid.why_not() or why_no_fold(grid, specification.left_out)}"]
+            ),
+        }
+    numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
+    chance = max(float(np.quantile(one[:, 0], 1 - LEVEL)) for one in (gate.by_tasks, gate.by_families))
+    return {**found, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
+
+
+_MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])
+
+
+def _models(grid: Grid) -> pd.DataFrame:
+    """R2 and Q2 of four models under each role in which families are left out.
+
+    The effects of intermediates and targets are what no feature is needed for; of an intermediate that was left out
+    they know nothing, so that their Q2 is about 0 then.
+    """
+    blocks = {name: grid.blocks(name) for name in grid.kinds}
+    models = {
+        "all but constructs": [block for name in grid.others for block in blocks[name]],
+        "constructs": [block for name in grid.constructs for block in blocks[name]],
+        "all features": [block for one in blocks.values() for block in one],
+        "intermediate + target effects": [_effects(len(grid.tasks))],
+    }
+    rows = []
+    for left_out in SCHEMES:
+        for model, of_model in models.items():
+            fitted = Added(grid, left_out, [], of_model)
+            rows.append(
+                {
+                    "left_out": left_out,
+                    "model": model,
+                    "r2_train": _r2(fitted, of_model),
+                    "q2": fitted.q2(of_model)[0, 0],
+                }
+            )
+    return pd.DataFrame(rows, columns=list(_MODELS.columns))
+
+
+def _effects(n_tasks: int) -> np.ndarray:
+    """One column per intermediate; the effects of targets went with the centring."""
+    return np.broadcast_to(np.eye(n_tasks)[:, None, :], (n_tasks, n_tasks, n_tasks))
+
+
+def _r2(fitted: Added, blocks: Sequence[np.ndarray]) -> float:
+    """Mean R2 of the folds on their own training pairs."""
+    of_folds = [
+        1 - fit.training_error(blocks, float(penalties[0]))[0] / fit.training_total()[0]
+        for fit, penalties in zip(fitted.fits, fitted.penalties, strict=True)
+    ]
+    return float(np.mean(of_folds)) if of_folds else float("nan")
+
+
+def _headline(grid: Grid, gate: Tested) -> str:
+    said = "supported" if gate.passes[0] else "not supported"
+    full = gate.full_q2 - gate.added[0]
+    return (
+        f"constructs ({', '.join(grid.constructs)}) explain gains of families that were not seen: {said}; they add"
+        f" {signed(gate.added[0], 4)} to a Q2 of {signed(full, 4)} (p = {gate.p_tasks[0]:.3f} with ratings"
+        f" handed round among tasks, {gate.p_families[0]:.3f} among families)"
+    )
+
+
+def _on_weights(grid: Grid, results: Results, is_equal: bool) -> str:
+    if np.isfinite(grid.heterogeneity):
+        return (
+            f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}"
+        )
+    asked = "weights are asked to be equal" if is_equal else "there is none above 0 for every pair"
+    return f"all pairs weigh the same: standard errors are {results.errors}, and {asked}"
+
+
+def _notes(grid: Grid, results: Results, specification: Specification) -> tuple[str, ...]:
+    left_out = [f"{name} is left out: {why}" for name, why in grid.left_out.items()]
+    return (
+        *grid.notes,
+        *left_out,
+        "Q2 is pooled over the folds and taken about the mean of the training pairs, after centring by target",
+        _on_weights(grid, results, specification.weights == "equal"),
+        f"intervals leave out one of {len(grid.families)} families after the other: few, so they are wide",
+    )

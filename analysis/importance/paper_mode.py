@@ -1,0 +1,358 @@
+"""The paper's way (its section 5.1): an SVR on random splits, and what shuffling a feature on the training rows costs.
+
+Kept as the publication has it, with raw units and integer codes, so that its Table 6 can be compared. Its numbers
+describe a fit in the sample: ``analysis.importance.guarded`` says what of it holds for tasks that were not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.svm import SVR
+
+from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of, pair_features
+from analysis.importance.null_tests import permutation_p, permuted_ratings, task_orders
+from analysis.results.published.finished import table
+from analysis.results.results import Results
+from tasks.errors import BadInput, counted
+
+N_SPLITS = 10
+N_PERMUTATIONS = 50
+FEWEST_PAIRS = 20  # below it a random split has hardly a test part
+TABLE_6 = {  # its names of features, and ours
+    "c1_definition": "definition",
+    "c2_link": "link",
+    "c3_conducive": "conduciveness",
+    "data_source": "data_source",
+    "language_setting": "setting",
+    "num_labels": "n_labels",
+    "task_type": "task_type",
+    "sample_size": "samples",
+    "token_size": "tokens",
+    "vocab_size": "vocabulary",
+    "data_emb_sim": "data_similarity",
+    "task_emb_sim": "task_similarity",
+}
+Array = np.ndarray
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class PaperSetting:
+    """One reading of what the paper does not say; V1 follows its text, V3 comes closest to its Table 6."""
+
+    name: str
+    penalty: float  # C of the SVR, on percent points
+    epsilon: float
+    test_share: float
+    difference: bool  # a construct is the difference of two ratings, or else both of them
+    alphabetical: bool  # integer codes in alphabetical order, or else in order of appearance
+    one_hot_signs: bool
+
+
+SETTINGS = {
+    "V1": PaperSetting("V1", 100, 0.1, 0.2, difference=True, alphabetical=True, one_hot_signs=False),
+    "V3": PaperSetting("V3", 200, 0.5, 0.3, difference=False, alphabetical=False, one_hot_signs=True),
+}
+
+
+@dataclass(frozen=True)
+class PaperImportances:
+    """``importances``: one row per (seed, feature); ``fits``: one row per (seed, split); ``notes``: what to know.
+
+    ``importance`` is the mean fall of R2 on training rows over splits and permutations, ``sd`` their deviation.
+    """
+
+    setting: PaperSetting
+    importances: pd.DataFrame
+    fits: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def mean(self) -> pd.DataFrame:
+        """One row per feature, largest first: importance and sd as means over the seeds."""
+        means = self.importances.groupby("feature", sort=False)[["importance", "sd"]].mean()
+        return means.sort_values("importance", ascending=False, kind="stable").reset_index()
+
+
+def paper_importances(
+    results: Results,
+    setting: PaperSetting,
+    seeds: Sequence[int],
+    *,
+    similarities: pd.DataFrame | None = None,
+    progress: Progress = lambda done, of: None,
+) -> PaperImportances:
+    """Importances as the paper has them, once per seed; equal seeds give equal bits.
+
+    BadInput below 20 pairs, or where no feature is known of every task. A similarity that was not measured is
+    replaced by random numbers of its usual size, and a note says so.
+    """
+    pairs = pair_features(results, similarities=similarities)
+    percent = results.gains.percent.to_numpy("float64")
+    usable = np.isfinite(percent)
+    if usable.sum() < FEWEST_PAIRS:
+        known = counted(int(usable.sum()), "pair")
+        raise BadInput(f"{results.name}: {known} with a percent change; paper mode needs {FEWEST_PAIRS}")
+    if not paper_blocks(results, pairs, setting, None):
+        raise BadInput(f"{results.name}: no feature is known of every task; paper mode needs one, such as ratings")
+    rows, fits = [], []
+    for done, seed in enumerate(seeds):
+        blocks = paper_blocks(results, pairs, setting, seed)
+        blocks = {name: block[usable] for name, block in blocks.items()}
+        of_seed, splits = one_seed(blocks, percent[usable], setting, seed, list(blocks))
+        rows += [{"seed": seed, **row} for row in of_seed]
+        fits += [{"seed": seed, **row} for row in splits]
+        progress(done + 1, len(seeds))
+    left_out = [name for name in features_of(results) if name not in blocks]
+    notes = _notes(pairs, usable, left_out)
+    return PaperImportances(setting, pd.DataFrame(rows), pd.DataFrame(fits), notes)
+
+
+def printed_importances() -> pd.Series:
+    """The importances of the paper's Table 6, by our names of its features."""
+    return table("table6_importances").set_index("feature").importance.rename(TABLE_6)
+
+
+def against_table6(importances: pd.DataFrame) -> pd.DataFrame:
+    """One row per seed: rank correlation ``rho`` and ``rmse`` of its importances with those of the paper's Table 6."""
+    printed = printed_importances()
+    printed = printed[printed.index.isin(importances.feature)]
+    found = []
+    for seed, rows in importances.groupby("seed", sort=False):
+        both = rows.set_index("feature").importance.reindex(printed.index)
+        rho = both.rank().corr(printed.rank())
+        found.append({"seed": seed, "rho": rho, "rmse": float(np.sqrt(((both - printed) ** 2).mean()))})
+    return pd.DataFrame(found)
+
+
+def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, seed: int | None) -> dict[str, Array]:
+    """The columns [pairs, width] of every feature as the paper's model sees them; features not known are left out.
+
+    ``seed`` draws the stand-ins of similarities that were not measured of every pair; None leaves those out too.
+    """
+    rng = np.random.default_rng((seed or 0, 0))
+    blocks = {}
+    for name, feature in features_of(results).items():
+        columns = pairs[list(feature.columns)]
+        if feature.kind == SIMILARITY:
+            stand_in, is_measured = _stand_in(name, len(pairs), rng), columns[name].notna().all()
+            if is_measured or seed is not None:
+                blocks[name] = (columns if is_measured else stand_in).to_numpy()
+        elif feature.kind == CONSTRUCT:
+            chosen = [name] if setting.difference else [f"{name}_intermediate", f"{name}_target"]
+            blocks[name] = columns[chosen].to_numpy()
+        elif feature.kind == SIZE:
+            blocks[name] = _signs(columns[name].to_numpy(), one_hot=setting.one_hot_signs)
+        elif feature.kind == CATEGORY:
+            blocks[name] = _codes(columns[name], alphabetical=setting.alphabetical)
+    return {name: block.astype("float64") for name, block in blocks.items() if np.isfinite(block.astype(float)).all()}
+
+
+class KernelFit:
+    """An SVR(rbf, gamma scale) on unscaled blocks of columns, which knows what every value of a block would predict."""
+
+    def __init__(self, blocks: dict[str, Array], outcome: Array, setting: PaperSetting) -> None:
+        """Fit on all rows of ``blocks``, each [rows, width], and ``outcome`` [rows]."""
+        self._blocks, self._outcome = blocks, outcome
+        columns = np.hstack(list(blocks.values()))
+        spread = columns.var()
+        self._gamma = 1 / (columns.shape[1] * spread) if spread else 1.0
+        self._kernel = np.exp(-self._gamma * _squared_distances(columns, columns))
+        model = SVR(kernel="precomputed", C=setting.penalty, epsilon=setting.epsilon).fit(self._kernel, outcome)
+        self._support, self._dual, self._intercept = model.support_, model.dual_coef_[0], model.intercept_[0]
+
+    def predicted(self, blocks: dict[str, Array]) -> Array:
+        """Predictions [rows] for other rows of the same blocks."""
+        columns, own = np.hstack(list(blocks.values())), np.hstack(list(self._blocks.values()))
+        return self._from(np.exp(-self._gamma * _squared_distances(columns, own[self._support])))
+
+    def r2(self) -> float:
+        """R2 on the rows of the fit."""
+        return r2(self._outcome, self._from(self._kernel[:, self._support]))
+
+    def falls(self, name: str, orders: Array) -> Array:
+        """How far R2 on the rows of the fit falls when a block's rows are put in each of ``orders`` [draws, rows].
+
+        Distances add up over blocks, so kernels multiply: with the block's own factor divided out, one product gives
+        every row's prediction under every value that occurs, and a shuffle is looking up.
+        """
+        values, place = np.unique(self._blocks[name], axis=0, return_inverse=True)
+        support = self._blocks[name][self._support]
+        factors = np.exp(-self._gamma * _squared_distances(values, support))  # [values, support]
+        rest = self._kernel[:, self._support] / factors[place]
+        under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]
+        shuffled = under[np.arange(len(place)), place[orders]]
+        lost: Array = self.r2() - np.array([r2(self._outcome, one) for one in shuffled])
+        return lost
+
+    def _from(self, kernel: Array) -> Array:
+        predictions: Array = kernel @ self._dual + self._intercept
+        return predictions
+
+
+def r2(outcome: Array, predicted: Array) -> float:
+    """Share of the squared deviations from the outcome's own mean that the predictions explain.
+
+    NaN where the outcome does not vary.
+    """
+    squares = ((outcome - outcome.mean()) ** 2).sum()
+    return float(1 - ((outcome - predicted) ** 2).sum() / squares) if squares else float("nan")
+
+
+def split_rows(n_rows: int, test_share: float, seed: int, split: int) -> tuple[Array, Array]:
+    """Training and test rows of one random split."""
+    order = np.random.default_rng((seed, 1, split)).permutation(n_rows)
+    n_test = int(np.ceil(test_share * n_rows))
+    return order[n_test:], order[:n_test]
+
+
+def one_seed(
+    blocks: dict[str, Array], percent: Array, setting: PaperSetting, seed: int, names: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """One row per feature of ``names`` with its importance, and one row per split with its two R2."""
+    falls: dict[str, list[Array]] = {name: [] for name in names}
+    fits: list[dict[str, Any]] = []
+    for split in range(N_SPLITS):
+        train, test = split_rows(len(percent), setting.test_share, seed, split)
+        fit = KernelFit({name: block[train] for name, block in blocks.items()}, percent[train], setting)
+        held_out = fit.predicted({name: block[test] for name, block in blocks.items()})
+        fits.append({"split": split, "r2_train": fit.r2(), "r2_test": r2(percent[test], held_out)})
+        rng = np.random.default_rng((seed, 2, split))
+        for name in names:
+            orders = rng.permuted(np.tile(np.arange(len(train)), (N_PERMUTATIONS, 1)), axis=1)
+            falls[name].append(fit.falls(name, orders))
+    rows = {name: np.concatenate(draws) for name, draws in falls.items()}
+    found = [{"feature": name, "importance": one.mean(), "sd": one.std(ddof=1)} for name, one in rows.items()]
+    return found, fits
+
+
+def _squared_distances(rows: Array, others: Array) -> Array:
+    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
+    distances: Array = np.maximum(squares, 0.0)
+    return distances
+
+
+def _stand_in(name: str, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Random numbers that vary as such similarities do: cosines by .2, fused ranks by .01."""
+    drawn = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
+    return pd.DataFrame({name: drawn})
+
+
+def _signs(ratios: Array, *, one_hot: bool) -> Array:
+    signs: Array = np.sign(ratios)[:, None]
+    return 1.0 * (signs == np.array([-1.0, 0.0, 1.0])) if one_hot else signs
+
+
+def _codes(values: pd.Series, *, alphabetical: bool) -> Array:
+    kinds = list(dict.fromkeys(values.dropna()))
+    order = sorted(kinds, key=lambda kind: kind.split(">")) if alphabetical else kinds
+    codes: Array = values.map({kind: code for code, kind in enumerate(order)}).to_numpy("float64")[:, None]
+    return codes
+
+
+def _notes(pairs: pd.DataFrame, usable: Array, left_out: list[str]) -> tuple[str, ...]:
+    missing = [name for name in ("data_similarity", "task_similarity") if not pairs[name].notna().all()]
+    notes = [f"{' and '.join(missing)}: not measured for every pair; random numbers stand in"] if missing else []
+    if left_out:
+        notes.append(f"{', '.join(left_out)}: not known of every task, and left out")
+    if not usable.all():
+        notes.append(f"{(~usable).sum()} of {len(usable)} pairs have no percent change and are left out")
+    return tuple(notes)
+
+
+# What the paper's model is worth where it was not fitted: tasks left out, and ratings handed round among tasks.
+
+SCHEMES = ("target", "intermediate", "both")
+
+
+def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row per scheme: Q2 of all pairs together, each predicted without its target, its intermediate, or both.
+
+    Q2 compares with the mean of the training pairs, not of all, and is NaN where no pair is left to test on or nothing
+    varies. Similarities take part if they were measured of every pair.
+    """
+    blocks, percent, gains = _without_stand_ins(results, setting, similarities)
+    roles = {role: gains[role].to_numpy() for role in ("intermediate", "target")}
+    found = []
+    for scheme in SCHEMES:
+        of_model, of_mean = 0.0, 0.0
+        for train, test in _left_out(scheme, **roles):
+            fit = KernelFit({name: block[train] for name, block in blocks.items()}, percent[train], setting)
+            predicted = fit.predicted({name: block[test] for name, block in blocks.items()})
+            of_model += ((percent[test] - predicted) ** 2).sum()
+            of_mean += ((percent[test] - percent[train].mean()) ** 2).sum()
+        q2 = float(1 - of_model / of_mean) if of_mean else np.nan
+        found.append({"left_out": scheme, "q2": q2, "n_pairs": len(percent)})
+    return pd.DataFrame(found)
+
+
+def shuffled_ratings(
+    results: Results,
+    setting: PaperSetting,
+    *,
+    permutations: int,
+    seed: int,
+    similarities: pd.DataFrame | None = None,
+    progress: Progress = lambda done, of: None,
+) -> pd.DataFrame:
+    """One row per construct: its importance, and what it is where ratings are handed round among tasks.
+
+    A construct has to be known of every task. ``p_largest`` compares it with the largest of the constructs. Splits stay
+    the same; similarities take part if they were measured of every pair.
+    """
+    blocks, _, _ = _without_stand_ins(results, setting, similarities)
+    names = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT and name in blocks]
+    if not names:
+        return pd.DataFrame(columns=["feature", "importance", "null_mean", "null_95", "p", "p_largest"])
+    observed = _importances(results, setting, similarities, seed, names)
+    null = []
+    for order in task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
+        null.append(_importances(permuted_ratings(results, order), setting, similarities, seed, names))
+        progress(len(null), permutations)
+    drawn = pd.DataFrame(null)
+    largest = drawn.max(axis=1).to_numpy()
+    return pd.DataFrame(
+        {
+            "feature": name,
+            "importance": observed[name],
+            "null_mean": drawn[name].mean(),
+            "null_95": drawn[name].quantile(0.95),
+            "p": permutation_p(observed[name], drawn[name].to_numpy()),
+            "p_largest": permutation_p(observed[name], largest),
+        }
+        for name in names
+    )
+
+
+def _importances(
+    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int, names: list[str]
+) -> dict[str, float]:
+    blocks, percent, _ = _without_stand_ins(results, setting, similarities)
+    rows, _ = one_seed(blocks, percent, setting, seed, names)
+    return {row["feature"]: row["importance"] for row in rows}
+
+
+def _without_stand_ins(
+    results: Results, setting: PaperSetting, similarities: pd.DataFrame | None
+) -> tuple[dict[str, Array], Array, pd.DataFrame]:
+    percent = results.gains.percent.to_numpy("float64")
+    usable = np.isfinite(percent)
+    blocks = paper_blocks(results, pair_features(results, similarities=similarities), setting, None)
+    return {name: block[usable] for name, block in blocks.items()}, percent[usable], results.gains[usable]
+
+
+def _left_out(scheme: str, intermediate: Array, target: Array) -> Iterator[tuple[Array, Array]]:
+    """Training and test rows, once per task left out, or once per pair of tasks."""
+    if scheme == "both":
+        for below, above in sorted({(min(one), max(one)) for one in zip(intermediate, target, strict=True)}):
+            touched = np.isin(intermediate, [below, above]) | np.isin(target, [below, above])
+            inside = np.isin(intermediate, [below, above]) & np.isin(target, [below, above])
+            yield ~touched, inside
+        return
+    left = target if scheme == "target" else intermediate
+    for task in dict.fromkeys(left):
+        yield left != task, left == task

@@ -1,0 +1,177 @@
+"""Choosing an intermediate before any transfer is run: rankings, and how far they were right on a finished grid."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from analysis.importance.features import CATEGORY, features_of, pair_features
+from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
+from analysis.results.results import Results
+from analysis.tables import Declared, framed
+
+SIZE, FUSION, MODEL = "size", "fusion", "model"
+RANKINGS = (*HEURISTICS, SIZE, FUSION, MODEL)
+FEWEST_CANDIDATES = 4  # of three, the best is always among the first three
+FEWEST_TARGETS = 3  # below it there is no interval
+FEWEST_PAIRS = 20  # that a model is fitted on
+PENALTIES = (1.0, 10.0, 100.0, 1000.0)
+DRAWS, SEED = 2000, 20_240_901
+QUALITIES = {
+    "ndcg": Declared("float64", "normalised discounted cumulative gain; relevance is the gain from worst 0 to best 1"),
+    "regret_1": Declared("float64", "percent by which the first falls short of the best score of the target"),
+    "regret_3": Declared("float64", "the same for the best of the first three"),
+    "tau": Declared("float64", "Kendall's tau b of ranking and gains"),
+}
+JUDGED = {
+    "ranking": Declared("str", "what intermediates were ranked by"),
+    "target": Declared("str", "the task they were ranked for"),
+    "n_candidates": Declared("int64", "intermediates whose transfer is finished"),
+    **QUALITIES,
+    **{f"{name}_chance": Declared("float64", f"{name} of a random order") for name in QUALITIES},
+}
+
+
+def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
+    """One row per pair of ``results.gains``, with a column for each of ``RANKINGS``: higher is to be preferred.
+
+    ``size`` is the intermediate's number of rows; ``fusion`` the reciprocal rank fusion, within the target, of the
+    similarities and the size; ``model`` the gain (points, from the target's mean) that a ridge regression expects
+    which has seen no target of the target's family, from the features that are known of every pair. What cannot be
+    known is undefined.
+    """
+    pairs = results.gains[list(PAIR)].reset_index(drop=True)
+    frame = pairs.merge(similarities, on=list(PAIR), how="left")
+    samples = results.tasks.set_index("task").samples.astype("Float64")
+    frame[SIZE] = frame.intermediate.map(samples).to_numpy("float64", na_value=np.nan)
+    frame[FUSION] = np.nan
+    for _, rows in frame.groupby("target", sort=False):
+        known = [name for name in (*HEURISTICS, SIZE) if rows[name].notna().all()]
+        if known:
+            frame.loc[rows.index, FUSION] = reciprocal_rank_fusion(rows[known].to_numpy().T)
+    frame[MODEL] = _expected(results, similarities)
+    return frame[[*PAIR, *RANKINGS]]
+
+
+def judged(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
+    """One row per (ranking, target) with the columns ``JUDGED``, of targets with at least 4 finished transfers.
+
+    A target whose transfers all score the same has no right order, and no row. A ranking that lacks one of a target's
+    candidates has no row for it. Equal ranks count as all their orders.
+    """
+    known = results.gains.merge(ranked, on=list(PAIR))
+    known = known[np.isfinite(known.gain)]
+    rows = []
+    for target, pairs in known.groupby("target", sort=False):
+        score = pairs.score.to_numpy()
+        if len(pairs) < FEWEST_CANDIDATES or not np.ptp(score):
+            continue
+        chance = {f"{name}_chance": value for name, value in qualities(np.zeros(len(pairs)), score).items()}
+        for name in RANKINGS:
+            order = pairs[name].to_numpy("float64")
+            if np.isfinite(order).all():
+                about = {"ranking": name, "target": target, "n_candidates": len(pairs), "tau_chance": 0.0}
+                rows.append({**chance, **about, **qualities(order, score)})
+    return framed(pd.DataFrame(rows, columns=list(JUDGED)), JUDGED)
+
+
+def qualities(order: np.ndarray, score: np.ndarray) -> dict[str, float]:
+    """The ``QUALITIES`` of one ranking: ``order`` [candidates] is higher for what it prefers, ``score`` the truth."""
+    return {
+        "ndcg": ndcg(order, score),
+        "regret_1": regret(order, score, 1),
+        "regret_3": regret(order, score, 3),
+        "tau": float(stats.kendalltau(order, score).statistic) if np.ptp(order) and np.ptp(score) else float("nan"),
+    }
+
+
+def ndcg(order: np.ndarray, score: np.ndarray) -> float:
+    """Discounted cumulative gain (Jarvelin and Kekalainen 2002, discount log2(1 + rank)) over that of the best order.
+
+    Relevance is linear in the score, from 0 for the worst to 1 for the best; undefined if all scores are equal.
+    """
+    spread = np.ptp(score)
+    if not spread:
+        return float("nan")
+    relevance = (score - score.min()) / spread
+    discounts = 1 / np.log2(2 + np.arange(len(score)))
+    places = stats.rankdata(-order, method="min").astype(int) - 1
+    shared = np.array([discounts[one : one + (places == one).sum()].mean() for one in places])
+    return float(shared @ relevance / (np.sort(relevance)[::-1] @ discounts))
+
+
+def regret(order: np.ndarray, score: np.ndarray, k: int) -> float:
+    """Percent by which the best of the first ``k`` falls short of the best; undefined unless the best is positive."""
+    best = score.max()
+    return float(100 * max(best - _best_of_first(order, score, k), 0.0) / best) if best > 0 else float("nan")
+
+
+def _best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:
+    """Expected best score of the first k, where equal ranks are drawn at random: the largest of m of g tied ones."""
+    last = np.sort(order)[::-1][k - 1]
+    above, tied = score[order > last], np.sort(score[order == last])
+    m, g = k - len(above), len(tied)
+    chances = np.array([comb(i, m - 1) for i in range(g)]) / comb(g, m)
+    return float(chances @ np.maximum(tied, above.max() if len(above) else -np.inf))
+
+
+def summary(rows: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per ranking: the mean of every quality over targets, its chance, and 95 % limits ``_low``, ``_high``.
+
+    Limits resample targets. Targets of one family are alike, so that they are rather too narrow.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for name, of_ranking in rows.groupby("ranking", sort=False):
+        line: dict[str, object] = {"ranking": name, "n_targets": len(of_ranking)}
+        chosen = rng.integers(len(of_ranking), size=(draws, len(of_ranking)))
+        for quality in QUALITIES:
+            values = of_ranking[quality].to_numpy()
+            means = _mean(values[chosen])
+            means = means[np.isfinite(means)]
+            limits = (
+                np.percentile(means, [2.5, 97.5]) if len(of_ranking) >= FEWEST_TARGETS and len(means) else [np.nan] * 2
+            )
+            line[quality] = float(_mean(values[None])[0])
+            line[f"{quality}_low"], line[f"{quality}_high"] = map(float, limits)
+            line[f"{quality}_chance"] = float(_mean(of_ranking[f"{quality}_chance"].to_numpy()[None])[0])
+        found.append(line)
+    return pd.DataFrame(found)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Means [draws] of values [draws, targets] over the defined ones."""
+    is_known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        means: np.ndarray = np.where(is_known, values, 0).sum(1) / is_known.sum(1)
+    return means
+
+
+def _expected(results: Results, similarities: pd.DataFrame) -> np.ndarray:
+    """The model's expectation [pairs], in points from the target's mean; undefined where too few pairs are known."""
+    features = pair_features(results, similarities=similarities)
+    kinds = features_of(results)
+    words = [column for one in kinds.values() if one.kind == CATEGORY for column in one.columns]
+    columns = [column for one in kinds.values() for column in one.columns if features[column].notna().all()]
+    numbers = [column for column in columns if column not in words]
+    gain = 100 * results.gains.gain
+    centred = (gain - gain.groupby(results.gains.target).transform("mean")).to_numpy()
+    family = results.gains.target.map(results.tasks.set_index("task").family).to_numpy()
+    expected = np.full(len(features), np.nan)
+    for one in dict.fromkeys(family):
+        train = np.isfinite(centred) & (family != one)
+        if columns and train.sum() >= FEWEST_PAIRS:
+            prepared = make_column_transformer(
+                (StandardScaler(), numbers),
+                (OneHotEncoder(handle_unknown="ignore"), [name for name in words if name in columns]),
+            )
+            model = make_pipeline(prepared, RidgeCV(PENALTIES)).fit(features[train], centred[train])
+            expected[family == one] = model.predict(features[family == one])
+    return expected

@@ -1,0 +1,135 @@
+"""How alike tasks are, from the measures that ``empathy-transfer similarities`` keeps in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from adapters_store.errors import MissingRecord
+from adapters_store.store import Measure, Store
+from analysis.gains.cells import Manifest
+from analysis.tables import Declared, framed
+from tasks import similarity as kept
+
+K = 60  # of reciprocal rank fusion: Cormack et al. 2009
+PAIR = ("intermediate", "target")
+SIMILARITIES = {
+    "intermediate": Declared("str", "task whose adapter would be below"),
+    "target": Declared("str", "task that would be trained and tested"),
+    "data_similarity": Declared("float64", "cosine of the data sets' mean sentence embeddings"),
+    "task_similarity": Declared("float64", "cosines of the adapters' Fisher information by component, ranks fused"),
+    "task_similarity_vu": Declared("float64", "the same with gold labels and squared gradients of whole batches"),
+    "logme": Declared("float64", "log evidence per row of the target's labels on the intermediate's features"),
+    "vocabulary_jaccard": Declared("float64", "distinct words of both tasks over those of either"),
+    "vocabulary_share": Declared("float64", "share of the target's running words that the intermediate has"),
+    "weight_similarity": Declared("float64", "cosine of the adapters' linear maps, mean over layers"),
+    "subspace_similarity": Declared("float64", "overlap of the adapters' input and output spaces, mean over layers"),
+}
+HEURISTICS = tuple(name for name in SIMILARITIES if name not in PAIR)
+
+
+def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per ordered pair of different tasks of a study, with the columns ``SIMILARITIES``.
+
+    What is not in the store is undefined. Fused ranks are sums over components of 1 / (60 + rank of the intermediate
+    among all whose adapter was measured), so they compare intermediates of one target and are not symmetric.
+    """
+    tasks = list(manifest["tasks"])
+    found = {
+        "data_similarity": _cosines(data_embeddings(store, manifest)),
+        "task_similarity": _fused(_task_embeddings(store, manifest, kept.SAMPLED)),
+        "task_similarity_vu": _fused(_task_embeddings(store, manifest, kept.VU)),
+        **_of_pairs(store, manifest),
+    }
+    pairs = [(below, above) for above in tasks for below in tasks if below != above]
+    frame = pd.DataFrame(pairs, columns=list(PAIR))
+    for name, values in found.items():
+        frame[name] = [values.get(pair, np.nan) for pair in pairs]
+    return framed(frame, SIMILARITIES)
+
+
+def reciprocal_rank_fusion(similarities: np.ndarray, *, k: int = K) -> np.ndarray:
+    """Scores [candidates] from similarities [lists, candidates]: the sum over lists of 1 / (k + rank).
+
+    Rank 1 is the most similar; equal ones share the mean of their ranks; an undefined one is not in that list (Cormack
+    et al. 2009; over the components of task embeddings as in the study's section 5.1, after Vu et al. 2020).
+    """
+    ranks = np.array([stats.rankdata(-one, nan_policy="omit") for one in np.atleast_2d(similarities)])
+    scores: np.ndarray = np.nansum(1 / (k + ranks), axis=0)
+    return np.where(np.isfinite(ranks).any(axis=0), scores, np.nan)
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Cosine of two vectors; undefined where one of them is 0."""
+    first, second = np.asarray(one, dtype="float64"), np.asarray(other, dtype="float64")
+    lengths = np.linalg.norm(first) * np.linalg.norm(second)
+    return float(first @ second / lengths) if lengths > 0 else float("nan")
+
+
+def data_embeddings(store: Store, manifest: Manifest) -> dict[str, list[float]]:
+    """The mean sentence embedding of every task that has one, all by the encoder that embedded most of them."""
+    backbone = manifest["study"]["backbone"]
+    by_encoder: list[dict[str, list[float]]] = []
+    for encoder in kept.encoders(backbone):
+        inputs = {name: kept.data_embedding(one, encoder, backbone) for name, one in kept.hashes(manifest).items()}
+        measured = {name: _measure(store, kept.DATA_EMBEDDING, one) for name, one in inputs.items()}
+        by_encoder.append({name: one.result["vector"] for name, one in measured.items() if one is not None})
+    return max(by_encoder, key=len)
+
+
+def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, dict[str, list[float]]]:
+    """Components by name, of every task whose baseline was measured."""
+    keys = kept.baselines(manifest)
+    measured = {
+        name: _measure(store, kept.TASK_EMBEDDING, kept.task_embedding(key, mode)) for name, key in keys.items()
+    }
+    return {name: one.result["components"] for name, one in measured.items() if one is not None}
+
+
+def _cosines(vectors: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], float]:
+    return {(a, b): cosine(one, other) for a, one in vectors.items() for b, other in vectors.items() if a != b}
+
+
+def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
+    """Fused ranks by (intermediate, target): every component ranks all other tasks by their cosine to the target."""
+    scores: dict[tuple[str, str], float] = {}
+    for target, own in embeddings.items():
+        others = [name for name in embeddings if name != target]
+        if not others:
+            continue
+        lists = [[cosine(embeddings[one][name], own[name]) for one in others] for name in own]
+        fused = reciprocal_rank_fusion(np.array(lists))
+        scores |= {(one, target): float(score) for one, score in zip(others, fused, strict=True)}
+    return scores
+
+
+def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str], float]]:
+    """The columns that are stored by pair."""
+    hashes, keys = kept.hashes(manifest), kept.baselines(manifest)
+    kinds = (
+        (kept.VOCABULARY, kept.vocabulary, hashes, {"vocabulary_jaccard": "jaccard", "vocabulary_share": "share"}),
+        (kept.WEIGHTS, kept.weights, keys, {"weight_similarity": "cosine", "subspace_similarity": "subspace"}),
+        (kept.LOGME, kept.logme, keys, {"logme": "logme"}),
+    )
+    found: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
+    for kind, inputs, contents, fields in kinds:
+        for pair in permutations(contents, 2):
+            if (one := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
+                for column, field in fields.items():
+                    found[column][pair] = _number(one.result[field])
+    return found
+
+
+def _measure(store: Store, kind: str, inputs: Mapping[str, object]) -> Measure | None:
+    try:
+        return store.measure(kind, inputs)
+    except MissingRecord:
+        return None
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,0 +1,93 @@
+"""The analysis that counts: what a study declared before its results were seen, or what is asked where none did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+
+from adapters_store.key import key_of
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest
+from analysis.ratings.less_data import MARGIN
+from analysis.results.results import Results
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Which question is asked of a grid: what is explained, from which cells and raters, and what is left out."""
+
+    outcome: str = "points"  # or percent, ranks, winsorised
+    left_out: str = "target"  # or intermediate, both: the role in which families are left out
+    cells: str = "all"  # or not collapsed, not contaminated
+    without_rater: str = ""
+    weights: str = "inverse variance"  # or equal
+
+    @property
+    def key(self) -> str:
+        """Names the specification, so that a study can declare its primary one beforehand."""
+        return key_of(asdict(self))
+
+
+PRIMARY = Specification()
+
+
+def specifications(results: Results, primary: Specification = PRIMARY) -> Iterable[Specification]:
+    """The primary specification, and each that differs from it in one respect."""
+    raters = sorted(results.ratings.rater.unique()) if results.ratings.rater.nunique() > 1 else []
+    choices = {
+        "left_out": ["target", "intermediate", "both"],
+        "outcome": ["points", "percent", "ranks", "winsorised"],
+        "weights": ["inverse variance", "equal"],
+        "cells": ["all", "not collapsed", "not contaminated"],
+        "without_rater": ["", *raters],
+    }
+    changed = (replace(primary, **{name: one}) for name, options in choices.items() for one in options)
+    return dict.fromkeys([primary, *changed])
+
+
+DRAWS = 999
+
+
+@dataclass(frozen=True)
+class Primary:
+    """One specification of the guarded analysis, its number of arrangements, and the margin in points for less data.
+
+    ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
+    cells, ``before`` were trained earlier than that.
+    """
+
+    specification: Specification = PRIMARY
+    draws: int = DRAWS
+    margin: float = MARGIN
+    declared: str = ""
+    before: int = 0
+    trained: int = 0
+
+    @classmethod
+    def of(cls, manifest: Manifest, store: Store) -> Primary:
+        """What the study of a manifest declares, or else the analysis that is asked of every study."""
+        given = manifest["study"].get("analysis")
+        if given is None:
+            return cls()
+        asked = Specification(**{one.name: given[one.name] for one in fields(Specification)})
+        since = str(manifest["declared"])
+        records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
+        before = sum(one.provenance["created"] < since for one in records)
+        return cls(asked, int(given["draws"]), float(given["margin"]), since, before, len(records))
+
+    @property
+    def key(self) -> str:
+        """The sha256 of what is declared; ``study show`` prints the same for the study file."""
+        return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin)})
+
+    def line(self) -> str:
+        """One sentence on whether this was declared, before how many results, and its key."""
+        asked = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
+        what = f"{asked.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
+        if not self.declared:
+            return f"Primary analysis NOT DECLARED by a study file; asked as of every study ({what}); hash {self.key}."
+        late = f"; {self.before} of {self.trained} cells were trained before that" if self.before else ""
+        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}."
+
+
+UNDECLARED = Primary()

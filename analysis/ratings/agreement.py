@@ -1,0 +1,233 @@
+"""How far raters agree: Krippendorff's alpha, Spearman's correlation, and how often they differ by how much.
+
+Raters are compared only through tasks that they share: alpha is taken within a panel, which is raters who are linked
+by shared tasks, and a correlation within a pair. Intervals come from resampled tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from analysis.gains.significance import DRAWS
+from analysis.results.results import Results
+from analysis.tables import Declared, framed
+from tasks.ratings import constructs
+
+FloatArray = NDArray[np.float64]
+OVERALL = "overall"
+SEED = 20_240_905
+LEVELS = ("interval", "ordinal")
+FEWEST = 3  # units without which a correlation says nothing
+FEWEST_TASKS = 10  # below it resampled tasks repeat so much that their interval is far too narrow
+MOST_UNDEFINED = 0.05  # share of draws; beyond it the defined ones are a choice of the lucky
+
+_WHAT = Declared("str", "what was rated; overall: the ratings of all constructs pooled")
+AGREEMENT = {
+    "construct": _WHAT,
+    "raters": Declared("str", "the panel: raters who are linked by tasks that they share"),
+    "n_raters": Declared("int64", "how many they are"),
+    "n_tasks": Declared("int64", "tasks that at least two of them rated"),
+    "n_units": Declared("int64", "tasks times constructs that at least two of them rated"),
+    **{
+        f"{part}_{level}": Declared("float64", f"{meaning} {level} differences of ratings")
+        for level in LEVELS
+        for part, meaning in (
+            ("alpha", "Krippendorff's alpha with"),
+            ("low", "lower end of its 95 % interval, with"),
+            ("high", "upper end of its 95 % interval, with"),
+        )
+    },
+}
+PAIRS = {
+    "construct": _WHAT,
+    "rater_a": Declared("str", "first rater, by name"),
+    "rater_b": Declared("str", "second rater"),
+    "n_tasks": Declared("int64", "tasks that both rated"),
+    "n_units": Declared("int64", "tasks times constructs that both rated"),
+    "spearman": Declared("float64", "rank correlation; undefined where a rater gives one value only"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "upper end of its 95 % interval"),
+    "p": Declared("float64", "two-sided, by Student's t as if units were independent; undefined below 10 tasks"),
+    "mean_difference": Declared("float64", "first rater less second: who rates higher"),
+}
+DIFFERENCES = {
+    "construct": Declared("str", "what was rated"),
+    "rater_a": Declared("str", "first rater, by name"),
+    "rater_b": Declared("str", "second rater"),
+    "difference": Declared("float64", "first rater's value less the second's"),
+    "n_tasks": Declared("int64", "tasks with this difference"),
+}
+
+
+class Panel(NamedTuple):
+    """Ratings ``values`` of a construct, a row per unit and a column per rater (a gap is NaN), and the units' tasks."""
+
+    construct: str
+    values: pd.DataFrame
+
+    @property
+    def tasks(self) -> pd.Index:
+        """The task of each unit."""
+        return self.values.index.get_level_values("task")
+
+
+def alpha(values: FloatArray, level: str = "interval") -> float:
+    """Krippendorff's alpha of ratings ``[units, raters]``, NaN for a gap; NaN where all ratings are alike."""
+    scale = np.unique(values[np.isfinite(values)])
+    together = _coincidences(values, scale).sum(axis=0, keepdims=True)
+    return float(_alphas(together, scale, level)[0])
+
+
+def agreement(results: Results, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per construct, and overall, and panel: the columns of AGREEMENT."""
+    rows = [_agreed(panel, draws, seed) for panel in _panels(results)]
+    return framed(pd.DataFrame(rows, columns=list(AGREEMENT)), AGREEMENT)
+
+
+def rater_pairs(results: Results, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per construct, and overall, and two raters who share tasks: the columns of PAIRS."""
+    rows = [_correlated(pair, draws, seed) for pair in _pairs(results)]
+    return framed(pd.DataFrame(rows, columns=list(PAIRS)), PAIRS)
+
+
+def differences(results: Results) -> pd.DataFrame:
+    """One row per construct, two raters who share tasks, and difference that occurs: the columns of DIFFERENCES."""
+    rows = [
+        (pair.construct, *pair.values, difference, count)
+        for pair in _pairs(results)
+        if pair.construct != OVERALL
+        for difference, count in (pair.values.iloc[:, 0] - pair.values.iloc[:, 1]).value_counts().sort_index().items()
+    ]
+    return framed(pd.DataFrame(rows, columns=list(DIFFERENCES)), DIFFERENCES)
+
+
+def _rated(results: Results) -> Iterator[Panel]:
+    """The ratings of each construct by all raters, and of all constructs if they share one scale."""
+    table = results.ratings.pivot(index=["task", "construct"], columns="rater", values="value")
+    known = constructs()
+    present = results.constructs
+    for name in present:
+        yield Panel(name, table[table.index.get_level_values("construct") == name])
+    scales = {(known[name].minimum, known[name].maximum) if name in known else name for name in present}
+    if len(present) > 1 and len(scales) == 1:
+        yield Panel(OVERALL, table)
+
+
+def _panels(results: Results) -> Iterator[Panel]:
+    """Every panel of every construct, only with units that two of its raters rated."""
+    for construct, values in _rated(results):
+        for raters in _linked(values):
+            shared = values[raters]
+            yield Panel(construct, shared[shared.notna().sum(axis=1) > 1])
+
+
+def _pairs(results: Results) -> Iterator[Panel]:
+    """Every two raters who share tasks, with the units that both rated."""
+    for construct, values in _rated(results):
+        for pair in combinations(values.columns, 2):
+            shared = values[list(pair)].dropna()
+            if len(shared):
+                yield Panel(construct, shared)
+
+
+def _linked(values: pd.DataFrame) -> list[list[str]]:
+    """Raters in sets of two or more that are linked by shared units, each sorted."""
+    sets: list[set[str]] = []
+    for _, row in values.iterrows():
+        linked = set(row.index[row.notna()])
+        touched = [one for one in sets if one & linked]
+        sets = [one for one in sets if not one & linked] + [linked.union(*touched)]
+    return sorted(sorted(one) for one in sets if len(one) > 1)
+
+
+def _agreed(panel: Panel, draws: int, seed: int) -> tuple[object, ...]:
+    raters, n_tasks = list(panel.values.columns), panel.tasks.nunique()
+    values = panel.values.to_numpy()
+    scale = np.unique(values[np.isfinite(values)])
+    of_tasks = _by_task(_coincidences(values, scale), panel.tasks)
+    found: list[float] = []
+    for level in LEVELS:
+        drawn = _weights(n_tasks, draws, seed) @ of_tasks.reshape(n_tasks, -1)
+        alphas = _alphas(drawn.reshape(-1, scale.size, scale.size), scale, level)
+        found += [alpha(values, level), *_interval(alphas, n_tasks)]
+    return (panel.construct, ", ".join(raters), len(raters), n_tasks, len(panel.values), *found)
+
+
+def _correlated(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
+    first, second = pair.values.to_numpy().T
+    n_tasks = pair.tasks.nunique()
+    rho = p = np.nan
+    if len(first) >= FEWEST and np.ptp(first) > 0 and np.ptp(second) > 0:
+        rho, p = (float(one) for one in stats.spearmanr(first, second))
+    p = p if n_tasks >= FEWEST_TASKS else np.nan  # of 3 tasks ranked alike it would be 0
+    _, task = np.unique(pair.tasks, return_inverse=True)
+    low, high = _interval(_spearmans(first, second, _weights(n_tasks, draws, seed)[:, task]), n_tasks)
+    counts = (n_tasks, len(first))
+    return (pair.construct, *pair.values.columns, *counts, rho, low, high, p, float((first - second).mean()))
+
+
+def _coincidences(values: FloatArray, scale: FloatArray) -> FloatArray:
+    """Pairs of values that units ``[units, values, values]`` hold, each unit weighing as many as it has ratings."""
+    counts = (values[:, :, None] == scale).sum(axis=1).astype(np.float64)
+    sizes = counts.sum(axis=1)
+    own = counts[:, :, None] * np.eye(scale.size)
+    pairs = counts[:, :, None] * counts[:, None, :] - own
+    found: FloatArray = pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None]
+    return found
+
+
+def _alphas(together: FloatArray, scale: FloatArray, level: str) -> FloatArray:
+    """Alpha of each of ``[draws]`` coincidence matrices ``[draws, values, values]``."""
+    totals = together.sum(axis=2)
+    if level == "interval":
+        places = np.broadcast_to(scale, totals.shape)
+    else:  # the rank of a value: all ratings below it, and half of those at it
+        places = np.cumsum(totals, axis=1) - totals / 2
+    apart = (places[:, :, None] - places[:, None, :]) ** 2
+    expected = (totals[:, :, None] * totals[:, None, :] * apart).sum(axis=(1, 2))
+    observed = (together * apart).sum(axis=(1, 2)) * (totals.sum(axis=1) - 1)
+    return np.where(expected > 0, 1 - observed / np.where(expected > 0, expected, 1.0), np.nan)
+
+
+def _by_task(of_units: FloatArray, tasks: pd.Index) -> FloatArray:
+    """Sums over each task's units, in the order of their sorted names."""
+    names, index = np.unique(tasks, return_inverse=True)
+    sums = np.zeros((len(names), *of_units.shape[1:]))
+    np.add.at(sums, index, of_units)
+    return sums
+
+
+def _weights(n_tasks: int, draws: int, seed: int) -> FloatArray:
+    """How often each task is in each draw ``[draws, tasks]``."""
+    chances = np.full(n_tasks, 1 / n_tasks)
+    return np.random.default_rng(seed).multinomial(n_tasks, chances, size=draws).astype(np.float64)
+
+
+def _spearmans(first: FloatArray, second: FloatArray, times: FloatArray) -> FloatArray:
+    """Rank correlation of units taken so many ``times`` ``[draws, units]``; NaN where a side does not vary."""
+    x, y = (_centred_ranks(side, times) for side in (first, second))
+    size = np.sqrt((times * x * x).sum(axis=1) * (times * y * y).sum(axis=1))
+    return np.where(size > 0, (times * x * y).sum(axis=1) / np.where(size > 0, size, 1.0), np.nan)
+
+
+def _centred_ranks(values: FloatArray, times: FloatArray) -> FloatArray:
+    """Each unit's rank among the units of a draw, less the mean rank; ties share theirs."""
+    below = (values[None, :] < values[:, None]) + (values[None, :] == values[:, None]) / 2
+    ranks: FloatArray = times @ below.T - times.sum(axis=1, keepdims=True) / 2
+    return ranks
+
+
+def _interval(drawn: FloatArray, n_tasks: int) -> tuple[float, float]:
+    """The middle 95 % of defined draws; NaN for fewer tasks, or more undefined draws, than resampling can bear."""
+    defined = drawn[np.isfinite(drawn)]
+    if n_tasks < FEWEST_TASKS or defined.size < (1 - MOST_UNDEFINED) * drawn.size:
+        return np.nan, np.nan
+    low, high = np.quantile(defined, (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,299 @@
+"""Any grid of transfers as results: a long table of scores, with ratings and facts of its tasks beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.gains.gains import SMALLEST_BASELINE
+from analysis.results.results import GAINS, RATINGS, TASKS, Results
+from analysis.tables import few, framed
+from tasks.errors import BadRow, MissingData, counted
+from tasks.metrics import MEASURES
+from tasks.ratings import Rating, themes
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
+from tasks.toml_file import nearest
+
+# Cells of the tables that a person brings, each checked where it stands.
+
+UNDEFINED = ("", "nan", "na")
+
+
+def raw_of(path: Path) -> Raw:
+    """The cells of a file; MissingData if it is not there, BadRow if it has no row."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such file; correct its path")
+    raw = read_raw(path)
+    if not raw.rows:
+        raise BadRow(f"{path}:1: there is no row below the header; write one row for each transfer, task or rating")
+    return raw
+
+
+def number(where: str, name: str, cell: str) -> float:
+    """The number in a cell, NaN where it is empty or says so; BadRow if it is anything else."""
+    if cell.strip().lower() in UNDEFINED:
+        return math.nan
+    try:
+        found = float(cell)
+    except ValueError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BadRow(f"{where}: {name} {cell!r} is not a number; leave it empty where there is none")
+    return found
+
+
+def named(where: str, name: str, cell: str) -> str:
+    """The text in a cell; BadRow if it is empty."""
+    if not cell.strip():
+        raise BadRow(f"{where}: {name} is empty; fill it in")
+    return cell.strip()
+
+
+# Facts and ratings of the tasks in a grid that a person brings.
+
+COUNTS = tuple(name for name, one in TASKS.items() if one.type == "Int64")
+TYPES = ("regression", "classification")
+COLUMNS = [name for name in TASKS if name != "metric"]
+
+Found = tuple[list[dict[str, Any]], list[str]]
+
+
+def given_tasks(path: Path | None, names: Sequence[str], metrics: Mapping[str, str]) -> Found:
+    """One row of facts per task of the grid, in its order, and what is not known of them.
+
+    ``names`` are the tasks of the grid, ``metrics`` those of targets. A task without a family is one of its own.
+    """
+    read = {} if path is None else _tasks(path)
+    facts = []
+    for name in names:
+        given = read.get(name, {})
+        text = {column: given.get(column) or "" for column in COLUMNS if column not in COUNTS}
+        metric = metrics.get(name, "")
+        kind = text["task_type"] or (TYPES[metric != "pearson_r"] if metric else "")
+        own = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
+        facts.append({**text, **own, "metric": metric, "task_type": kind, **{one: given.get(one) for one in COUNTS}})
+    return facts, _unknown(read, names)
+
+
+def given_ratings(path: Path | None, names: Sequence[str]) -> Found:
+    """Every rating of a task of the grid, and which of the other ratings and tasks are left without a partner.
+
+    Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
+    """
+    if path is None:
+        return [], []
+    raw = raw_of(path)
+    place = {name: raw.column(name) for name in Rating._fields}
+    seen: dict[tuple[str, ...], str] = {}
+    found: list[dict[str, Any]] = []
+    for k, cells in enumerate(raw.rows):
+        where = raw.where(k)
+        what = tuple(named(where, name, cells[place[name]]) for name in Rating._fields[:3])
+        if (first := seen.setdefault(what, where)) != where:
+            raise BadRow(f"{where}: {what[2]} rated {what[0]} on {what[1]} at {first} too; keep one")
+        found.append(dict(zip(Rating._fields, (*what, number(where, "value", cells[place["value"]])), strict=True)))
+    kept = [one for one in found if one["task"] in names and one["value"] == one["value"]]
+    others = list(dict.fromkeys(one["task"] for one in found if one["task"] not in names))
+    if not kept:
+        hint = nearest(others[0], names) if others else ""
+        raise BadRow(f"{path}:2: rates no task of the table of scores{hint}; use the same names in both")
+    return kept, [f"Ratings of tasks that are not in the table of scores: {few(others)}."] if others else []
+
+
+def _tasks(path: Path) -> dict[str, dict[str, Any]]:
+    """Facts by task, checked; a column that is not known is refused."""
+    raw = raw_of(path)
+    raw.column("task")
+    for name in raw.header:
+        if name not in COLUMNS:
+            hint = nearest(name, COLUMNS) or f"; known are {', '.join(COLUMNS)}"
+            raise BadRow(f"{path}:1: unknown column {name!r}{hint}")
+    found: dict[str, dict[str, Any]] = {}
+    for k, cells in enumerate(raw.rows):
+        row = _fact(raw.where(k), dict(zip(raw.header, cells, strict=True)))
+        if row["task"] in found:
+            raise BadRow(f"{raw.where(k)}: task {row['task']} stands above too; keep one row")
+        found[row["task"]] = row
+    return found
+
+
+def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+    """One row of facts; an empty cell is a fact that is not known."""
+    row: dict[str, Any] = {name: cell.strip() for name, cell in cells.items() if name not in COUNTS}
+    row["task"] = named(where, "task", cells["task"])
+    for name, allowed in (("theme", tuple(themes())), ("task_type", TYPES)):
+        if row.get(name) and row[name] not in allowed:
+            raise BadRow(f"{where}: {name} {row[name]!r} is not one of {', '.join(allowed)}; leave it empty for none")
+    for name in COUNTS:
+        count = number(where, name, cells.get(name, ""))
+        if count < 0 or count % 1 > 0:
+            raise BadRow(f"{where}: {name} {cells[name]!r} is not a whole number from 0")
+        row[name] = None if count != count else int(count)
+    return row
+
+
+def _unknown(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """What the facts do not say of the grid's tasks, and facts of other tasks."""
+    lines = []
+    if alone := [name for name in names if not read.get(name, {}).get("family")]:
+        lines.append(
+            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
+            " such tasks share texts or people, leaving families out is too kind to the features."
+        )
+    if bare := [name for name in names if name not in read]:
+        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
+    others = [name for name in read if name not in names]
+    return lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
+
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+NEEDED, OPTIONAL = ("intermediate", "target", "score", "baseline"), ("seed", "metric")
+EQUAL = 1e-9  # of two scores
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Results read from a table, and what cannot be known from it, a sentence each."""
+
+    results: Results
+    limits: tuple[str, ...]
+
+
+class Transfer(NamedTuple):
+    """One row of the table; an undefined score is NaN, a seed or metric that is not given is empty."""
+
+    where: str
+    intermediate: str
+    target: str
+    seed: str
+    metric: str
+    score: float
+    baseline: float
+
+
+def read_matrix(scores: Path, ratings: Path | None = None, tasks: Path | None = None) -> Matrix:
+    """Results from tables of scores, of ratings and of facts of tasks; csv, tsv, jsonl or parquet.
+
+    BadRow, starting with ``file:line``, for a row that cannot be used; MissingData for a file that is not there.
+    """
+    raw = raw_of(scores)
+    rows = list(_transfers(raw))
+    _check(rows)
+    names = list(dict.fromkeys(name for one in rows for name in (one.intermediate, one.target)))
+    facts, of_tasks = given_tasks(tasks, names, {one.target: one.metric for one in rows})
+    rated, of_ratings = given_ratings(ratings, names)
+    frame = pd.DataFrame(rows)
+    gains = framed(pd.DataFrame(_pairs(frame)), GAINS)
+    errors = "not known" if gains.standard_error.isna().all() else "those of the spread over seeds"
+    results = Results(
+        scores.name, gains, framed(pd.DataFrame(facts), TASKS), framed(pd.DataFrame(rated), RATINGS), errors=errors
+    )
+    limits = (*_limits(frame, gains), *_unused(raw), *of_tasks, *of_ratings)
+    return Matrix(results, limits)
+
+
+def _transfers(raw: Raw) -> Iterator[Transfer]:
+    """Every row, checked on its own."""
+    place = {name: raw.column(name) for name in NEEDED}
+    place |= {name: raw.column(name) for name in OPTIONAL if name in raw.header}
+    for k, cells in enumerate(raw.rows):
+        where = raw.where(k)
+        below, above = (named(where, name, cells[place[name]]) for name in NEEDED[:2])
+        if below == above:
+            raise BadRow(
+                f"{where}: {above} is its own intermediate; leave the row out, and put its score as `baseline`"
+            )
+        seed, metric = (cells[place[name]].strip() if name in place else "" for name in OPTIONAL)
+        if metric and metric not in MEASURES:
+            known = nearest(metric, MEASURES) or f"; known are {', '.join(MEASURES)}"
+            raise BadRow(f"{where}: unknown metric {metric!r}{known}; leave it empty for any other")
+        score, baseline = (_share(where, name, cells[place[name]]) for name in NEEDED[2:])
+        yield Transfer(where, below, above, seed, metric, score, baseline)
+
+
+def _share(where: str, name: str, cell: str) -> float:
+    found = number(where, name, cell)
+    if abs(found) > 1:
+        raise BadRow(f"{where}: {name} {cell} is not between -1 and 1; divide percentages by 100")
+    return found
+
+
+def _check(rows: Sequence[Transfer]) -> None:
+    """BadRow for two rows that contradict each other."""
+    pairs: dict[tuple[str, ...], Transfer] = {}
+    alone: dict[tuple[str, str], Transfer] = {}
+    metrics: dict[str, Transfer] = {}
+    for one in rows:
+        first = pairs.setdefault((one.intermediate, one.target, one.seed), one)
+        if first is not one:
+            of_seed = f" for seed {one.seed}" if one.seed else " without a seed"
+            raise BadRow(
+                f"{one.where}: {one.intermediate} > {one.target}{of_seed} is at {first.where} too; keep one, or tell"
+                " them apart by `seed`"
+            )
+        if (metric := metrics.setdefault(one.target, one)).metric != one.metric:
+            raise BadRow(f"{one.where}: metric {one.metric!r} of {one.target} is {metric.metric!r} at {metric.where}")
+        if math.isnan(one.baseline):
+            continue
+        base = alone.setdefault((one.target, one.seed), one)
+        if abs(base.baseline - one.baseline) > EQUAL:
+            raise BadRow(
+                f"{one.where}: baseline {one.baseline:g} of {one.target} is {base.baseline:g} at {base.where};"
+                " it is the score of the target alone, one for each seed"
+            )
+
+
+def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """One row of gains per pair, seeds together; a pair without any finished seed has no score."""
+    done = rows[rows.score.notna() & rows.baseline.notna()]
+    done = done.assign(gain=done.score - done.baseline)
+    grouped = done.groupby(["intermediate", "target"], sort=False).agg(
+        n_seeds=("gain", "size"), score=("score", "mean"), baseline=("baseline", "mean"), spread=("gain", "var")
+    )
+    grouped["gain"] = grouped.score - grouped.baseline
+    grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
+    grouped["standard_error"] = _standard_errors(grouped)
+    planned = rows.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
+    found = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
+    found["n_seeds"] = found.n_seeds.fillna(0)
+    rows_found: list[dict[str, Any]] = found.to_dict("records")
+    return rows_found
+
+
+def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
+    """Of the mean gain over seeds, from the variance between seeds that a target's pairs have on average.
+
+    Two or three seeds tell little about a single pair's variance, so a target's pairs share theirs (pooled by degrees
+    of freedom). NaN where no pair of the target has two seeds, or all seeds agree.
+    """
+    freedom = (pairs.n_seeds - 1).groupby("target").transform("sum")
+    squares = (pairs.spread.fillna(0) * (pairs.n_seeds - 1)).groupby("target").transform("sum")
+    variance = (squares / freedom.where(freedom > 0)).where(squares > 0)
+    return np.sqrt(variance / pairs.n_seeds)
+
+
+def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
+    """What the table of scores cannot tell, or lacks."""
+    yield "Whether a single gain is significant: that needs the predictions behind the scores. No pair has a p."
+    if gains.standard_error.isna().all():
+        yield "Standard errors: no pair has two seeds that differ. All pairs weigh the same."
+    else:
+        yield "Standard errors come from the spread over seeds, pooled within targets, and not from the test rows."
+    yield "Which cells collapsed or are contaminated."
+    possible = rows.intermediate.nunique() * rows.target.nunique() - len(set(rows.intermediate) & set(rows.target))
+    if len(gains) < possible:
+        yield f"{possible - len(gains)} of {possible} possible pairs are not in the table."
+    if undefined := int(rows[["score", "baseline"]].isna().any(axis=1).sum()):
+        yield f"{undefined} of {counted(len(rows), 'row')} with no score or no baseline, counted as missing."
+
+
+def _unused(raw: Raw) -> list[str]:
+    extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
+    return [f"Columns that are not used: {few(extra)}."] if extra else []

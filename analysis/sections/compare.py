@@ -1,0 +1,448 @@
+"""Two studies against each other: scores of the cells that both have, gains, and the conclusions that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from scipy.stats import t as student
+
+from adapters_store.disk import write_text
+from adapters_store.store import Store
+from analysis.figures.drawing import Drawn, figure_of, make_plain, shortened, write_drawn
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.gains.cells import BASELINE, TRANSFER, Manifest, planned_cells
+from analysis.gains.gains import gains
+from analysis.gains.significance import LEVEL
+from analysis.results.published import results as printed
+from analysis.tables import Declared, few, framed, interval, number, table, write_frames
+from analysis.tables import page as as_page
+from tasks.errors import BadInput, counted
+
+DRAWS, SEED = 10_000, 20_240_909
+CELL = ["role", "intermediate", "target", "setting"]
+PAIR = ["intermediate", "target", "setting"]
+BOTH, ONLY_A, ONLY_B, OTHER_METRIC = "both", "only a", "only b", "other metric"
+GAIN, HARM, NONE, UNTESTED = "gain", "harm", "none", "not tested"
+CONCLUSIONS = (GAIN, HARM, NONE, UNTESTED)
+UNNAMED = ("name", "title")  # of a study: what says nothing about its cells
+
+SCORES = {
+    "role": Declared("str", "what the cell is for: baseline, transfer, a control, ..."),
+    "intermediate": Declared("str", "task whose adapter is below; empty: none"),
+    "target": Declared("str", "task that was trained and tested"),
+    "setting": Declared("str", "share of the target's training data"),
+    "metric": Declared("str", "as tasks.metrics names it"),
+    "found": Declared("str", f"{BOTH}, {ONLY_A}, {ONLY_B}, or {OTHER_METRIC}: in both, but scored differently"),
+    "score_a": Declared("float64", "mean test score over the finished seeds of a"),
+    "score_b": Declared("float64", "the same of b"),
+    "difference": Declared("float64", "score_b - score_a"),
+    "n_seeds_a": Declared("Int64", "finished seeds of a"),
+    "n_seeds_b": Declared("Int64", "of b"),
+    "same_splits": Declared("boolean", "whether both have the very same splits; undefined: not known"),
+}
+COMPARED = {
+    "intermediate": Declared("str", "task whose adapter is below"),
+    "target": Declared("str", "task that was trained and tested"),
+    "setting": Declared("str", "share of the target's training data"),
+    "metric": Declared("str", "as tasks.metrics names it"),
+    "points_a": Declared("float64", "gain in a, in points"),
+    "points_b": Declared("float64", "gain in b"),
+    "difference": Declared("float64", "points_b - points_a"),
+    "p_difference": Declared("float64", "two-sided, that both true gains are equal, errors taken as independent"),
+    "conditional": Declared("bool", "whether either gain holds for one training run, so that p_difference does too"),
+    "conclusion_a": Declared("str", f"{GAIN} or {HARM} if p after Benjamini and Hochberg is at most .05, else {NONE}"),
+    "conclusion_b": Declared("str", f"the same of b; {UNTESTED} where there is no p"),
+    "is_same_sign": Declared("bool", "whether both gains lie on the same side of 0, or both are 0"),
+    "is_flipped": Declared("bool", "whether both are tested and their conclusions differ"),
+}
+SUMMARY = {
+    "what": Declared("str", "gains, or scores of cells in one role"),
+    "setting": Declared("str", "share of the target's training data"),
+    "n": Declared("int64", "pairs or cells that both have"),
+    "n_targets": Declared("int64", "targets that they belong to"),
+    "difference": Declared("float64", "mean of b - a, x 100"),
+    "pearson": Declared("float64", "correlation of a with b"),
+    "spearman": Declared("float64", "that of their ranks"),
+    "same_sign": Declared("float64", "share on the same side of 0; of gains only"),
+}
+INTERVALS = ("difference", "pearson", "spearman", "same_sign")
+for _name in INTERVALS:
+    SUMMARY |= {f"{_name}_{end}": Declared("float64", f"{end} end of its 95 % interval") for end in ("low", "high")}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two studies: mean scores of its finished cells, its gains, and the facts of its specification."""
+
+    name: str
+    scores: pd.DataFrame
+    gains: pd.DataFrame
+    facts: Mapping[str, str]
+    titles: Mapping[str, str]
+    is_synthetic: bool = False
+    note: str = ""
+
+
+def side_of_study(store: Store, manifest: Manifest) -> Side:
+    """One side from a stored study."""
+    frame = planned_cells(store, manifest)
+    done = frame[frame.status == "done"]
+    splits = {key: str(store.get(key).spec["splits_hash"]) for key in done.key.unique()}
+    done = done.assign(intermediate=done.intermediate.fillna(""), splits=done.key.map(splits))
+    groups = done.groupby(CELL, sort=False)
+    scores = groups.agg(metric=("metric", "first"), score=("score", "mean"), splits=("splits", "first"))
+    scores["n_seeds"] = groups.size()
+    records = [store.get(key) for key in done.key]
+    facts = _flat({name: value for name, value in manifest["study"].items() if name not in UNNAMED})
+    facts |= {
+        "tasks": ", ".join(manifest["tasks"]),
+        "backbone weights, sha256": _each(one.spec["backbone"]["weights_sha256"] for one in records),
+        "training version": _each(one.spec["training_version"] for one in records),
+        "code": _each(one.provenance["code"] for one in records),
+    }
+    titles = {name: str(one["title"]) for name, one in manifest["tasks"].items()}
+    return Side(manifest["name"], scores.reset_index(), gains(store, manifest), facts, titles, manifest["synthetic"])
+
+
+def side_of_published() -> Side:
+    """One side from the paper's printed scores: without predictions, and so without tests."""
+    results = printed()
+    frame = results.gains.assign(setting="full", points=100 * results.gains.gain, splits=pd.NA)
+    frame = frame.assign(standard_error=100 * frame.standard_error, df=np.inf, seed_error=np.nan)
+    alone = frame.drop_duplicates("target").assign(role=BASELINE, intermediate="", score=lambda rows: rows.baseline)
+    scores = pd.concat([alone, frame.assign(role=TRANSFER)])[[*CELL, "metric", "score", "splits", "n_seeds"]]
+    titles = dict(zip(results.tasks.task, results.tasks.title, strict=True))
+    note = (
+        "published are the scores that the paper prints, with two decimals: no predictions and so no tests, and"
+        " standard errors that are approximated."
+    )
+    return Side(results.name, scores.reset_index(drop=True), frame, {}, titles, note=note)
+
+
+def compared_scores(a: Side, b: Side) -> pd.DataFrame:
+    """One row per cell that either has, seeds together: the columns SCORES. BadInput if they share none."""
+    both = a.scores.merge(b.scores, on=CELL, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
+    found = both["_merge"].astype(str).map({"both": BOTH, "left_only": ONLY_A, "right_only": ONLY_B})
+    if not (found == BOTH).any():
+        raise BadInput(
+            f"{a.name} and {b.name} share no finished cell ({len(a.scores)} and {len(b.scores)} of their own);"
+            " name two studies that share targets and settings"
+        )
+    is_other = (found == BOTH) & (both.metric_a != both.metric_b)
+    both["found"] = found.mask(is_other, OTHER_METRIC)
+    both["difference"] = (both.score_b - both.score_a).where(both.found == BOTH)
+    both["metric"] = both.metric_a.fillna(both.metric_b)
+    known = both.splits_a.notna() & both.splits_b.notna()
+    both["same_splits"] = (both.splits_a == both.splits_b).astype("boolean").where(known)
+    return framed(both, SCORES)
+
+
+def compared_gains(a: Side, b: Side) -> pd.DataFrame:
+    """One row per gain that both have, in the same metric: the columns COMPARED."""
+    columns = [*PAIR, "metric", "points", "standard_error", "df", "seed_error", "p_bh"]
+    both = a.gains[columns].merge(b.gains[columns], on=[*PAIR, "metric"], suffixes=("_a", "_b"), sort=False)
+    both = both.dropna(subset=["points_a", "points_b"]).reset_index(drop=True)
+    for side in "ab":
+        both[f"conclusion_{side}"] = _conclusions(both[f"points_{side}"], both[f"p_bh_{side}"])
+    both["difference"] = both.points_b - both.points_a
+    both["p_difference"] = _p_of_difference(both)
+    both["conditional"] = (both.seed_error_a == 0) | (both.seed_error_b == 0)
+    both["is_same_sign"] = np.sign(both.points_a) == np.sign(both.points_b)
+    tested = (both.conclusion_a != UNTESTED) & (both.conclusion_b != UNTESTED)
+    both["is_flipped"] = tested & (both.conclusion_a != both.conclusion_b)
+    return framed(both, COMPARED)
+
+
+def _p_of_difference(both: pd.DataFrame) -> NDArray[np.float64]:
+    """P that both gains are equal: variances added, with the degrees of freedom of both (Satterthwaite 1946)."""
+    variances = np.stack([both[f"standard_error_{side}"].to_numpy("float64") ** 2 for side in "ab"])
+    freedom = np.stack([both[f"df_{side}"].to_numpy("float64") for side in "ab"])
+    total = variances.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = np.abs(both.difference.to_numpy("float64")) / np.where(total > 0, np.sqrt(total), np.nan)
+        found: NDArray[np.float64] = 2 * student.sf(sizes, total**2 / (variances**2 / freedom).sum(axis=0))
+    return found
+
+
+def crossed(frame: pd.DataFrame) -> pd.DataFrame:
+    """How many gains have each conclusion in a (rows) and in b (columns), from ``compared_gains``."""
+    table = pd.crosstab(frame.conclusion_a, frame.conclusion_b)
+    return table.reindex(index=list(CONCLUSIONS), columns=list(CONCLUSIONS), fill_value=0)
+
+
+def summary(scores: pd.DataFrame, compared: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per setting for gains, and per role and setting for scores: the columns SUMMARY.
+
+    Intervals resample targets, whose cells share test rows; NaN for fewer than three. Ranks are those of all cells.
+    """
+    rows = []
+    for setting, part in compared.groupby("setting", sort=False):
+        values = (part.points_a.to_numpy(), part.points_b.to_numpy())
+        rows.append({"what": "gains", "setting": setting, **_agreement(*values, part.target, draws, seed)})
+    shared = scores[(scores.found == BOTH) & scores.difference.notna()]
+    for (role, setting), part in shared.groupby(["role", "setting"], sort=False):
+        values = (100 * part.score_a.to_numpy(), 100 * part.score_b.to_numpy())
+        found = _agreement(*values, part.target, draws, seed)
+        found = {name: value for name, value in found.items() if not name.startswith("same_sign")}
+        rows.append({"what": f"scores: {role}", "setting": setting, **found})
+    return framed(pd.DataFrame(rows, columns=list(SUMMARY)), SUMMARY)
+
+
+def differing(a: Side, b: Side) -> dict[str, tuple[str, str]]:
+    """The facts of both specifications that are not the same, by name; empty where a side has none."""
+    if not (a.facts and b.facts):
+        return {}
+    names = dict.fromkeys([*a.facts, *b.facts])
+    values = {name: (a.facts.get(name, "not given"), b.facts.get(name, "not given")) for name in names}
+    return {name: both for name, both in values.items() if both[0] != both[1]}
+
+
+def _agreement(
+    first: NDArray[np.float64], second: NDArray[np.float64], targets: pd.Series, draws: int, seed: int
+) -> dict[str, Any]:
+    """Difference, correlations and shared signs of values [n], with intervals from resampled targets."""
+    names, index = np.unique(targets.to_numpy(), return_inverse=True)
+    columns = [first, second, rankdata(first), rankdata(second), np.sign(first) == np.sign(second)]
+    values = np.stack([one - one.mean() for one in columns[:4]] + [columns[4] * 1.0], axis=1)
+    moments = np.stack([values[:, 0] * values[:, 1], values[:, 2] * values[:, 3], *(values[:, :4] ** 2).T], axis=1)
+    by_target = np.zeros((names.size, 12))
+    np.add.at(by_target, index, np.column_stack([np.ones(first.size), values, moments]))
+    raised = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
+    gap = float(second.mean() - first.mean())
+    observed, drawn = (_statistics(one @ by_target, gap) for one in (np.ones((1, names.size)), raised))
+    found: dict[str, Any] = {"n": first.size, "n_targets": names.size}
+    for place, name in enumerate(INTERVALS):
+        defined = drawn[np.isfinite(drawn[:, place]), place]
+        is_known = names.size > 2 and defined.size > 0 and np.isfinite(observed[0, place])
+        low, high = np.quantile(defined, [LEVEL / 2, 1 - LEVEL / 2]) if is_known else (np.nan, np.nan)
+        found |= {name: observed[0, place], f"{name}_low": low, f"{name}_high": high}
+    return found
+
+
+def _statistics(sums: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
+    """The statistics INTERVALS ``[draws, 4]`` from sums over cells ``[draws, 12]`` of centred values and products."""
+    means = sums[:, 1:] / sums[:, [0]]
+    difference = gap + means[:, 1] - means[:, 0]
+    found = [difference]
+    for place in (0, 1):
+        one, other = 2 * place, 2 * place + 1
+        product = means[:, 5 + place] - means[:, one] * means[:, other]
+        spreads = [means[:, 7 + side] - means[:, side] ** 2 for side in (one, other)]
+        size = np.sqrt(np.maximum(spreads[0], 0) * np.maximum(spreads[1], 0))
+        found.append(np.divide(product, size, out=np.full(len(size), np.nan), where=size > 1e-12))
+    return np.stack([*found, means[:, 4]], axis=1)
+
+
+def _conclusions(points: pd.Series, p: pd.Series) -> pd.Series:
+    sure = pd.Series(np.where(points > 0, GAIN, HARM), index=points.index).where(p <= LEVEL, NONE)
+    return sure.where(p.notna(), UNTESTED)
+
+
+def _flat(facts: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Nested facts by dotted names, as words."""
+    found: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return found
+
+
+def _each(values: Any) -> str:  # noqa: ANN401 - any values
+    return ", ".join(sorted(set(map(str, values)))) or "no finished cell"
+
+
+# The page, frames and figure that hold two studies against each other.
+
+MOST_SHOWN = 30
+MARGIN = 2.0  # points beside the outermost gain
+FLIPPED, KEPT, UNKNOWN = "conclusions differ", "same conclusion", "not tested in both"
+LOOKS = {KEPT: "#1b7837", FLIPPED: "#762a83", UNKNOWN: "#888888"}  # told apart by all common kinds of colour vision
+
+
+def write_comparison(a: Side, b: Side, out: Path) -> Path:
+    """Write the frames, a figure per setting and compare.md into ``out``; the path of the page."""
+    scores, pairs = compared_scores(a, b), compared_gains(a, b)
+    agreed = summary(scores, pairs)
+    for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreed)):
+        write_frames(frame, out / name)
+    banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
+    drawn = [_drawn(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
+    lines = [
+        f"# {banner}{a.name} (a) against {b.name} (b)",
+        *dict.fromkeys(side.note for side in (a, b) if side.note),
+        *_specifications(a, b),
+        *_cells(scores, agreed),
+        *_gains(a, b, pairs, agreed),
+        *(f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn),
+        *_caveats(scores, pairs),
+    ]
+    page = out / "compare.md"
+    write_text(page, as_page(lines))
+    return page
+
+
+def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
+    """Gains in a across, gains in b upwards; on the dashed line they are equal."""
+    figure = figure_of(6.4, 6.0, title)
+    axes = figure.subplots()
+    points = pairs[["points_a", "points_b"]].to_numpy()
+    ends = (min(points.min(), 0.0) - MARGIN, max(points.max(), 0.0) + MARGIN)
+    axes.plot(ends, ends, color="0.5", linewidth=0.9, linestyle="--", zorder=1, label="equal gains")
+    axes.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+    axes.axvline(0, color="0.8", linewidth=0.8, zorder=0)
+    shown = pairs.assign(conclusions=_looks(pairs), metric=pairs.metric.map(METRIC_NAMES))
+    present = [name for name in LOOKS if name in set(shown.conclusions)]
+    sns.scatterplot(
+        shown,
+        x="points_a",
+        y="points_b",
+        hue="conclusions",
+        hue_order=present,
+        palette=LOOKS,
+        style="metric",
+        s=26,
+        alpha=0.85,
+        ax=axes,
+    )
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    axes.set(xlabel=f"gain in {shortened(a)}, points", ylabel=f"gain in {shortened(b)}, points")
+    make_plain(axes)
+    entries = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    handles = [handle for label, handle in entries.items() if label not in ("conclusions", "metric")]
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> Drawn:
+    setting = str(pairs.setting.iloc[0])
+    title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
+    stem = out / f"compare-gains-{setting.replace('%', 'pct')}"
+    return write_drawn(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
+
+
+def _looks(pairs: pd.DataFrame) -> pd.Series:
+    untested = (pairs.conclusion_a == UNTESTED) | (pairs.conclusion_b == UNTESTED)
+    named = np.where(untested, UNKNOWN, np.where(pairs.is_flipped, FLIPPED, KEPT))
+    return pd.Series(named, index=pairs.index)
+
+
+def _specifications(a: Side, b: Side) -> list[str]:
+    """What differs between the two studies."""
+    if not (a.facts and b.facts):
+        return ["## What differs", "One side has no study file, so that settings cannot be held against each other."]
+    rows = [(name, *both) for name, both in differing(a, b).items()]
+    if not rows:
+        return ["## What differs", "Nothing in the two specifications but their names."]
+    return ["## What differs", table(["field", "a", "b"], rows)]
+
+
+def _cells(scores: pd.DataFrame, agreed: pd.DataFrame) -> list[str]:
+    """How many cells both have, and how their scores agree."""
+    counts = ", ".join(f"{name} {count}" for name, count in scores.found.value_counts(sort=False).items())
+    shared = scores[scores.found == BOTH]
+    differ = int((shared.same_splits == False).sum())  # noqa: E712 - undefined is not different
+    text = f"Cells by where they are finished: {counts}. Scores are means over each study's own seeds."
+    if differ:
+        text += f" Of those in both, {differ} have other splits in b than in a: their scores are of other rows."
+    rows = [
+        (
+            *(one.what.removeprefix("scores: "), one.setting, one.n, one.n_targets),
+            *(*_with_interval(one, "difference", 1), *_with_interval(one, "pearson", 2)),
+        )
+        for one in agreed[agreed.what != "gains"].itertuples()
+    ]
+    head = [
+        "cells",
+        "setting",
+        "in both",
+        "targets",
+        "b less a, points",
+        "95 % interval",
+        "correlation",
+        "95 % interval",
+    ]
+    return ["## Scores", text, table(head, rows)]
+
+
+def _gains(a: Side, b: Side, pairs: pd.DataFrame, agreed: pd.DataFrame) -> list[str]:
+    """How gains agree, and which conclusions flip."""
+    if pairs.empty:
+        return ["## Gains", "The two share no finished gain."]
+    rows = [
+        (one.setting, one.n, *(part for name in INTERVALS for part in _with_interval(one, name, 2)))
+        for one in agreed[agreed.what == "gains"].itertuples()
+    ]
+    head = ["setting", "pairs", "b less a, points", "95 % interval", "correlation", "95 % interval"]
+    head += ["rank correlation", "95 % interval", "same sign", "95 % interval"]
+    cross = crossed(pairs)
+    present = [name for name in CONCLUSIONS if cross.loc[name].any() or cross[name].any()]
+    across = [(f"a: {name}", *cross.loc[name, present]) for name in present]
+    lines = ["## Gains", "Gains that both have, pair by pair:", table(head, rows)]
+    lines.append(f"Conclusions, significant at {LEVEL} after Benjamini and Hochberg within each study:")
+    lines.append(table(["", *(f"b: {name}" for name in present)], across))
+    return lines + _flips(a, b, pairs)
+
+
+def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[str]:
+    flips = pairs[pairs.is_flipped].sort_values("difference", key=lambda one: -one.abs(), kind="stable")
+    n_tested = int((_looks(pairs) != UNKNOWN).sum())
+    if not n_tested:
+        return ["No pair is tested in both, so no conclusion can flip."]
+    sure = int((flips.p_difference <= LEVEL).sum())
+    text = (
+        f"{len(flips)} of {n_tested} conclusions differ. That one gain is significant and the other is not does not"
+        f" make the two different: in {sure} of these pairs the difference itself has p <= {LEVEL} (uncorrected)."
+    )
+    titles = dict(a.titles) | dict(b.titles)
+    rows = [
+        (
+            *(titles.get(one.intermediate, one.intermediate), titles.get(one.target, one.target), one.setting),
+            *(number(one.points_a, 1), one.conclusion_a, number(one.points_b, 1), one.conclusion_b),
+            number(one.p_difference, 4),
+        )
+        for one in flips.head(MOST_SHOWN).itertuples()
+    ]
+    head = ["intermediate", "target", "setting", "points a", "a says", "points b", "b says", "p of the difference"]
+    more = [f"The {MOST_SHOWN} largest are shown; all are in compared_gains.csv."] * (len(flips) > MOST_SHOWN)
+    return [text, *([table(head, rows)] if rows else []), *more]
+
+
+def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> list[str]:
+    """What this page cannot tell, and what was left out."""
+    points = [
+        "Noise in either study lowers the correlation of gains; test rows that both share raise it.",
+        "A pair's difference is tested as if the errors of both studies were independent; on the same test rows they"
+        " are not, and the test is then too careful.",
+        "Intervals resample targets. With few of them they are too narrow; with fewer than three there is none.",
+    ]
+    if n_runs := int(pairs.conditional.sum()):
+        points.append(
+            f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
+            " their p, which says whether these runs differ, not whether what was studied does."
+        )
+    for name in dict.fromkeys(scores.found[scores.found != BOTH]):
+        part = scores[scores.found == name]
+        named = few([f"{one.intermediate or 'none'} > {one.target}, {one.setting}" for one in part.itertuples()])
+        points.append(f"Left out ({name}), {len(part)}: {named}.")
+    shared = scores[scores.found == BOTH]
+    if undefined := int(shared.difference.isna().sum()):
+        points.append(f"Cells in both without a defined score in one of them: {undefined}; they are in no average.")
+    if lost := int((shared.role == TRANSFER).sum()) - len(pairs):
+        points.append(f"Transfers in both without a defined gain in one of them: {lost}.")
+    return ["## Caveats", "\n".join(f"- {point}" for point in points)]
+
+
+def _with_interval(one: object, name: str, digits: int) -> tuple[str, str]:
+    value, low, high = (getattr(one, f"{name}{end}") for end in ("", "_low", "_high"))
+    return number(value, digits), interval(low, high, digits)

@@ -1,0 +1,195 @@
+"""The parts of a report about gains: all pairs with their correction, and the controls apart from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.gains.power import NOT_DETECTABLE, in_words
+from analysis.gains.significance import LEVEL
+from analysis.sections.study import Findings
+from analysis.tables import count, interval, number, table
+from tasks.errors import counted
+
+MOST_SHOWN = 5
+WAYS = {
+    "p": "none: each gain by itself",
+    "p_bh": "Benjamini and Hochberg: the share of false ones among those found",
+    "p_by": "Benjamini and Yekutieli: the same, whatever gains have to do with each other",
+    "p_max_target": "step-down maximum in the target's column: one false one in that column",
+    "p_max_grid": "step-down maximum over all: one false one anywhere",
+    "p_holm": "Holm over all: the same, without what is known of their dependence",
+}
+WHAT = {
+    "transfer": "transfers, by target",
+    "self": "self: the target itself, another seed",
+    "shuffled": "shuffled: the target's texts, permuted labels",
+    "random": "random: an untrained adapter",
+}
+
+
+def gains(found: Findings) -> list[str]:
+    """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
+    frame = found.gains
+    if frame.empty:
+        return ["## Gains", "The study plans no transfer."]
+    tested = frame[frame.p.notna()]
+    seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
+    text = (
+        "A gain is a transfer's score minus its target's alone in the same setting, in points (x 100). Every p is"
+        f' two-sided, from {_draws(tested)} of groups, and conditional on {seeds}. "Significant" means'
+        f" p <= {LEVEL} after Benjamini and Hochberg over the {counted(len(tested), 'gain')} that have a p."
+    )
+    if _is_limited(frame):
+        text += (
+            " In a setting with less data, points over full are against the target alone with all its data: at 0 the"
+            " intermediate makes up for the rows that are missing."
+        )
+    head = ["targets scored by", "setting", "pairs", "planned", "finished", "significant gains", "significant harms"]
+    head += ["median points", *(["median points over full"] if _is_limited(frame) else [])]
+    lines = ["## Gains", text, table(head, _counts(frame))]
+    if not tested.empty:
+        order = tested.sort_values("points", ascending=False, kind="stable")
+        for name, part in (("gains", order[order.points > 0]), ("harms", order[order.points < 0][::-1])):
+            shown = [f"Largest {name}:", _pairs(found, part.head(MOST_SHOWN))]
+            lines += shown if len(part) else [f"No {name}."]
+    lines += _corrections(tested)
+    families = {name: task["family"] for name, task in found.manifest["tasks"].items()}
+    significant = frame[frame.significant]
+    related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
+    lines.append(
+        f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
+    )
+    return lines
+
+
+def visible(found: Findings, frame: pd.DataFrame) -> list[str]:
+    """How small a gain each target's test set could have shown; nothing where no gain has a p."""
+    shown = frame[frame.n_pairs > 0]
+    if shown.empty:
+        return []
+    text = (
+        "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
+        " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
+        f" hold among all {counted(int(shown.n_pairs.sum()), 'gain')}."
+        " A true gain below it is mostly missed, so that no finding"
+        " there is no finding of none. Medians over a target's pairs, standard errors taken as known; not defined where"
+        f" no transfer predicts otherwise than its baseline, and {NOT_DETECTABLE} where it is more than a perfect score"
+        " would gain: that takes more seeds, or more test items."
+    )
+    rows = [
+        (
+            *(found.title(one.target), one.setting, METRIC_NAMES[one.metric], one.n_pairs, count(one.n_groups)),
+            *(number(one.standard_error, 1), in_words(one.visible, one.is_detectable)),
+            in_words(one.visible_in_grid, one.is_detectable_in_grid),
+        )
+        for one in shown.itertuples()
+    ]
+    head = ["target", "setting", "metric", "pairs", "groups", "standard error", "visible", "visible in the grid"]
+    return ["## Smallest visible gains", text, table(head, rows)]
+
+
+def controls(found: Findings) -> list[str]:
+    """What the controls gain, as means over targets and one by one; nothing where a study has none."""
+    if found.controls.empty:
+        return []
+    text = (
+        "A control is trained beside the transfers, stacked in the same way, on an intermediate that knows nothing of"
+        " empathy or, as the target itself, nothing more. What the transfers gain beyond a control is due to their"
+        " intermediates; what both lose is due to the second adapter. An imported adapter is no control: others have"
+        " trained it, on texts that are not known here. All of these take no part in the counts and the"
+        " correction above, and their p is not corrected. Means are over targets, each counting once, with intervals of"
+        " Student's t. Liveness is how far switching the intermediate off moves a logit."
+    )
+    rows = [
+        (
+            *(control_name(found, one.control, one.intermediate), METRIC_NAMES[one.metric], one.setting, one.n_targets),
+            *(number(one.liveness, 3), number(one.points, 1), interval(one.low, one.high, 1)),
+            *(number(one.transfer_points, 1), *_less(one)),
+        )
+        for one in found.control_means.itertuples()
+    ]
+    head = ["control", "targets scored by", "setting", "targets", "liveness", "points", "95 % interval"]
+    head += ["transfers' points", "transfers less control", "95 % interval"]
+    single = [
+        (
+            *(control_name(found, one.control, one.intermediate), found.title(one.target), one.setting),
+            *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
+            *(number(one.p, 4), one.conditional, flags or "none"),
+        )
+        for one, flags in zip(found.controls.itertuples(), found.controls["flags"], strict=True)
+    ]
+    each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
+    return ["## Controls", text, table(head, rows), "Each control of each target:", table(each, single)]
+
+
+def _corrections(tested: pd.DataFrame) -> list[str]:
+    """How many gains and harms each correction leaves."""
+    if tested.empty:
+        return []
+    kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
+    rows = [(what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum())) for name, what in WAYS.items()]
+    text = f"By correction (at {LEVEL}; what each keeps down), all gains together:"
+    return [text, table(["correction", "gains", "harms"], rows)]
+
+
+def _draws(tested: pd.DataFrame) -> str:
+    """How many draws are behind a p, and of how many gains they are more."""
+    if tested.empty:
+        return "paired draws"
+    least, most = tested.draws.min(), tested.draws.max()
+    more = int((tested.draws > least).sum())
+    again = (
+        f" (of {counted(more, 'gain')} {most}, where a decision in their column was within Monte Carlo error)"
+        if more
+        else ""
+    )
+    return f"{least} paired draws{again}"
+
+
+def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
+    if one.control == "transfer":
+        return "", ""
+    return number(one.transfers_less_control, 1), interval(one.low_less_control, one.high_less_control, 1)
+
+
+def control_name(found: Findings, control: str, intermediate: str) -> str:
+    """What a control is called in tables, with what it means."""
+    return WHAT[control] if control in WHAT else f"{control}: {found.title(intermediate)}"
+
+
+def _is_limited(frame: pd.DataFrame) -> bool:
+    return bool((frame.setting != "full").any())
+
+
+def _counts(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    rows = []
+    for (metric, setting), part in frame.groupby(["metric", "setting"], sort=False):
+        for name, kept in (("all", part), ("without collapsed", part[~part.collapsed.fillna(False).astype(bool)])):
+            counts = (len(kept), int((kept.n_seeds > 0).sum()))
+            sure = kept.points[kept.significant]
+            signs = (int((sure > 0).sum()), int((sure < 0).sum()))
+            medians = [number(kept.points.median(), 1)]
+            medians += [number(kept.points_over_full.median(), 1)] if _is_limited(frame) else []
+            rows.append((METRIC_NAMES[metric], setting, name, *counts, *signs, *medians))
+    return rows
+
+
+def _pairs(found: Findings, frame: pd.DataFrame) -> str:
+    is_limited = _is_limited(found.gains)
+    head = ["intermediate", "target", "data", "setting", "alone", "with", "points", "95 % interval", "p (BH)"]
+    head += ["points over full", "95 % interval"] if is_limited else []
+    rows = []
+    for one, flags in zip(frame.itertuples(), frame["flags"], strict=True):
+        over = (number(one.points_over_full, 1), interval(one.low_over_full, one.high_over_full, 1))
+        rows.append(
+            (
+                *(found.title(one.intermediate), found.title(one.target)),
+                *(f"version {one.intermediate_version} -> {one.version}", one.setting),
+                *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
+                *(number(one.p_bh, 4), *(over if is_limited else ()), one.conditional, flags or "none"),
+            )
+        )
+    return table((*head, "conditional on", "flags"), rows)

@@ -1,0 +1,356 @@
+"""What a reviewer asks of gains: what each correction leaves, what they rest on, and which claims hang on which cells.
+
+A claim is a gain or a harm that is significant after Benjamini and Hochberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.specification_curve import CHOICES
+from analysis.gains.cells import Manifest
+from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
+from analysis.gains.other_metrics import OTHER
+from analysis.gains.power import in_words
+from analysis.gains.significance import LEVEL
+from analysis.ratings.themes import task_effects, theme_contrasts
+from analysis.sections.gains import WAYS
+from analysis.sections.question import Question
+from analysis.sections.study import Findings
+from analysis.tables import Declared, count, few, framed, number, table, write_csv, yes_no
+
+PAIR = ["intermediate", "target", "setting"]
+ALL = "all"  # targets, or cells
+NOT_COLLAPSED, NOT_CONTAMINATED, WITHOUT = "without collapsed", "without contaminated", "without family "
+OTHER_METRIC = "by a second metric"
+GAIN, HARM, NONE, LEFT_OUT = "gain", "harm", "none", "left out"
+P_COLUMNS = ("p", *CORRECTIONS)
+
+_TARGET = Declared("str", f"id of the target; {ALL}: together")
+_SETTING = Declared("str", "share of its training data")
+REJECTIONS = {
+    "target": _TARGET,
+    "setting": _SETTING,
+    "n_tests": Declared("int64", "gains that have a p"),
+    **{
+        f"{kind}_{way}": Declared("int64", f"{kind} with {way} <= {LEVEL}")
+        for way in P_COLUMNS
+        for kind in ("gains", "harms")
+    },
+}
+UNITS = {
+    "target": _TARGET,
+    "setting": _SETTING,
+    "n_test": Declared("Int64", "test items"),
+    "n_groups": Declared("Int64", "dialogues, posts, articles that they fall into: what is resampled"),
+    "n_seeds": Declared("int64", "training runs of a transfer, the fewest of the pairs that have a p"),
+    "n_baseline_seeds": Declared("int64", "training runs of the target alone, the fewest of these"),
+    "n_pairs": Declared("int64", "intermediates whose gain has a p"),
+    "n_families": Declared("int64", "families that the intermediates belong to"),
+    "visible": Declared("float64", "smallest gain in points that one test at 5 % finds with a power of .80"),
+    "visible_in_grid": Declared("float64", "the same at 5 % over all gains"),
+    "is_detectable": Declared("boolean", "whether a gain of that size can be; where not, visible is undefined"),
+    "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
+}
+CHANGES = {
+    "cells": Declared("str", "which cells, or which metric, are used"),
+    "n_tests": Declared("int64", "gains that have a p there; the correction is over these"),
+    "gains": Declared("int64", "claims of a gain there"),
+    "harms": Declared("int64", "claims of a harm there"),
+    "left_out": Declared("int64", "claims of all cells whose own cell is not among these"),
+    "lost": Declared("int64", "claims of all cells that do not hold there, or with the other sign"),
+    "new": Declared("int64", "claims there that all cells do not make"),
+    "median": Declared("float64", "of the gains there, in points"),
+}
+CLAIMS = {
+    "cells": Declared("str", "which cells, or which metric, are used"),
+    **{name: Declared("str", "of the claim") for name in PAIR},
+    "claim": Declared("str", f"with all cells: {GAIN}, {HARM} or {NONE}"),
+    "there": Declared("str", f"with these: {GAIN}, {HARM}, {NONE} or {LEFT_OUT}"),
+    "points": Declared("float64", "gain with all cells"),
+    "p_bh": Declared("float64", "its corrected p"),
+    "points_there": Declared("float64", "gain there"),
+    "p_bh_there": Declared("float64", "its corrected p there"),
+}
+EXPLAINED = {
+    "cells": Declared("str", "which pairs are used"),
+    "n_contrasts": Declared("int64", "contrasts of mean gains between two themes, in either role"),
+    "contrasts": Declared("int64", f"those with p_max <= {LEVEL}"),
+    "lost": Declared("int64", "significant with all pairs, but not, or not to be formed, or turned round with these"),
+    "new": Declared("int64", "significant with these and not with all pairs"),
+    "passes": Declared(
+        "boolean", "whether what was rated passes the gate of the guarded analysis; undefined: not asked"
+    ),
+    "p_tasks": Declared("float64", "its p, ratings handed round among tasks"),
+    "p_families": Declared("float64", "the same among families"),
+}
+
+
+def rejections(gains: pd.DataFrame) -> pd.DataFrame:
+    """One row per target and setting of a frame of gains, and one of all: the columns REJECTIONS."""
+    parts = [((target, setting), part) for (target, setting), part in gains.groupby(["target", "setting"], sort=False)]
+    rows = []
+    for (target, setting), part in [*parts, ((ALL, ALL), gains)]:
+        counts = {
+            f"{kind}_{way}": int((part.points[part[way] <= LEVEL] * sign > 0).sum())
+            for way in P_COLUMNS
+            for kind, sign in (("gains", 1), ("harms", -1))
+        }
+        rows.append({"target": target, "setting": setting, "n_tests": int(part.p.notna().sum()), **counts})
+    return framed(pd.DataFrame(rows), REJECTIONS)
+
+
+def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
+    """One row per target and setting with a tested gain, and one of all: the columns UNITS.
+
+    ``visible`` is the frame of ``analysis.gains.power.visible_gains``. The last row adds items and groups up over
+    targets, each in its largest setting, so that those which targets of one data set share count for each of them.
+    """
+    families = {name: task["family"] for name, task in manifest["tasks"].items()}
+    tested = gains[gains.p.notna()].assign(family=gains.intermediate.map(families))
+    rows = [
+        {
+            "target": target,
+            "setting": setting,
+            **_units(part),
+            "n_test": part.n_test.max(),
+            "n_groups": part.n_groups.max(),
+        }
+        for (target, setting), part in tested.groupby(["target", "setting"], sort=False)
+    ]
+    seen = ["visible", "visible_in_grid", "is_detectable", "is_detectable_in_grid"]
+    frame = pd.DataFrame(rows, columns=[name for name in UNITS if name not in seen])
+    frame = frame.merge(visible[["target", "setting", *seen]], on=["target", "setting"], how="left")
+    if rows:
+        largest = frame.groupby("target")[["n_test", "n_groups"]].max().sum()
+        frame = pd.concat([frame, pd.DataFrame([{"target": ALL, "setting": ALL, **_units(tested), **largest}])])
+    return framed(frame, UNITS)
+
+
+def claims(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
+    """One row per choice of cells, or metric, and pair whose conclusion it changes: the columns CLAIMS."""
+    found = [_changed(gains, name, there) for name, there in _choices(gains, others, manifest)]
+    return framed(pd.concat(found, ignore_index=True), CLAIMS)
+
+
+def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
+    """One row per choice of cells, and one for the second metric: the columns CHANGES."""
+    rows = []
+    for name, there in [(ALL, _kept(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
+        changed, said = _changed(gains, name, there), _conclusions(there)
+        is_made, is_out = changed.claim != NONE, changed.there == LEFT_OUT
+        counts = [int((said == one).sum()) for one in (GAIN, HARM)]
+        counts += [int((is_made & is_out).sum()), int((is_made & ~is_out).sum()), int((~is_made).sum())]
+        rows.append((name, int(there.p_bh.notna().sum()), *counts, there.points.median()))
+    return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
+
+
+def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per choice of pairs: the columns EXPLAINED.
+
+    ``contrasts`` are those of ``analysis.ratings.themes.theme_contrasts``, ``curve`` the rows of the specification
+    curve, of which those count that differ from the first in the choice of cells alone.
+    """
+    signs = np.where(contrasts.p_max <= LEVEL, np.sign(contrasts.difference), 0.0)
+    said = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
+    others = [name for name in CHOICES if name != "cells"]
+    gate = {one["cells"]: one for one in curve if all(one[name] == curve[0][name] for name in others)}
+    rows = []
+    for cells in dict.fromkeys([*said.cells, *gate]):
+        formed, own = said.sign[said.cells == cells], said.sign[said.cells == ALL]
+        there, own = formed.align(own, fill_value=0.0)
+        counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
+        tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
+        rows.append((cells, len(formed), *(int(one.sum()) for one in counts), *tested))
+    return framed(pd.DataFrame(rows, columns=list(EXPLAINED)), EXPLAINED)
+
+
+def second_metrics(gains: pd.DataFrame) -> dict[str, str]:
+    """The second metric of every metric by which targets of these gains are scored."""
+    return {name: OTHER[name] for name in dict.fromkeys(gains.metric)}
+
+
+def _units(part: pd.DataFrame) -> Mapping[str, Any]:
+    return {
+        "n_seeds": part.n_seeds.min(),
+        "n_baseline_seeds": part.n_baseline_seeds.min(),
+        "n_pairs": len(part),
+        "n_families": part.family.nunique(),
+    }
+
+
+def _choices(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Frames of pairs with points and p_bh: of the cells that a choice keeps, corrected anew, and by other metrics."""
+    for name, mark in ((NOT_COLLAPSED, gains.collapsed), (NOT_CONTAMINATED, gains.contaminated)):
+        yield name, _kept(gains, ~mark.fillna(False).to_numpy(bool))
+    members: dict[str, set[str]] = {}
+    for task, facts in manifest["tasks"].items():
+        members.setdefault(facts["family"], set()).add(task)
+    for family, tasks in members.items():
+        yield (
+            f"{WITHOUT}{family}",
+            _kept(gains, ~(gains.intermediate.isin(tasks) | gains.target.isin(tasks)).to_numpy()),
+        )
+    if len(others):
+        yield OTHER_METRIC, others[[*PAIR, "points", "p_bh"]]
+
+
+def _kept(gains: pd.DataFrame, is_kept: Any) -> pd.DataFrame:  # noqa: ANN401 - a mask [gains]
+    part = gains[is_kept]
+    return part[[*PAIR, "points"]].assign(p_bh=benjamini_hochberg(part.p.to_numpy(float)))
+
+
+def _conclusions(frame: pd.DataFrame) -> pd.Series:
+    """Gain, harm or none of every row with points and p_bh."""
+    is_sure = (frame.p_bh <= LEVEL).to_numpy()
+    said = np.select(
+        [is_sure & (frame.points > 0).to_numpy(), is_sure & (frame.points < 0).to_numpy()], [GAIN, HARM], NONE
+    )
+    return pd.Series(said, frame.index)
+
+
+def _changed(gains: pd.DataFrame, name: str, there: pd.DataFrame) -> pd.DataFrame:
+    """The pairs whose conclusion is another one there, or whose claim is left out."""
+    own = gains[[*PAIR, "points", "p_bh"]].assign(claim=_conclusions(gains), cells=name)
+    other = there.assign(there=_conclusions(there)).rename(columns={"points": "points_there", "p_bh": "p_bh_there"})
+    both = own.merge(other, on=PAIR, how="left")
+    both["there"] = both.there.astype(object).where(both.there.notna(), LEFT_OUT)
+    is_gone = (both.there == LEFT_OUT) & (both.claim == NONE)
+    return both[(both.claim != both.there) & ~is_gone][list(CLAIMS)]
+
+
+# The section of a report that answers what reviewers ask of gains, each table with its CSV.
+
+HEAD = "## Answers for a reviewer"
+SHORT = {
+    "p": "none",
+    "p_bh": "BH",
+    "p_by": "BY",
+    "p_holm": "Holm",
+    "p_max_target": "max-T (target)",
+    "p_max_grid": "max-T (grid)",
+}
+
+
+def answers(found: Findings, visible: pd.DataFrame, out: Path) -> list[str]:
+    """Rejections, units, visible gains and changed claims, with their frames written; nothing without a tested gain."""
+    if not found.gains.p.notna().any():
+        return [HEAD, "No gain has a p, so there is nothing to correct and no claim to change."]
+    frames = {
+        "reviewer_rejections": rejections(found.gains),
+        "reviewer_units": units(found.gains, visible, found.manifest),
+        "reviewer_changes": changes(found.gains, found.others, found.manifest),
+        "reviewer_claims": claims(found.gains, found.others, found.manifest),
+        "reviewer_second_metric": found.others,
+    }
+    for name, frame in frames.items():
+        write_csv(frame, out / name)
+    rejected, rested, changed, named, _ = frames.values()
+    return [
+        HEAD,
+        *_rejections(found, rejected),
+        *_unit_lines(found, rested),
+        *_changes(found, changed, named),
+    ]
+
+
+def explanations(question: Question, told: Mapping[str, Any]) -> list[str]:
+    """Whether what is said of themes and ratings changes with the pairs; ``told`` is what the guarded answer told."""
+    contrasts = theme_contrasts(task_effects(question.results))
+    frame = explained_changes(contrasts, told.get("curve", ()))
+    write_csv(frame, question.out / "reviewer_explained")
+    if frame.empty:
+        return []
+    text = (
+        "**Does what explains gains hang on some of the cells?** Contrasts of mean gains between themes with"
+        f" p (largest) <= {LEVEL}, and whether what was rated passes the gate of the guarded analysis, which leaves"
+        " families out in any case. Not asked: the specification curve has no such row."
+    )
+    rows = [
+        (
+            *(one.cells, one.n_contrasts, one.contrasts, one.lost, one.new),
+            *(("not asked", "") if pd.isna(one.passes) else (yes_no(one.passes), _two(one.p_tasks, one.p_families))),
+        )
+        for one in frame.itertuples()
+    ]
+    head = ["cells", "contrasts", "significant", "lost", "new", "ratings pass", "p (tasks), p (families)"]
+    return [text, table(head, rows)]
+
+
+def _two(first: float, second: float) -> str:
+    return f"{number(first)}, {number(second)}"
+
+
+def _rejections(found: Findings, frame: pd.DataFrame) -> list[str]:
+    text = (
+        f"**How many gains and harms does each correction leave?** Gains / harms at {LEVEL}, by target. max-T is the"
+        " step-down maximum, over the target's own gains or over all; BH, BY and Holm are over all."
+    )
+    rows = [
+        (*_where(found, one), one["n_tests"], *(f"{one[f'gains_{way}']} / {one[f'harms_{way}']}" for way in SHORT))
+        for one in frame.to_dict("records")
+    ]
+    return [text, table(["target", "setting", "tests", *SHORT.values()], rows)]
+
+
+def _unit_lines(found: Findings, frame: pd.DataFrame) -> list[str]:
+    text = (
+        "**What is n, and what could have been seen?** Groups (dialogues, posts, articles) are resampled, never single"
+        " items; families are data sets that share texts or people. Visible: the smallest true gain in points that a"
+        " test finds with a power of 80 %, alone or among all gains (docs/significance.md). The last row adds items and"
+        " groups up over targets, and so counts those that targets share more than once."
+    )
+    rows = [
+        (
+            *_where(found, one),
+            *(count(one[name]) for name in ("n_test", "n_groups", "n_seeds", "n_baseline_seeds", "n_pairs")),
+            count(one["n_families"]),
+            *(in_words(one[f"visible{where}"], one[f"is_detectable{where}"]) for where in ("", "_in_grid")),
+        )
+        for one in frame.to_dict("records")
+    ]
+    head = ["target", "setting", "items", "groups", "seeds", "baseline's seeds", "pairs", "families"]
+    return [text, table([*head, "visible", "visible in the grid"], rows)]
+
+
+def _changes(found: Findings, frame: pd.DataFrame, named: pd.DataFrame) -> list[str]:
+    metrics = second_metrics(found.gains)
+    pairs = ", ".join(f"{other} beside {METRIC_NAMES[own]}" for own, other in metrics.items())
+    text = (
+        f"**Which claims hang on some of the cells, or on the metric?** A claim is a gain or a harm with p <= {LEVEL}"
+        f" after {WAYS['p_bh'].partition(':')[0]}, corrected anew among the cells that are kept. Left out: the claim's"
+        " own cell is not among them. Lost: it is, and the claim does not hold there. New: a claim that all cells do"
+        f" not make. The second metric, from the stored predictions: {pairs}."
+    )
+    rows = [
+        (one.cells, one.n_tests, one.gains, one.harms, one.left_out, one.lost, one.new, number(one.median, 1))
+        for one in frame.itertuples()
+    ]
+    head = ["cells", "tests", "gains", "harms", "left out", "lost", "new", "median points"]
+    return [text, table(head, rows), *_named(found, named)]
+
+
+def _named(found: Findings, named: pd.DataFrame) -> list[str]:
+    """The claims that are lost or new, by choice; reviewer_claims.csv has all of them."""
+    rows = []
+    for cells, part in named[named.there != LEFT_OUT].groupby("cells", sort=False):
+        for what, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
+            names = [f"{_pair(found, one)}: {one.claim} -> {one.there}" for one in kept.itertuples()]
+            rows += [(cells, what, few(names))] if names else []
+    return (
+        [table(["cells", "claims", "which"], rows)] if rows else ["No claim is lost and none is new in any of these."]
+    )
+
+
+def _pair(found: Findings, one: Any) -> str:  # noqa: ANN401 - a row of a frame
+    return f"{found.title(one.intermediate)} -> {found.title(one.target)} ({one.setting})"
+
+
+def _where(found: Findings, one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row as a mapping
+    return (ALL, "") if one["target"] == one["setting"] == ALL else (found.title(one["target"]), one["setting"])

@@ -1,0 +1,1 @@
+"""Reports for others: private tasks under pseudonyms, and shared results computed again."""

@@ -1,0 +1,108 @@
+"""Tables and pages computed anew from records, against those that were kept: equal, or what differs and where."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest
+from analysis.report import report
+from analysis.sections.answers import silent
+from analysis.sections.importance import Progress
+
+PRINTED = 1e-9  # relative; tables print 10 significant digits, and another processor may turn the last one
+NOISE = 1e-12  # absolute; what is left of a difference of equal numbers is not the same everywhere
+ENDINGS = (".csv", ".md")
+THERE, ABSENT = "is there", "is not there"
+
+
+class Difference(NamedTuple):
+    """A place in a file, what was kept there, and what the records give."""
+
+    where: str
+    kept: str
+    rebuilt: str
+
+
+class Compared(NamedTuple):
+    """How many tables and how many numbers in them were compared, and what differs."""
+
+    tables: int
+    numbers: int
+    differences: list[Difference]
+
+
+def rebuilt(store: Store, manifest: Manifest, out: Path, progress: Progress = silent) -> list[Path]:
+    """Write the report of a stored study into ``out``; the files that an archive keeps of it, sorted.
+
+    Frames as Parquet are left out: the CSV beside has the same numbers, and bytes that depend on no library.
+    """
+    report(store, manifest, out, progress=progress)
+    return sorted(path for path in out.rglob("*") if path.is_file() and path.suffix != ".parquet")
+
+
+def compared(kept: Path, made: Path) -> Compared:
+    """Compare every table (.csv) and page (.md) of two folders; figures are drawn from tables that are compared."""
+    names = sorted({path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)})
+    tables, numbers, differences = 0, 0, []
+    for name in names:
+        one, other = kept / name, made / name
+        if not (one.is_file() and other.is_file()):
+            differences.append(Difference(name, *(THERE if path.is_file() else ABSENT for path in (one, other))))
+            continue
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in (one, other)]
+        if name.endswith(".csv"):
+            tables += 1
+            numbers += sum(_number(cell) is not None for row in _rows(texts[1]) for cell in row)
+            differences += [Difference(f"{name}, {where}", *both) for where, *both in _cells_apart(*texts)]
+        else:
+            differences += [Difference(f"{name}, {where}", *both) for where, *both in lines_apart(*texts)]
+    return Compared(tables, numbers, differences)
+
+
+def lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
+    """Every line in which two texts differ: its number in words, and both lines; one that is missing is empty."""
+    for number, (one, other) in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
+        if one != other:
+            yield f"line {number}", one, other
+
+
+def _pages(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.suffix in ENDINGS and path.is_file())
+
+
+def _rows(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def _cells_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
+    """Every cell in which two tables differ after rounding, by its line and column, and both values."""
+    one, other = _rows(kept), _rows(made)
+    head = (other or [[]])[0]
+    for number, pair in enumerate(zip_longest(one, other, fillvalue=()), 1):
+        for place, (a, b) in enumerate(zip_longest(*pair, fillvalue="")):
+            if not _is_same(a, b):
+                column = head[place] if place < len(head) else str(place + 1)
+                yield f"line {number}, column {column}", a, b
+
+
+def _is_same(kept: str, made: str) -> bool:
+    if kept == made:
+        return True
+    one, other = _number(kept), _number(made)
+    return one is not None and other is not None and math.isclose(one, other, rel_tol=PRINTED, abs_tol=NOISE)
+
+
+def _number(cell: str) -> float | None:
+    """The number in a cell; None for words, and for what stands for an undefined value."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,240 @@
+"""A report for others: the frames of a study under pseudonyms, from a store in which private tasks have no names.
+
+Gains are computed from the study itself, so that every number of a pair is that of its own report; all that is written
+comes from a copy of manifest, records and measures in pseudonyms, made before, which is thrown away afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.errors import MissingRecord
+from adapters_store.key import key_of
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest
+from analysis.gains.gains import SEED
+from analysis.gains.significance import DRAWS
+from analysis.report import findings, written
+from analysis.sections.answers import silent
+from analysis.sections.importance import Progress
+from analysis.sections.study import Findings
+from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
+from tasks import quality
+from tasks.errors import BadInput, counted
+from tasks.ratings import Rating
+from tasks.splits import contamination
+
+Measures = Callable[[Manifest], Iterable[tuple[str, Mapping[str, Any]]]]
+SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
+    *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
+    *("max_tokens", "caps", "splits", "metric", "class_weights", "history", "truncation", "tags"),
+    *("composition", "retry_collapsed", "trainer", "precision", "shared_noise"),
+)
+PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
+FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
+READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The page of a shared report, its study's name there, and by words of private tasks the files that have them."""
+
+    page: Path
+    study: str
+    line: str
+    occurring: Mapping[str, list[str]]
+
+
+def shared_report(
+    store: Store,
+    manifest: Manifest,
+    out: Path,
+    measures: Measures,
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+    progress: Progress = silent,
+) -> Shared:
+    """Write a study's report for others into ``out``, which must be empty; ``measures`` names those that it looks for.
+
+    BadInput if something lies in ``out``: what is there might name a private task.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} is not an empty folder; a report for others needs one of its own: give it with --out")
+    names = names_of(manifest)
+    found = findings(store, manifest, draws, seed)
+    with copied(store, manifest, measures, names) as (copy, hidden, keys):
+        told = replace(_renamed(found, names, keys), manifest=hidden, shared=line(manifest, names))
+        page = written(copy, told, out, progress)
+    return Shared(page, names.study, told.shared, occurrences(out, names.words))
+
+
+def line(manifest: Manifest, names: Names) -> str:
+    """What is inside a shared report and what is not, in one paragraph."""
+    hidden = [names.tasks[name] for name in manifest["tasks"] if name in names.tasks]
+    who = f"Private tasks stand under pseudonyms ({', '.join(sorted(hidden))})" if hidden else "No task is private"
+    brought = sorted(
+        shown for name, shown in names.tasks.items() if name not in {*manifest["tasks"], *manifest["missing"]}
+    )
+    who += f". Imported adapters stand under pseudonyms ({', '.join(brought)})" if brought else ""
+    return (
+        f"**A copy for others.** Inside: scores, gains, counts and settings of "
+        f"{counted(len(manifest['tasks']), 'task')}. {who}."
+        " Taken out: texts, ids of items and groups, names and paths of files, hosts and users, and where adapters came"
+        " from; of private tasks also titles, class names, data sets, sources, versions, warnings and keys. Left in:"
+        " sizes, shares of classes and scores, by which somebody who knows a data set may recognise it."
+    )
+
+
+@contextmanager
+def copied(
+    store: Store, manifest: Manifest, measures: Measures, names: Names
+) -> Iterator[tuple[Store, dict[str, Any], dict[str, str]]]:
+    """A store in pseudonyms with the manifest that belongs to it, and its cells' keys by their own; gone afterwards."""
+    root = Path(tempfile.mkdtemp(prefix="share-"))
+    try:
+        copy, keys = Store(root / "runs"), _Keys(store, names, {})
+        for cell in manifest["cells"]:
+            keys.add(cell)
+        hidden = hidden_manifest(manifest, names, keys.found, root / "ratings")
+        _write_ratings(hidden_ratings(manifest, names), root / "ratings")
+        for key in dict.fromkeys(cell["key"] for cell in manifest["cells"]):
+            if key in store:
+                _copy_record(store, copy, key, keys, names)
+        _copy_measures(store, copy, zip(measures(manifest), measures(hidden), strict=True), names)
+        yield copy, hidden, keys.found
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def occurrences(out: Path, words: Iterable[str]) -> dict[str, list[str]]:
+    """By each word of private tasks that occurs, perhaps by chance, the files in which it stands readable."""
+    texts = {file: file.read_text(encoding="utf-8").casefold() for file in out.rglob("*") if file.suffix in READABLE}
+    found = {}
+    for word in (one for one in words if len(one) >= SHORTEST):
+        whole = re.compile(rf"(?<!\w){re.escape(word.casefold())}(?!\w)")
+        if files := sorted(str(file.relative_to(out)) for file, text in texts.items() if whole.search(text)):
+            found[word] = files
+    return found
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Keys of cells in the copy, ``found`` by their own: those of public tasks stay, so that others may compare."""
+
+    store: Store
+    names: Names
+    found: dict[str, str]
+
+    def add(self, cell: Mapping[str, Any]) -> None:
+        """Find the key of a planned cell; of one without a record it follows from what it is planned for."""
+        if cell["key"] in self.store:
+            self.of(cell["key"])
+        elif {cell["target"], cell["intermediate"]} & set(self.names.tasks):
+            planned = {name: self.names.task(cell.get(name)) for name in ("role", "intermediate", "target")}
+            self.found[cell["key"]] = key_of({**planned, "seed": cell["seed"], "setting": cell["setting"]})
+        else:
+            self.found[cell["key"]] = cell["key"]
+
+    def of(self, key: str) -> str:
+        """The key of a stored record in the copy."""
+        if key not in self.found:
+            self.found[key] = key_of(self.spec(key))
+        return self.found[key]
+
+    def spec(self, key: str) -> dict[str, Any]:
+        """The spec of a stored record in pseudonyms; as it is where it names no private task."""
+        spec, names = self.store.get(key).spec, self.names
+        if not {spec["target"], spec["intermediate"]} & set(names.tasks):
+            return dict(spec)
+        target, below, content = spec["target"], spec.get("intermediate_key"), spec.get("splits_hash", "")
+        label = dict(spec.get("label") or {})
+        if target in names.tasks:
+            label["classes"] = list(names.classes.get(target, {}).values())
+        return {
+            **{name: spec[name] for name in SPEC if name in spec},
+            "target": names.task(target),
+            "intermediate": names.task(spec["intermediate"]),
+            "intermediate_key": self.of(below) if below and below in self.store else None,
+            "splits_hash": hidden_hash(content, names.task(target)) if target in names.tasks else content,
+            "label": label,
+        }
+
+
+def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names) -> None:
+    """Put a record into the copy: settings, numbers, curves and predictions without ids, host or weights."""
+    record = store.get(key)
+    results = {name: value for name, value in record.results.items() if name != "retried"}
+    results["flags"] = names.flags(results["flags"], record.spec["target"])
+    made = {name: record.provenance[name] for name in PROVENANCE if name in record.provenance}
+    with copy.staging() as folder:
+        if "test.parquet" in record.files:
+            test = pd.read_parquet(store.open(key, "test.parquet"))
+            groups = np.unique(test["group"], return_inverse=True)[1].reshape(-1)
+            test = test.assign(id=[str(place) for place in range(len(test))], group=[str(one) for one in groups])
+            test.to_parquet(folder / "test.parquet", index=False)
+        if "history.json" in record.files:
+            shutil.copyfile(store.open(key, "history.json"), folder / "history.json")
+        copy.put(keys.of(key), keys.spec(key), results, {**made, "host": ""}, folder)
+
+
+def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], names: Names) -> None:
+    """Put the measures that the store has into the copy, under the inputs that they have there."""
+    for (kind, inputs), (_, hidden) in pairs:
+        try:
+            found = store.measure(kind, inputs)
+        except MissingRecord:
+            continue
+        known: Mapping[str, str] = names.tasks if kind == contamination.CONTAMINATION else {}
+        if kind == quality.STATISTICS:
+            known = names.classes.get(inputs["task"], {})
+        copy.put_measure(kind, hidden, _swapped(found.result, known), found.cost_seconds)
+
+
+def _swapped(value: Any, known: Mapping[str, str]) -> Any:  # noqa: ANN401 - a piece of JSON
+    """A piece of JSON in which every text, and name of a field, that is known is replaced."""
+    if isinstance(value, Mapping):
+        return {known.get(name, name): _swapped(part, known) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_swapped(part, known) for part in value]
+    return known.get(value, value) if isinstance(value, str) else value
+
+
+def _write_ratings(found: list[Rating], folder: Path) -> None:
+    folder.mkdir()
+    if found:
+        pd.DataFrame(found, columns=list(Rating._fields)).to_csv(folder / "ratings.csv", index=False)
+
+
+def _renamed(found: Findings, names: Names, keys: Mapping[str, str]) -> Findings:
+    """The frames of a report in pseudonyms."""
+    return replace(found, **{name: _frame(getattr(found, name), names, keys) for name in FRAMES})
+
+
+def _frame(frame: pd.DataFrame, names: Names, keys: Mapping[str, str]) -> pd.DataFrame:
+    """A frame in pseudonyms, its numbers as they are."""
+    given: dict[str, Any] = {}
+    for role, version in (("intermediate", "intermediate_version"), ("target", "version")):
+        if role in frame:
+            given[role] = pd.Series([names.task(one) for one in frame[role]], frame.index, dtype=frame[role].dtype)
+        if role in frame and version in frame:
+            given[version] = frame[version].mask(frame[role].isin(list(names.tasks)), UNSHOWN)
+    if "flags" in frame:
+        texts = zip(frame["flags"], frame["target"], strict=True)
+        given["flags"] = [";".join(names.flags(flags.split(";"), target)) for flags, target in texts]
+    if "key" in frame:
+        given["key"] = frame["key"].map(keys)
+    if "host" in frame:
+        given["host"] = frame["host"].mask(frame["host"].notna(), UNSHOWN)
+    renamed = frame.assign(**given)
+    return renamed.astype({name: kind for name, kind in frame.dtypes.items() if name in given})

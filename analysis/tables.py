@@ -1,0 +1,164 @@
+"""Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte.
+
+Figures are written here too: every file of the analysis is on the disk whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.disk import whole
+from tasks.errors import counted, harmless
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Declared(NamedTuple):
+    """A column of a frame: its type and what it means."""
+
+    type: str
+    meaning: str
+
+
+def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFrame:
+    """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
+    types = {name: one.type for name, one in declared.items()}
+    return frame.reindex(columns=list(types)).astype(types)
+
+
+def write_frames(frame: pd.DataFrame, stem: Path) -> None:
+    """Write ``stem``.csv (10 significant digits, empty where undefined) and ``stem``.parquet (all digits)."""
+    write_csv(frame, stem)
+    with whole(stem.with_name(f"{stem.name}.parquet")) as part:
+        frame.to_parquet(part, index=False)
+
+
+def write_csv(frame: pd.DataFrame, stem: Path) -> None:
+    """Write ``stem``.csv alone, in the form of ``write_frames``."""
+    with whole(stem.with_name(f"{stem.name}.csv")) as part:
+        frame.to_csv(part, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def write_figure(figure: Figure, path: Path, **options: Any) -> None:  # noqa: ANN401 - those of savefig
+    """Write a figure in the format of the file's ending."""
+    with whole(path) as part:
+        figure.savefig(part, format=path.suffix[1:], **options)
+
+
+# Small pieces of Markdown: tables and values, with words where a value is not defined.
+
+UNDEFINED = "not defined"
+MOST_NAMED = 5
+PICTURE = re.compile(r"!\[(.*)\]\(([^()\s/]+\.png)\)", re.DOTALL)  # one of ours, beside the page
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
+DEFINITION = re.compile(r"^(\s*\[[^\]\n]*\]):", re.MULTILINE)  # of where a link leads
+
+
+def page(paragraphs: Iterable[str]) -> str:
+    """A page of these paragraphs, in which nothing that an entry says becomes a tag, a link or a picture."""
+    return "\n\n".join(map(_paragraph, paragraphs)) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    if picture := PICTURE.fullmatch(text):
+        return f"![{plain(picture[1])}]({picture[2]})"
+    return plain(text)
+
+
+def plain(text: str) -> str:
+    """Text that a reader of Markdown shows as it is: no HTML, no link, no picture, no control character."""
+    lines = "\n".join(map(harmless, text.split("\n")))
+    return DEFINITION.sub(r"\1\:", TAG.sub("&lt;", lines).replace("](", "]\\("))
+
+
+def unescaped(text: str) -> str:
+    """What ``plain`` was given, but for control characters."""
+    return text.replace("&lt;", "<").replace("]\\(", "](").replace("]\\:", "]:")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; bars, line breaks, tags and links inside cells are made harmless."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def bullets(facts: dict[str, Any]) -> str:
+    """A list of named facts."""
+    return "\n".join(f"- {what}: {value}" for what, value in facts.items())
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many decimals."""
+    return UNDEFINED if pd.isna(value) else fixed(value, digits)
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference with so many decimals and its sign; one that is printed as 0 has none."""
+    return UNDEFINED if pd.isna(value) else fixed(value, digits, "+")
+
+
+def fixed(value: float, digits: int, sign: str = "-") -> str:
+    """So many decimals; nothing is printed as -0, and with the sign ``+`` nothing as +0."""
+    text = f"{value:{sign}.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0 else text
+
+
+def bare(score: float) -> str:
+    """A score in a narrow place: two decimals, and no 0 before the point."""
+    return fixed(score, 2).replace("0.", ".", 1)
+
+
+def percent(value: float) -> str:
+    """A share in percent; a little is never shown as nothing."""
+    return UNDEFINED if pd.isna(value) else "under 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
+
+
+def interval(low: float, high: float, digits: int) -> str:
+    """An interval with so many decimals; one without an end is not defined."""
+    return f"{fixed(low, digits)} to {fixed(high, digits)}" if np.isfinite([low, high]).all() else UNDEFINED
+
+
+def count(value: Any) -> str:  # noqa: ANN401 - a nullable integer
+    """A whole number."""
+    return UNDEFINED if pd.isna(value) else str(int(value))
+
+
+def yes_no(value: Any) -> str:  # noqa: ANN401 - a nullable boolean
+    """A boolean in words."""
+    if pd.isna(value):
+        return UNDEFINED
+    return "yes" if value else "no"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    rest = len(names) - MOST_NAMED
+    return "; ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def inline(value: Any) -> str:  # noqa: ANN401 - a piece of a study's JSON
+    """A piece of JSON in words; a field of null is left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {inline(part)}" for name, part in value.items() if part is not None)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def tally(values: Iterable[Any]) -> str:
+    """Distinct values, sorted, with how many cells have each."""
+    counts = Counter(map(str, values))
+    return (
+        "; ".join(f"{value} ({counted(times, 'cell')})" for value, times in sorted(counts.items()))
+        or "no finished cell"
+    )
+
+
+def _cell(value: object) -> str:
+    return plain(" ".join(str(value).splitlines())).replace("|", "\\|")

@@ -1,0 +1,54 @@
+"""``doctor``: what is here for a run, a line each with the cure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.api import Study
+from harness.cli.data import progress
+from harness.cli.study import study_of
+from harness.cli.terminal import print_json
+from harness.preflight.doctor import PROBLEM, Line, machine_lines, store_lines, study_lines
+from harness.preflight.prefetch import FAILED, environment, prefetch
+
+
+def show_doctor(options: argparse.Namespace) -> int:
+    """Print what was looked at; exit code 1 when something is a problem."""
+    study = study_of(options) if options.study else None
+    lines = []
+    for line in _lines(study, Path(options.store)):
+        lines.append(line)
+        if not options.json:
+            cure = f"; cure: {line.cure}" if line.cure else ""
+            print(f"{line.state:8} {line.what:24} {' '.join(line.detail.split())}{cure}")
+    if options.json:
+        print_json([line._asdict() for line in lines])
+    return 1 if any(line.state == PROBLEM for line in lines) else 0
+
+
+def _lines(study: Study | None, store: Path) -> Iterator[Line]:
+    yield from machine_lines(study.config if study else None)
+    if study is not None:
+        yield from study_lines(study.config, study.registry, study.data)
+    yield from store_lines(store)
+
+
+# ``prefetch``: bring what a study needs before jobs run where there is no internet.
+
+
+def fetch_study(options: argparse.Namespace) -> int:
+    """Print what came of each thing and the environment of the jobs; exit code 1 when a download failed."""
+    study = study_of(options)
+    line, found = environment(study.data, study.store.root), []
+    with progress(options.quiet) as watch:
+        for got in prefetch(study.config, study.registry, study.data, watch):
+            found.append(got)
+            if not options.json:
+                print(f"{got.state:8} {got.what:24} {' '.join(got.detail.split())}")
+    if options.json:
+        print_json({"found": [one._asdict() for one in found], "environment": line})
+    else:
+        print(f"\nfor the jobs:\n  {line}")
+    return 1 if any(one.state == FAILED for one in found) else 0

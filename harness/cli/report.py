@@ -1,0 +1,127 @@
+"""``figures`` and ``report``: from the store alone, without data, backbone or torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.store import measures_of
+from harness.cli.study import name_of
+from harness.cli.terminal import Steps, print_json
+from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    from analysis.sections.question import Question
+
+
+# ``analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say.
+
+PUBLISHED = "published"
+
+
+def analyze(options: argparse.Namespace) -> int:
+    """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
+    from analysis.sections.answers import explained
+    from analysis.sections.paper_tables import write_tables
+    from analysis.sections.question import write_answers
+
+    question = question_of(options)
+    with Steps(quiet=options.quiet) as steps:
+        answer, lines = explained(question, options.mode, steps.show)
+    page = write_answers(question, lines)
+    tables = write_tables(question.results, question.out)
+    if options.json:
+        named = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        print_json(named | {"mode": options.mode, **answer.told})
+    else:
+        print(*question.limits, *answer.lines, page, sep="\n")
+    return 0
+
+
+def question_of(options: argparse.Namespace) -> Question:
+    """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
+    from analysis.gains.gains import gains
+    from analysis.results.own_table import ENDINGS, read_matrix
+    from analysis.sections.question import of_matrix, of_published, of_stored
+
+    margin = getattr(options, "margin", None)
+    beside = {name: Path(given) for name in ("ratings", "tasks") if (given := getattr(options, name, None))}
+    if (path := Path(options.study)).suffix.lower() in ENDINGS:
+        return of_matrix(read_matrix(path, **beside), Path(options.out or f"results/{path.stem}"))
+    if beside:
+        raise BadInput(
+            f"--{next(iter(beside))} goes with a table of scores; {options.study!r} is none ({', '.join(ENDINGS)})"
+        )
+    if options.study == PUBLISHED:
+        return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
+    store, name = Store(Path(options.store)), name_of(options.study)
+    manifest = stored_manifest(store, name)
+    return of_stored(store, manifest, gains(store, manifest), Path(options.out or f"results/{name}"), margin)
+
+
+def write_figures(options: argparse.Namespace) -> int:
+    """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
+    from analysis.figures.heatmaps import figures
+    from analysis.figures.paper_figures import undrawn
+    from analysis.figures.paper_figures import write_figures as draw
+    from analysis.gains.gains import gains
+    from analysis.sections.question import of_stored
+
+    if options.study == PUBLISHED:
+        question = question_of(options)
+    else:
+        store, name, out = _named(options)
+        manifest = stored_manifest(store, name)
+        pairs = gains(store, manifest)
+        question = of_stored(store, manifest, pairs, out)
+        for path in figures(store, manifest, pairs, out):
+            print(path)
+    alike = question.similarities
+    for drawn in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
+        print(f"{drawn.png}\n{drawn.svg}")
+    for reason in undrawn(question.results, alike):
+        print(reason, file=sys.stderr)
+    return 0
+
+
+def write_report(options: argparse.Namespace) -> int:
+    """Write the report of a study, or a copy of it for others, and print where its text and its page are."""
+    from analysis.report import report
+
+    if options.share:
+        return _share_report(options)
+    store, name, out = _named(options)
+    with Steps(quiet=options.quiet) as steps:
+        page = report(store, stored_manifest(store, name), out, progress=steps.show)
+        print(page, page.with_suffix(".html"), sep="\n")
+    return 0
+
+
+def _share_report(options: argparse.Namespace) -> int:
+    """Write a report in which private tasks have pseudonyms; say what is in it, and which words to look at."""
+    from analysis.sharing.pseudonyms import names_of
+    from analysis.sharing.share import shared_report
+    from analysis.tables import few
+
+    store, name, _ = _named(options)
+    manifest = stored_manifest(store, name)
+    out = Path(options.out or f"results/{names_of(manifest).study}-shared")
+    with Steps(quiet=options.quiet) as steps:
+        done = shared_report(store, manifest, out, measures_of, progress=steps.show)
+    print(done.line.replace("**", ""))
+    print(done.page, done.page.with_suffix(".html"), sep="\n")
+    for word, files in done.occurring.items():
+        print(
+            f"look at {few(files)} before you pass it on: a private task or adapter has the word {word!r}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _named(options: argparse.Namespace) -> tuple[Store, str, Path]:
+    name = name_of(options.study)
+    return Store(Path(options.store)), name, Path(options.out or f"results/{name}")

@@ -1,0 +1,253 @@
+"""What a plan will cost, from what the store's records have cost; docs/before-launch.md has the formulas.
+
+Work is counted in row-epoch tokens: a training row's tokens once per epoch, a row's that is only evaluated half as much
+(a frozen encoder's backward pass costs about what its forward pass costs). Nothing here loads a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from adapters_store import Record, Store
+from adapters_store.store import LEFT_OUT
+from harness.study.backbone import RANDOM_TINY, Backbone
+from harness.study.cell import Cell
+from harness.study.config import share_of
+from harness.study.plan import Pack, Plan
+from tasks.splits.loading import Splits
+
+EVALUATED = 0.5  # of a training token's cost
+SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-up, and its rate tells nothing
+ASSUMED = {"a processor core": 0.1e12, "a GPU": 10e12}  # floating-point operations a second, where nothing is measured
+START = 10.0  # seconds until a pack trains, where nothing is measured; measured rates have it in them
+PASSES = {"whole model": 3}  # forward passes that a training token costs; an adapter's cell: 2
+ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
+RECORD_BYTES = 6_000  # of what else stands in a record
+KEPT = 8  # a lane's checkpoint: weights, best ones and two moments, in the stage before and the new one
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows a cell trains on, selects on and is tested on, over all folds."""
+
+    train: int
+    validation: int
+    test: int
+
+    def work(self, epochs: int, tokens: float) -> float:
+        """Row-epoch tokens of a cell whose rows have this mean length in tokens."""
+        return tokens * (epochs * (self.train + EVALUATED * self.validation) + EVALUATED * self.test)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Seconds of one device per row-epoch token, of all measured time by all measured work, and the extremes."""
+
+    seconds: float
+    least: float
+    most: float
+    records: int
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of one device by way of training; ``whole`` is that of all ways, for one that was not measured.
+
+    ``start`` is what a pack costs besides, in seconds.
+    """
+
+    device: str
+    ways: Mapping[str, Rate]
+    whole: Rate
+    start: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether records say so."""
+        return self.whole.records > 0
+
+    def of(self, way: str) -> Rate:
+        """The rate of a way, or else that of all."""
+        return self.ways.get(way, self.whole)
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A cell that must be trained: its way, its work, and how many lanes are trained beside it and with it."""
+
+    cell: Cell
+    way: str
+    work: float
+    lanes: int = 1
+
+    def hours(self, rates: Rates) -> tuple[float, float, float]:
+        """Device hours: expected, at the best measured rate and at the worst."""
+        rate, start = rates.of(self.way), rates.start / self.lanes
+        expected, least, most = ((start + self.work * one) / 3600 for one in (rate.seconds, rate.least, rate.most))
+        return expected, least, most
+
+
+def way_of(spec: Mapping[str, Any], lanes: int) -> str:
+    """How a cell is trained beside ``lanes - 1`` others, as far as it decides the rate."""
+    if spec["adapter"] is None:
+        return "whole model"
+    if spec["trainer"] == "library":
+        return "library"
+    return "lanes together" if lanes > 1 else "one lane"
+
+
+def planned_rows(cell: Cell, splits: Splits) -> Rows:
+    """Rows of a cell after caps and setting; rounding inside strata aside."""
+    counts = dict.fromkeys(("train", "validation", "test"), 0)
+    for fold in splits.folds or (splits,):
+        for part in counts:
+            size, cap = len(getattr(fold, part)), cell.spec["caps"][part]
+            size = size if cap is None else min(size, cap)
+            counts[part] += max(1, round(size * share_of(cell.setting))) if part == "train" else size
+    return Rows(**counts)
+
+
+def stored_rows(results: Mapping[str, Any]) -> Rows:
+    """Rows that a record says it was trained and tested on."""
+    folds = results.get("folds") or [results]
+    train, validation = (sum(int(fold[name]) for fold in folds) for name in ("n_train", "n_validation"))
+    return Rows(train, validation, int(results["n_test"]))
+
+
+def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
+    """Every cell that the store has not, with its work; ``tokens`` is the mean row length per task."""
+    found = []
+    for pack in left_packs(plan, store):
+        for cell in pack.cells:
+            rows = planned_rows(cell, plan.splits[cell.target])
+            work = rows.work(int(cell.spec["training"]["epochs"]), tokens[cell.target])
+            lanes = len(pack.cells) if cell.spec["trainer"] == "lanes" else 1
+            found.append(Todo(cell, way_of(cell.spec, lanes), work, lanes))
+    return found
+
+
+def left_packs(plan: Plan, store: Store) -> Iterator[Pack]:
+    """The packs, without the cells that are stored."""
+    for pack in (*plan.baselines, *plan.transfers):
+        if left := tuple(cell for cell in pack.cells if cell.key not in store):
+            yield Pack(left)
+
+
+def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapping[str, float]) -> list[Rates]:
+    """Rates per device, the one with most records first, from records of the planned backbone, precision and length.
+
+    Records of other targets than ``tokens`` names tell nothing, nor those with far less work than what is to do.
+    """
+    todo = list(todo)
+    if not todo:
+        return []
+    like = {name: todo[0].cell.spec[name] for name in ("backbone", "precision", "max_tokens")}
+    least = SHORTEST * median(one.work for one in todo)
+    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        spec, made = record.spec, record.provenance
+        if spec["target"] in tokens and all(spec.get(name) == value for name, value in like.items()):
+            attempts = 2 if "retried" in record.results else 1
+            work = attempts * stored_rows(record.results).work(spec["training"]["epochs"], tokens[spec["target"]])
+            if work >= least:
+                way = way_of(spec, int(made.get("lanes", 1)))
+                found[str(made["device"])][way].append((float(made["wall_seconds"]), work))
+    return sorted((_rates(device, ways) for device, ways in found.items()), key=lambda one: -one.whole.records)
+
+
+def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
+    every = [pair for pairs in ways.values() for pair in pairs]
+    return Rates(device, {way: _rate(pairs) for way, pairs in ways.items()}, _rate(every))
+
+
+def _rate(pairs: list[tuple[float, float]]) -> Rate:
+    each = [seconds / work for seconds, work in pairs]
+    return Rate(sum(s for s, _ in pairs) / sum(w for _, w in pairs), min(each), max(each), len(pairs))
+
+
+def assumed_rates(backbone: Backbone) -> list[Rates]:
+    """Rates that nothing was measured for: the encoder's products at an assumed speed of a core and of a GPU."""
+    found = []
+    for device, speed in ASSUMED.items():
+        ways = {way: _flat(passes * 2 * encoder_weights(backbone) / speed) for way, passes in PASSES.items()}
+        whole = _flat(2 * 2 * encoder_weights(backbone) / speed)
+        found.append(Rates(device, ways, whole, START))
+    return found
+
+
+def _flat(seconds: float) -> Rate:
+    return Rate(seconds, seconds, seconds, 0)
+
+
+def encoder_weights(backbone: Backbone) -> int:
+    """Weights of the encoder's matrices, each of which multiplies every token once."""
+    layers, width, inner = _shape(backbone)
+    return layers * (4 * width * width + 2 * width * inner)
+
+
+def _shape(backbone: Backbone) -> tuple[int, int, int]:
+    """Layers, width and inner width."""
+    if backbone.folder is None:
+        return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["intermediate"]
+    config = json.loads((backbone.folder / "config.json").read_text(encoding="utf-8"))
+    return int(config["num_hidden_layers"]), int(config["hidden_size"]), int(config["intermediate_size"])
+
+
+def weight_bytes(cell: Cell, backbone: Backbone) -> int:
+    """Bytes of the adapter and head of a bottleneck cell in fp32; 0 where the adapter has no reduction factor."""
+    if not cell.spec["adapter"] or "reduction_factor" not in cell.spec["adapter"]:
+        return 0
+    layers, width, _ = _shape(backbone)
+    inner = max(1, width // int(cell.spec["adapter"]["reduction_factor"]))
+    adapter = layers * (2 * width * inner + inner + width)
+    return 4 * (adapter + (width + 1) * (width + _outputs(cell)))
+
+
+def _outputs(cell: Cell) -> int:
+    return len(cell.spec["label"]["classes"]) or 1
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Bytes of the records to come, how many cells' were measured, and most bytes of a running pack's checkpoints."""
+
+    records: int
+    measured: int
+    checkpoints: int
+
+
+def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
+    """What the plan will write: as much as records of the same task, adapter and caps, or else by the formula."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for record in stored:
+        if LEFT_OUT not in record.provenance:  # its weights are elsewhere
+            sizes[_like(record.spec)].append(sum(stamp.bytes for stamp in record.files.values()))
+    packs = list(left_packs(plan, store))
+    whole = measured = 0
+    for cell in (cell for pack in packs for cell in pack.cells):
+        known = sizes.get(_like(cell.spec), []) if _is_kept(cell, plan) else []
+        measured += bool(known)
+        whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
+    kept = (KEPT * sum(weight_bytes(cell, plan.backbone) for cell in pack.cells) for pack in packs)
+    return Disk(whole, measured, max(kept, default=0))
+
+
+def _like(spec: Mapping[str, Any]) -> str:
+    names = ("target", "setting", "backbone", "adapter", "caps", "composition")
+    return json.dumps([spec.get(name) for name in names], sort_keys=True)
+
+
+def _record_bytes(cell: Cell, plan: Plan) -> int:
+    rows = planned_rows(cell, plan.splits[cell.target])
+    weights = weight_bytes(cell, plan.backbone) if _is_kept(cell, plan) else 0
+    return weights + (ROW_BYTES + LOGIT_BYTES * _outputs(cell)) * (rows.validation + rows.test) + RECORD_BYTES
+
+
+def _is_kept(cell: Cell, plan: Plan) -> bool:
+    """Whether the cell's adapter is stored."""
+    return plan.study.keep == "all" or cell.intermediate is None

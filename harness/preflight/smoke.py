@@ -1,0 +1,58 @@
+"""A study cut down to a few minutes, to see on the real machine that every kind of cell of it trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from adapters_store import Record, Store, StoreError
+from adapters_store.record import is_imported
+from harness.study.config import StudyConfig, share_of
+
+# All records of a store, for what has to look at many of them and changes none.
+
+SMOKE = "-smoke"  # how the name of a smoke run's study ends
+
+
+def records(store: Store) -> Iterator[Record]:
+    """Every record that can be read, by its newest key; a damaged one is passed over here and named by whoever uses it.
+
+    The cells of smoke runs are left out, and what was imported: how they were trained says nothing of any other.
+    """
+    for key in sorted(store.latest() - smoke_keys(store)):
+        try:
+            record = store.get(key)
+        except StoreError:
+            continue
+        if not is_imported(record.spec):
+            yield record
+
+
+def smoke_keys(store: Store) -> set[str]:
+    """Keys of the cells that the manifests of smoke runs name."""
+    found: set[str] = set()
+    for name in store.manifests():
+        if name.endswith(SMOKE):
+            try:
+                found |= {str(cell["key"]) for cell in store.manifest(name)["cells"]}
+            except (StoreError, KeyError, TypeError):
+                continue
+    return found
+
+
+ROWS = 32
+NOTE = f"a smoke run: {ROWS} rows, one epoch. Its numbers mean nothing; what counts is that every cell was trained"
+
+
+def smoke_of(study: StudyConfig) -> StudyConfig:
+    """The study with at most 32 rows of each split and one epoch of every task, under a name and keys of its own.
+
+    Of training rows there are so many that the setting with the smallest share has 32.
+    """
+    train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
+    most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
+    caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
+    once = {name: {**study.task.get(name, {}), "epochs": 1} for name in study.tasks}  # wins over searches
+    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, **caps)

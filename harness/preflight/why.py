@@ -1,0 +1,179 @@
+"""Why cells must be trained: what differs from the nearest stored record of the same cell, named at its root."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapters_store import Record, Store
+from adapters_store.record import IMPORTED
+from harness.run.notes import failure
+from harness.study.cell import Cell
+from harness.study.file import REFERENCES
+from harness.study.plan import HELPERS, Plan
+
+NEVER = "never trained"
+IDENTITY = ("role", "target", "intermediate", "seed", "setting")  # two specs that agree in these are of one cell
+OF_TASKS = ("training", "adapter", "splits_hash", "label", "metric", "class_weights", "history", "truncation", "tags")
+CHANGED = {"splits_hash": "data of {of} changed (content hash)", "label": "label of {of} changed"}
+LONGEST = 40  # characters of a value that is printed
+MOST_NAMES = 3
+
+Change = tuple[str, str, str]  # a field, its stored value and the planned one
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a cell lacks: ``changes`` of the spec of ``of`` (a task), or else a sentence."""
+
+    sentence: str = ""
+    of: str = ""
+    changes: tuple[Change, ...] = ()
+
+    def shared(self) -> tuple[str, tuple[Change, ...]]:
+        """What causes share that are told in one line."""
+        return self.sentence, self.changes
+
+
+@dataclass(frozen=True)
+class Why:
+    """One line: a cause in words, and the cells that must be trained for it, by what they are."""
+
+    cause: str
+    cells: int
+    kinds: Mapping[str, int]
+
+    def line(self, planned: int) -> str:
+        """The line as it is printed, of ``planned`` cells in all."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
+        return f"{self.cells} of {planned}: {self.cause}: {kinds}"
+
+
+def why(plan: Plan, store: Store, records: Iterable[Record]) -> list[Why]:
+    """The causes for which cells of the plan must be trained, the one of most cells first.
+
+    ``records`` are those to compare with. A cell whose intermediate must be trained, or was trained anew, counts under
+    its intermediate's cause.
+    """
+    known = _Known(plan, store, records)
+    grouped: dict[object, list[tuple[Cause, Cell]]] = defaultdict(list)
+    for cell in plan.cells:
+        if cell.key not in store:
+            cause = known.cause(cell)
+            grouped[cause.shared()].append((cause, cell))
+    return sorted((_told(members) for members in grouped.values()), key=lambda one: -one.cells)
+
+
+class _Known:
+    """What there is to compare with."""
+
+    def __init__(self, plan: Plan, store: Store, records: Iterable[Record]) -> None:
+        self.planned = {cell.key: cell for cell in plan.cells}
+        self.store = store
+        self.specs: dict[str, Mapping[str, Any]] = {}
+        self.same: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        for record in sorted(records, key=lambda one: str(one.provenance.get("created", "")), reverse=True):
+            self.specs[record.key] = record.spec
+            self.same[_identity(record.spec)].append(record.spec)
+
+    def cause(self, cell: Cell) -> Cause:
+        """Why a planned cell that is not stored must be trained."""
+        if note := failure(self.store, cell.key):
+            return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
+        below = self.planned.get(str(cell.spec["intermediate_key"]))
+        if below is not None and below.key not in self.store:
+            return self.cause(below)
+        earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)
+        if earlier is None:
+            return Cause(NEVER)
+        if below is not None and earlier["intermediate_key"] != below.key:
+            stood_on = self.specs.get(str(earlier["intermediate_key"]))
+            if stood_on is not None and (found := changes(stood_on, below.spec)):
+                return Cause(of=below.target, changes=found)
+        if found := changes(earlier, cell.spec):
+            return Cause(of=cell.target, changes=found)
+        if earlier["schema"] != cell.spec["schema"]:
+            return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
+        return Cause(f"another {cell.intermediate} is stored than the one it stood on")
+
+
+def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Fields in which two specs differ, tables field by field, but for the intermediate's key.
+
+    Of specs of two schemas only fields that both have can differ.
+    """
+    one, other = _flat(earlier), _flat(planned)
+    if earlier.get("schema") != planned.get("schema"):
+        one, other = ({name: flat[name] for name in one.keys() & other.keys() - {"schema"}} for flat in (one, other))
+    names = [name for name in dict.fromkeys((*other, *one)) if one.get(name) != other.get(name)]
+    return tuple((name, _short(one.get(name)), _short(other.get(name))) for name in names if name != "intermediate_key")
+
+
+def _flat(spec: Mapping[str, Any]) -> dict[str, Any]:
+    whole = ("label",)  # told as one: what changed in it is long, and means the same
+    flat: dict[str, Any] = {}
+    for name, value in spec.items():
+        is_table = isinstance(value, Mapping) and name not in whole
+        flat |= {f"{name}.{inner}": one for inner, one in value.items()} if is_table else {name: value}
+    return flat
+
+
+def _short(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _identity(spec: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(spec.get(name) for name in IDENTITY)
+
+
+def _told(members: list[tuple[Cause, Cell]]) -> Why:
+    cause = members[0][0]
+    names = list(dict.fromkeys(one.of for one, _ in members))
+    is_of_tasks = any(name.partition(".")[0] in OF_TASKS for name, _, _ in cause.changes)
+    counts = Counter(_kind(cell, names if is_of_tasks else ()) for _, cell in members)
+    kinds = {_plural(kind, count): count for kind, count in sorted(counts.items(), key=lambda one: _place(one[0]))}
+    return Why(_words(cause, names), len(members), kinds)
+
+
+def _words(cause: Cause, names: Sequence[str]) -> str:
+    of = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+    if not cause.changes:
+        return f"{cause.sentence} ({of})" if any(names) else cause.sentence
+    return "; ".join(_change(*change, of) for change in cause.changes)
+
+
+def _change(name: str, old: str, new: str, of: str) -> str:
+    if name in CHANGED:
+        return CHANGED[name].format(of=of)
+    if name.startswith("backbone."):
+        return f"{name.removeprefix('backbone.').removesuffix('_sha256')} of the backbone changed"
+    whose = f" of {of}" if name.partition(".")[0] in OF_TASKS else ""
+    return f"{name.removeprefix('training.')}{whose} {old} -> {new}"
+
+
+def _kind(cell: Cell, of: Sequence[str]) -> str:
+    """What a cell is to a cause of the tasks ``of``, or by itself if the cause is none of a task."""
+    if cell.role in HELPERS:
+        return "intermediate of controls"
+    if cell.role in ("baseline", *REFERENCES):
+        return cell.role
+    if not of:
+        return cell.role if cell.role in ("transfer", IMPORTED) else "control"
+    it = "it" if len(of) == 1 else "them"
+    return f"onto {it}" if cell.target in of else f"stacked on {it}"
+
+
+def _place(kind: str) -> int:
+    """Where a kind stands in a line: what stands on nothing first."""
+    alone = ("baseline", "intermediate of controls", *REFERENCES)
+    first = (*alone, "transfer", "control", IMPORTED, "onto it", "onto them")
+    return first.index(kind) if kind in first else len(first)
+
+
+def _plural(kind: str, count: int) -> str:
+    if count == 1 or kind.startswith(("onto", "stacked", "finetuned", IMPORTED)):
+        return kind
+    return kind.replace("intermediate", "intermediates") if kind.startswith("intermediate") else f"{kind}s"

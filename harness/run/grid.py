@@ -1,0 +1,138 @@
+"""The loop over the grid: skip what is stored, run what is missing, let no failure stop the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from adapters_store import Store, StoreError
+from harness.run.notes import failure
+from harness.study.cell import Cell
+from harness.study.plan import Pack, Plan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cell that was to be trained: done, failed or not run, with a reason in one line.
+
+    ``trace`` says where in the code it failed; one that was not run and has no error was found in the store.
+    """
+
+    cell: Cell
+    error: str | None = None
+    was_run: bool = True
+    trace: str = ""
+
+
+RunPack = Callable[[Pack], Iterator[Outcome]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pack to run, and the ids of those before it that train what its cells stand on."""
+
+    pack: Pack
+    after: frozenset[str] = frozenset()
+
+
+class Engine(Protocol):
+    """Schedules packs; the store remembers. Outcomes may come in any order."""
+
+    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield one outcome for every cell of every step, whatever happens to it.
+
+        A step runs once those it comes ``after`` have ended, well or not; ``function`` then finds what is missing.
+        """
+        ...
+
+
+@dataclass
+class GridReport:
+    """The three lists a run ends with, what the store had before, and the latest outcome."""
+
+    stored: list[Cell] = field(default_factory=list)
+    done: list[Cell] = field(default_factory=list)
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    not_run: list[tuple[Cell, str]] = field(default_factory=list)
+    last: Outcome | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """True when every planned cell has a record."""
+        return not self.failed and not self.not_run
+
+    def add(self, outcome: Outcome) -> None:
+        """Enter an outcome into its list."""
+        self.last = outcome
+        if outcome.error is None:
+            (self.done if outcome.was_run else self.stored).append(outcome.cell)
+        else:
+            (self.failed if outcome.was_run else self.not_run).append((outcome.cell, outcome.error))
+
+
+def run_grid(
+    plan: Plan, store: Store, engine: Engine, function: RunPack, watch: Callable[[GridReport], None]
+) -> GridReport:
+    """Run the plan's packs, baselines first; a transfer whose intermediate failed is not run and says so."""
+    report = GridReport()
+    steps = steps_of(plan, store, report)
+    watch(report)
+    for outcome in engine.run(function, steps):
+        report.add(outcome)
+        watch(report)
+    return report
+
+
+def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
+    """What is not stored, in an order in which it may run; what is stored goes into the report."""
+    makers: dict[str, str] = {}
+    steps = []
+    for pack in (*plan.baselines, *plan.transfers):
+        missing = []
+        for cell in pack.cells:
+            if cell.key in store:
+                _take(cell, store, report)
+            else:
+                missing.append(cell)
+        if missing:
+            left = Pack(tuple(missing))
+            below = {cell.spec["intermediate_key"] for cell in missing}
+            steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
+            makers |= {cell.key: left.id for cell in missing}
+    return steps
+
+
+def _take(cell: Cell, store: Store, report: GridReport) -> None:
+    """Count a cell as stored, or as failed if its record is damaged."""
+    try:
+        store.get(cell.key)
+    except StoreError as problem:
+        report.failed.append((cell, str(problem)))
+    else:
+        store.drop_pack(cell.key)  # a process that died right after storing it has left its checkpoints
+        report.stored.append(cell)
+
+
+def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
+    """What of a pack is to be trained now, and the outcomes of the other cells.
+
+    Those are stored meanwhile, by another run, or stand on a cell that is not stored.
+    """
+    wanted, others = [], []
+    for cell in pack.cells:
+        below = cell.spec["intermediate_key"]
+        if cell.key in store:
+            others.append(Outcome(cell, was_run=False))
+        elif below is not None and below not in store:
+            what = "failed" if failure(store, below) else "is not in the store"
+            others.append(Outcome(cell, f"its intermediate {cell.intermediate} {what}", was_run=False))
+        else:
+            wanted.append(cell)
+    return Pack(tuple(wanted)) if wanted else None, others
+
+
+def settled(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
+    """Of a pack that is over, the cells of which the store knows no end, and the outcomes of the others."""
+    left, told = startable(pack, store)
+    return left.cells if left else (), [Outcome(one.cell) if one.error is None else one for one in told]

@@ -1,0 +1,1 @@
+"""The search for a task's training settings."""

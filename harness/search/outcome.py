@@ -1,0 +1,134 @@
+"""What a search found, kept in the store as JSON, and a study that trains with it; needs neither torch nor optuna."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adapters_store import Store, disk
+from adapters_store.record import signed, unsigned
+from harness.study.config import StudyConfig
+from harness.study.file import check, overridden
+from tasks.errors import BadInput
+
+RESULT = "result.json"
+SCHEMA = 1
+
+
+class NoSearch(BadInput):
+    """The store has no finished search that could be used."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial: its settings, and the best validation score of its epochs, None where none was defined.
+
+    ``state`` is ``complete``, ``dropped`` (by halving, before its last epoch) or ``failed``.
+    """
+
+    number: int
+    state: str
+    learning_rate: float
+    batch_size: int
+    epochs: int
+    method: str
+    validation: float | None = None
+    best_epoch: int | None = None
+    reason: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a study takes over."""
+        return {name: getattr(self, name) for name in ("learning_rate", "batch_size", "epochs", "method")}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished search of a task, alone or on an intermediate: its inputs and trials."""
+
+    study: str
+    task: str
+    intermediate: str | None
+    inputs: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Trial | None:
+        """The complete trial with the highest validation score, the earliest of equals; None if there is none."""
+        scored = [one for one in self.trials if one.state == "complete" and one.validation is not None]
+        return max(scored, key=lambda one: (one.validation, -one.number), default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain data, with the best trial written out."""
+        best = dataclasses.asdict(self.best) if self.best else None
+        return {"schema": SCHEMA, **dataclasses.asdict(self), "best": best}
+
+
+def search_folder(store: Store, study: str, task: str, intermediate: str | None = None) -> Path:
+    """Where the search of a task, alone or on an intermediate, is kept: apart from all cells."""
+    folder = store.root / "searches" / study / task
+    return folder / f"on-{intermediate}" if intermediate else folder
+
+
+def keep(store: Store, found: Found) -> None:
+    """Write a finished search, in place of an earlier one, in one step."""
+    folder = search_folder(store, found.study, found.task, found.intermediate)
+    content = signed(found.as_json())
+    with disk.writing(store.root), store.staging() as temporary:
+        disk.write(temporary / RESULT, content)
+        (temporary / RESULT).replace(folder / RESULT)
+        disk.sync_folder(folder)
+
+
+def with_best(study: StudyConfig, store: Store, overrides: Sequence[str] = ()) -> StudyConfig:
+    """The study with what its searches found, per task and per pair that has a search of its own.
+
+    Fields that the command line sets (``overrides``) for all tasks stay. NoSearch if no task was searched.
+    """
+    fixed = overridden(overrides)
+    found = list(_finished(store, study))
+    if not found:
+        raise NoSearch(
+            f"store {store.root} has no finished search of study {study.name!r}; "
+            f"start one with: empathy-transfer search {study.name}"
+        )
+    best = {}
+    for one in found:
+        if one.best:
+            settings = {name: value for name, value in one.best.settings.items() if name not in fixed}
+            _check(study, one, settings)
+            best[f"{one.intermediate} -> {one.task}" if one.intermediate else one.task] = settings
+    return dataclasses.replace(study, best=best)
+
+
+def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
+    """The searches of the study's tasks, then those of its pairs, in the order of the study's tasks."""
+    for intermediate in (None, *study.tasks):
+        for task in study.tasks:
+            path = search_folder(store, study.name, task, intermediate) / RESULT
+            if path.is_file():
+                yield _read(path)
+
+
+def _read(path: Path) -> Found:
+    try:
+        raw = unsigned(disk.content(path))
+        if raw is None:
+            raise ValueError("not as it was written")
+        if raw.pop("schema") != SCHEMA:
+            raise ValueError("another schema")
+        raw.pop("best")
+        return Found(**{**raw, "trials": tuple(Trial(**one) for one in raw["trials"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise NoSearch(
+            f"{path}: not the result of a search ({type(problem).__name__}); run the same search again to write it anew"
+        ) from None
+
+
+def _check(study: StudyConfig, found: Found, settings: Mapping[str, Any]) -> None:
+    """BadStudy if the study cannot do with the method that was found what it could with its own."""
+    adapter = study.adapter.of_method(settings.get("method", study.adapter.method))
+    check(dataclasses.replace(study, adapter=adapter), f"the best trial of {found.task}")

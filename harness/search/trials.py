@@ -1,0 +1,110 @@
+"""Trainings of a search: trials as lanes of one training, or one through the library. Test rows are never read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from adapters_store import Store
+from harness.study.backbone import Backbone
+from harness.study.cell import Cell
+from harness.study.device import ANYWHERE, Place
+from harness.training.lanes.fit import LaneTrainer
+from harness.training.lanes.train import lane_trainer
+from harness.training.library import Trainer, composed
+from harness.training.memory import free_bytes, run_in_chunks, shape_of
+from harness.training.trained import Fitted, Part, Watch, encoded
+from tasks.splits.loading import Splits
+
+SEEN = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a trial found, and whether it was dropped before its last epoch."""
+
+    fitted: Fitted
+    is_dropped: bool = False
+
+
+def try_one(
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    *,
+    is_halving: bool,
+    place: Place = ANYWHERE,
+) -> list[Tried]:
+    """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
+    (cell,) = cells
+    _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
+    trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
+    fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
+    return [Tried(fitted)]
+
+
+def try_lanes(
+    cells: Sequence[Cell],
+    backbone: Backbone,
+    splits: Splits,
+    store: Store,
+    watch: Watch,
+    *,
+    is_halving: bool,
+    place: Place = ANYWHERE,
+) -> list[Tried]:
+    """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
+    _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
+
+    def finish(keys: Sequence[str], stage: int) -> list[Tried]:
+        chosen = [cells[int(key)] for key in keys]
+        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id, device)
+        return _race(trainer, parts, [cell.spec["training"]["epochs"] for cell in chosen], watch, is_halving=is_halving)
+
+    device = place.ready()
+    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, device)
+    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes(device, place.sharers())), finish)
+    return [done[key] for key in keys]
+
+
+def _untested(splits: Splits) -> Splits:
+    """The training and validation rows, of the first fold where there are folds; no test row."""
+    first = splits.folds[0] if splits.folds else splits
+    return replace(first, test=())
+
+
+def _race(
+    trainer: LaneTrainer, parts: Mapping[str, Part], epochs: Sequence[int], watch: Watch, *, is_halving: bool
+) -> list[Tried]:
+    """Train every lane for its own number of epochs; lanes leave when they are through or, halving, fall behind."""
+    per_epoch = math.ceil(len(parts["train"].rows) / trainer.recipe.batch_size)
+    present, tried = list(range(len(epochs))), dict[int, Tried]()
+    while present:
+        trainer.advance(parts["train"], parts["validation"], torch.tensor([epochs[i] * per_epoch for i in present]))
+        through = {lane for lane, i in enumerate(present) if epochs[i] == trainer.epoch}
+        fitted = trainer.fitted()
+        going = {lane: one.validation for lane, one in enumerate(fitted) if lane not in through}
+        behind = _worse_half(going) if is_halving and _is_rung(trainer.epoch) else set[int]()
+        tried |= {present[lane]: Tried(fitted[lane], lane in behind) for lane in through | behind}
+        stay = [lane for lane in going if lane not in behind]
+        if stay and len(stay) < len(present):
+            trainer.only(stay)
+        watch(f"{len(present)} trials of batch size {trainer.recipe.batch_size}", trainer.epoch, max(epochs))
+        present = [present[lane] for lane in stay]
+    return [tried[i] for i in range(len(epochs))]
+
+
+def _is_rung(epoch: int) -> bool:
+    """True after epochs 1, 2, 4, 8 and so on."""
+    return epoch & (epoch - 1) == 0
+
+
+def _worse_half(scores: Mapping[int, float]) -> set[int]:
+    """The lanes with the lower scores, of an odd number the smaller part; undefined is lowest, of equals the later."""
+    best_first = sorted(scores, key=lambda lane: (math.isnan(scores[lane]), -scores[lane], lane))
+    return set(best_first[math.ceil(len(scores) / 2) :])

@@ -1,0 +1,265 @@
+"""An exported adapter on a hub: what would leave the machine is shown first, and licences may forbid it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapters_store import Record, Store
+from adapters_store.disk import new_folder, output, sha256_of
+from adapters_store.store import open_weights
+from tasks.errors import BadInput, harmless
+from tasks.metrics import MEASURES
+
+FORBIDS = {
+    "not to be passed on": "its data are not to be passed on",
+    "on request": "its data are given on request only",
+    "withdrawn": "its data were withdrawn",
+}
+TOKEN = "HF_TOKEN"
+
+
+class MayNotPublish(BadInput):
+    """The licence of an adapter's data, or their owner, forbids it to be passed on."""
+
+
+class Leaving(NamedTuple):
+    """One file that would be uploaded."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def check_licence(target: str, task: Mapping[str, Any]) -> None:
+    """MayNotPublish, with the reason, unless nothing that is known of a task's data forbids to pass its adapter on."""
+    licence = str(task["licence"])
+    if task.get("private", False):
+        raise MayNotPublish(f"task {target} may not be published: its data are private")
+    for words, why in FORBIDS.items():
+        if words in licence.lower():
+            raise MayNotPublish(f"task {target} may not be published: {why} (licence: {licence})")
+
+
+def caution(task: Mapping[str, Any]) -> str:
+    """What is to be thought of before an adapter is passed on whose data's licence does not forbid it; or nothing."""
+    licence = str(task["licence"])
+    if not licence or "unstated" in licence.lower():
+        return f"the licence of the data is unstated ({licence or 'no word of it'}): ask their authors first"
+    if "nc" in licence.lower().split("-") or "non-commercial" in licence.lower() or "research" in licence.lower():
+        return (
+            f"the licence of the data limits their use ({licence}): the card says so, and whoever loads it must heed it"
+        )
+    return ""
+
+
+def leaving(folder: Path) -> list[Leaving]:
+    """Every file of an exported adapter, as it would be uploaded."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [Leaving(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path)) for path in files]
+
+
+def upload(folder: Path, repository: str, *, private: bool) -> str:
+    """Push the folder to a repository of the hub, made if need be, and return its address.
+
+    BadInput without a token in the environment, when the hub refuses, or when a repository that should be private is
+    there already and public, which the hub would leave so; the token is never shown.
+    """
+    token = os.environ.get(TOKEN)
+    if not token:
+        raise BadInput(f"publishing needs a token of the hub that may write, in the environment variable {TOKEN}")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    api = HfApi(token=token)
+    try:
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        if private and not api.repo_info(repository).private:
+            raise BadInput(f"{repository} is there already and public; say --public, or name another with --repository")
+        api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Add an adapter with its card")
+    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+        reason = " ".join(str(problem).replace(token, "...").split())[:300]
+        raise BadInput(f"{repository}: the hub did not take it ({reason})") from None
+    return str(address)
+
+
+# The card of an exported adapter: what it is, what it learned from, how good it is, and what it is not for.
+
+TABLES = ("adapter", "training")
+USE = """## Use
+
+For research on how empathy is expressed and modelled in language: to score texts like those it was trained on, as an
+intermediate in transfer studies, or to be compared with others.
+
+```python
+from adapters import AutoAdapterModel
+
+model = AutoAdapterModel.from_pretrained(ENCODER)
+name = model.load_adapter(FOLDER, use_safetensors=True)
+model.set_active_adapters(name)
+```
+
+## Limits
+
+- Not for diagnosis, not for judging people, and not for deciding anything about a person.
+- Its score holds for the test items of its own data; for other texts, people and languages it was not measured.
+- What it calls by a word is what the annotators of that data called so.
+"""
+SYNTHETIC = ["synthetic-data"]  # tag of an adapter that has learned from made-up texts
+HUB_METRICS = {"macro_f1": "f1", "multilabel_f1": "f1", "pearson_r": "pearsonr"}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a card needs besides the record: the task's facts in the manifest, and the test score's interval."""
+
+    record: Record
+    task: Mapping[str, Any]
+    study: str
+    synthetic: bool
+    low: float | None
+    high: float | None
+
+    @property
+    def target(self) -> str:
+        """The task's id."""
+        return str(self.record.spec["target"])
+
+    @property
+    def score(self) -> str:
+        """The test score with its 95 % interval, in words."""
+        results = self.record.results
+        if results["test"] is None:
+            return f"{results['metric']} is not defined on the test set"
+        interval = (
+            "" if self.low is None or self.high is None else f" (95 % interval {self.low:.3f} to {self.high:.3f})"
+        )
+        return (
+            f"{results['metric']} {results['test']:.3f}{interval} on {results['n_test']} test items; "
+            f"without learning {results['floor']:.3f}"
+        )
+
+
+def card(facts: Facts) -> str:
+    """The card as Markdown with a head that the hub's library reads."""
+    from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+    results, name = facts.record.results, f"{facts.target} ({facts.record.provenance['backbone']})"
+    known = results["test"] is not None and results["metric"] in MEASURES
+    evaluation = EvalResult(
+        task_type="text-classification",
+        dataset_type=facts.target,
+        dataset_name=f"{_line(facts.task['title'])}{', synthetic texts' * facts.synthetic}",
+        dataset_split="test",
+        metric_type=HUB_METRICS.get(results["metric"], results["metric"]),
+        metric_name=results["metric"],
+        metric_value=results["test"],
+    )
+    data = ModelCardData(
+        language=_line(facts.task["language"]).split("-")[0],
+        license="other",
+        license_name="synthetic texts" if facts.synthetic else _line(facts.task["licence"]) or "unstated",
+        library_name="adapters",
+        tags=["adapters", str(facts.record.spec["backbone"]["model_type"]), "empathy", *SYNTHETIC * facts.synthetic],
+        model_name=name,
+        eval_results=[evaluation] if known else None,
+    )
+    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(facts, name)}"))
+
+
+def _text(facts: Facts, name: str) -> str:
+    warning = "**It was trained on synthetic texts and says nothing about real ones.**\n\n" if facts.synthetic else ""
+    table = "\n".join(f"| {what} | {_escaped(value)} |" for what, value in _rows(facts).items())
+    about = f"An adapter and its head for the task *{_escaped(facts.task['title'])}* over a frozen encoder."
+    return f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{USE}"
+
+
+def _rows(facts: Facts) -> dict[str, str]:
+    """What the card's table says."""
+    spec, made, task = facts.record.spec, facts.record.provenance, facts.task
+    settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
+    source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
+    answers = ", ".join(map(_line, task["classes"])) or "a number"
+    reads = f"at most {spec['max_tokens']} tokens, of a longer text the {spec['truncation']}"
+    return {
+        "task": f"{facts.target}, {task['kind']}: {answers}",
+        "data": f"{source}, version {task['version']}, {task['language']}",
+        "licence of the data": "none: synthetic texts" if facts.synthetic else task["licence"] or "unstated",
+        "score": facts.score,
+        "flags": ", ".join(facts.record.results["flags"]) or "none",
+        "adapter": settings["adapter"],
+        "training": f"{settings['training']}; seed {spec['seed']}, {spec['setting']} data, {spec['splits']} splits",
+        "input": f"format {spec['input_format']}, {reads}",
+        "encoder": f"{made['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
+        "made by": f"study {facts.study}, record {facts.record.key}, {made['code']}, {made['device']}",
+    }
+
+
+def _line(text: object) -> str:
+    return harmless(" ".join(str(text).split()))
+
+
+def _escaped(text: object) -> str:
+    """One line of plain words: nothing in it becomes a cell's end, a tag or a link."""
+    plain = _line(text)
+    for mark in ("\\", "|", "<", ">", "[", "]", "`", "*", "_"):
+        plain = plain.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
+    return plain
+
+
+# A record's adapter as a folder that the adapters library loads, with a card.
+
+FILES = ("adapter_config.json", "adapter.safetensors", "head_config.json", "model_head.safetensors")
+PICKLED = {"adapter.safetensors": "pytorch_adapter.bin", "model_head.safetensors": "pytorch_model_head.bin"}
+
+
+def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> Path:
+    """Write the adapter, its head and a card into the new folder ``out``, whole or not at all.
+
+    With ``with_bin`` also as the pickles that older versions of the library read. BadInput if ``out`` is there, or for
+    a cell whose adapter works only on top of another.
+    """
+    spec = facts.record.spec
+    if spec["adapter"] is None or spec["intermediate"] is not None:
+        on = f"on {spec['intermediate']}" if spec["intermediate"] else "as a whole model"
+        raise BadInput(f"{facts.target} was trained {on}: only an adapter that stands on nothing can be exported alone")
+    if out.exists():
+        raise BadInput(f"{out} is there already; move it away, or give another --out")
+    new_folder(out.parent)
+    with output(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
+        folder = Path(temporary) / "adapter"
+        folder.mkdir()
+        for name in FILES:
+            shutil.copyfile(open_weights(store, facts.record.key, f"adapter/{name}"), folder / name)
+        _name_classes(folder / "head_config.json", facts.task)
+        if with_bin:
+            _pickle(folder)
+        (folder / "README.md").write_text(card(facts), encoding="utf-8")
+        folder.rename(out)
+    return out
+
+
+def _name_classes(path: Path, task: Mapping[str, Any]) -> None:
+    """Give the head's outputs the names of the task's classes instead of numbers."""
+    head = json.loads(path.read_text(encoding="utf-8"))
+    names = list(task["classes"])
+    if len(names) == head["config"]["num_labels"] and len(set(names)) == len(names):
+        head["config"]["label2id"] = {name: number for number, name in enumerate(names)}
+        path.write_text(json.dumps(head, indent=2), encoding="utf-8")  # the library reads names in their order
+
+
+def _pickle(folder: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    for name, pickled in PICKLED.items():
+        content = io.BytesIO()  # torch tells of a full disk as if it were a fault of its own
+        torch.save(load_file(folder / name), content)
+        (folder / pickled).write_bytes(content.getvalue())

@@ -1,0 +1,145 @@
+"""The frozen encoder with one stored adapter after the other switched on, over the training rows of tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adapters_store import Store
+from harness.study.backbone import Backbone
+from harness.study.cell import Cell
+from harness.study.device import ANYWHERE, Place
+from harness.training.batches import collate
+from harness.training.inputs import Encoded, InputFormat, rows_of
+from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from tasks.splits.contamination import evened
+from tasks.splits.loading import Splits
+from tasks.task import Example
+
+# The texts of a task as its similarities see them, and how many of their words two tasks share.
+
+T = TypeVar("T")
+
+
+def thinned(rows: Sequence[T], most: int) -> list[T]:
+    """At most ``most`` rows, spread evenly over all."""
+    kept = min(most, len(rows))
+    return [rows[i * len(rows) // kept] for i in range(kept)]
+
+
+def text_of(row: Example) -> str:
+    """Earlier turns and text of a row, oldest first, as one text."""
+    return " ".join([*(turn.text for turn in row.context), row.text])
+
+
+def words_of(rows: Sequence[Example]) -> Counter[str]:
+    """How often every word (small letters, no punctuation) stands in the rows."""
+    return Counter(word for row in rows for word in evened(text_of(row)).split())
+
+
+def overlap(intermediate: Mapping[str, int], target: Mapping[str, int]) -> dict[str, float]:
+    """``jaccard``: distinct words of both over those of either; ``share`` of the target's running words that are known.
+
+    Both are 0 where the target has no word.
+    """
+    both = intermediate.keys() & target.keys()
+    either, running = len(intermediate.keys() | target.keys()), sum(target.values())
+    return {
+        "jaccard": len(both) / either if either else 0.0,
+        "share": sum(target[word] for word in both) / running if running else 0.0,
+    }
+
+
+BATCH = 32  # rows; of a row that stands in several windows the first
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some training rows of a cell, encoded as its training has them, and their labels."""
+
+    rows: list[Encoded]
+    labels: NDArray[np.int64] | NDArray[np.float64]
+
+
+def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Sample:
+    """At most ``most`` training rows of the cell, spread evenly over those that it trains on."""
+    spec = cell.spec
+    rows = thinned(rows_of(cell, splits).train, most)
+    tokenizer = load_tokenizer(backbone)
+    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    return Sample([form.encode(row)[0] for row in rows], np.array([row.label for row in rows]))
+
+
+class Adapted:
+    """A backbone that stored adapters are loaded into by their record's key; dropout is off, nothing is trained."""
+
+    def __init__(self, backbone: Backbone, store: Store, place: Place = ANYWHERE) -> None:
+        """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
+        self.backbone, self.store, self.place = backbone, store, place
+        self.names: dict[tuple[str, bool], str] = {}
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.place.ready()
+
+    @cached_property
+    def network(self) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+        """The model, every parameter frozen."""
+        return load_backbone(self.backbone).requires_grad_(False).to(self.device)
+
+    def load(self) -> None:
+        """Read the backbone's weights."""
+        _ = self.network
+
+    def switch_on(self, key: str, *, with_head: bool) -> str:
+        """Make the adapter of this record the only active one, and return the name that it and its head have."""
+        if (key, with_head) not in self.names:
+            folder = stored_adapter(self.store, key)
+            for name in ("head_config.json", "model_head.safetensors") if with_head else ():
+                self.store.open(key, f"adapter/{name}")
+            name = f"task{len(self.names)}"
+            self.network.load_adapter(
+                str(folder), load_as=name, with_head=with_head, use_safetensors=True, set_active=False
+            )
+            self.network.requires_grad_(False).to(self.device)
+            self.names[key, with_head] = name
+        self.network.set_active_adapters(self.names[key, with_head])
+        self.network.eval()
+        return self.names[key, with_head]
+
+    def batches(self, rows: list[Encoded]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+        """Row numbers in the order of ``rows`` and the padded tensors of each batch."""
+        pad = load_tokenizer(self.backbone).pad_token_id
+        has_segments = self.backbone.model_type == "bert"
+        for start in range(0, len(rows), BATCH):
+            numbers = list(range(start, min(start + BATCH, len(rows))))
+            batch = collate([rows[i] for i in numbers], pad, has_segments=has_segments)
+            yield numbers, {name: values.to(self.device) for name, values in batch.items()}
+
+    def first_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
+        """What the last layer makes of each row's first token ``[rows, width]``: all that a head would see."""
+        with torch.inference_mode():
+            found = [self.network.base_model(**batch).last_hidden_state[:, 0] for _, batch in self.batches(rows)]
+        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
+        return vectors
+
+    def mean_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
+        """The mean of each row's token vectors ``[rows, width]`` without any adapter."""
+        self.network.set_active_adapters(None)
+        found = []
+        with torch.inference_mode():
+            for _, batch in self.batches(rows):
+                mask = batch["attention_mask"].unsqueeze(-1).float()
+                hidden = self.network.base_model(**batch).last_hidden_state
+                found.append((hidden * mask).sum(1) / mask.sum(1))
+        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
+        return vectors

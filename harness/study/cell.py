@@ -1,0 +1,163 @@
+"""A cell: one training, named by everything that decides its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapters_store import key_of
+from harness.study.backbone import Backbone
+from harness.study.config import StudyConfig, check_stack, check_width, library_config, serves_lanes, settings_of
+from harness.study.device import kind_of
+from tasks.splits.loading import Splits
+
+# Where all randomness of a cell comes from: one documented recipe (docs/training.md).
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed: the first 8 bytes of the sha256 of the parts joined with ``/``, shifted right by one bit."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
+TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: ``target`` alone (a baseline) or on a frozen ``intermediate``, for one seed and setting.
+
+    ``role`` says what a study has the cell for: ``baseline`` or ``transfer``, a control (harness.study.plan) or a
+    reference. ``spec`` holds every input that decides the result and nothing else, so two roles may share a cell;
+    ``key`` is the sha256 of its canonical JSON.
+    """
+
+    target: str
+    intermediate: str | None
+    seed: int
+    setting: str
+    role: str
+    spec: Mapping[str, Any]
+    key: str
+
+    @property
+    def is_stacked(self) -> bool:
+        """True where the target's adapter stands on another one, frozen or trained with it."""
+        return self.spec["composition"] in ("stack", "stack-trainable")
+
+    @property
+    def noise(self) -> str:
+        """The name of the cell's own stream of dropout, for a study whose cells do not share theirs."""
+        return f"{self.spec['role']}/{self.intermediate or ''}"
+
+    @property
+    def label(self) -> str:
+        """The cell in words, for progress and messages."""
+        what = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
+        role = "" if self.role == "transfer" else f" ({self.role})"
+        return f"{what}{role}, seed {self.seed}, {self.setting}"
+
+
+def make_cell(
+    study: StudyConfig,
+    backbone: Backbone,
+    splits: Splits,
+    *,
+    seed: int,
+    setting: str,
+    intermediate: Cell | None = None,
+    role: str = "",
+) -> Cell:
+    """The cell of a target (given by its ``splits``) in a study, stacked on ``intermediate`` if there is one.
+
+    ``role`` names a training that is neither a plain baseline nor a plain transfer: ``random`` stands on an untrained
+    intermediate, ``shuffled-intermediate`` learns permuted labels. BadStudy if the adapter does not fit the backbone.
+    """
+    task = splits.task
+    stacked_on = intermediate.target if intermediate else None
+    training, _ = study.training_for(task, stacked_on)
+    study = dataclasses.replace(study, adapter=study.adapter_for(task.id, stacked_on))
+    role = role or ("transfer" if intermediate else "baseline")
+    adapter = _adapter(study, role, intermediate)
+    check_width(adapter or {}, backbone.width)
+    below = intermediate.target if intermediate else "random" if role == "random" else None
+    trainer = trainer_of(study, role, intermediate)
+    spec: dict[str, Any] = {
+        "schema": SCHEMA,
+        "training_version": TRAINING_VERSIONS[study.precision],
+        "role": role,
+        "target": task.id,
+        "intermediate": below,
+        "intermediate_key": intermediate.key if intermediate else None,
+        "seed": seed,
+        "setting": setting,
+        "backbone": backbone.identity(),
+        "adapter": adapter,
+        "training": {**dataclasses.asdict(training), **_own_rate(study, role)},
+        "input_format": study.input_format,
+        "max_tokens": study.max_tokens,
+        "caps": {"train": study.max_train, "validation": study.max_val, "test": study.max_test},
+        "splits": task.split if task.folds else study.splits,
+        "splits_hash": splits.content_hash,
+        "label": {"kind": task.label.kind, "classes": list(task.label.classes), **_permutations(role, task.id, seed)},
+        "metric": task.metric,
+        "class_weights": task.class_weights,
+        "history": task.history,
+        "truncation": task.truncation,
+        "tags": task.tags if study.input_format == "tags" else None,
+        "composition": study.composition if below else None,
+        "retry_collapsed": study.retry_collapsed,
+        "trainer": trainer,
+        "library": _library(adapter, study.device) if trainer == "library" else None,
+        "precision": study.precision,
+        "shared_noise": study.shared_noise,
+    }
+    return Cell(task.id, below, seed, setting, role, spec, key_of(spec))
+
+
+def trainer_of(study: StudyConfig, role: str, intermediate: Cell | None = None) -> str:
+    """How a study's cells of this role are trained: as it says, or through the library what lanes do not serve.
+
+    Lanes have neither other adapters than theirs, nor two shapes in one stack, nor whole models.
+    """
+    adapter = _adapter(study, role, intermediate)
+    is_served = adapter is not None and serves_lanes(adapter)
+    is_even = intermediate is None or intermediate.spec["adapter"] == adapter
+    return study.trainer if is_served and is_even else "library"
+
+
+def _adapter(study: StudyConfig, role: str, intermediate: Cell | None) -> dict[str, Any] | None:
+    """The adapter that a cell trains: none with a whole model, the intermediate's own where that goes on training.
+
+    BadStudy if it, or what it stands on, makes no stack.
+    """
+    if role == "finetuned":
+        return None
+    if intermediate is None:
+        return settings_of(study.adapter)
+    if study.composition == "sequential":
+        return dict(intermediate.spec["adapter"])
+    for method in (study.adapter.method, intermediate.spec["adapter"]["method"]):
+        check_stack(method)
+    return settings_of(study.adapter)
+
+
+def _library(adapter: Mapping[str, Any] | None, device: str) -> dict[str, Any]:
+    """What decides a training through the adapters library alone: its own defaults, and whose dropout is drawn."""
+    return {"adapter": library_config(adapter) if adapter else None, "device": kind_of(device)}
+
+
+def _own_rate(study: StudyConfig, role: str) -> dict[str, float]:
+    """The learning rate of a whole model, which adapters' rates would wreck."""
+    return {"learning_rate": study.finetune_learning_rate} if role == "finetuned" else {}
+
+
+def _permutations(role: str, target: str, seed: int) -> dict[str, dict[str, int]]:
+    """The seeds by which labels are permuted; the test keeps its own."""
+    if role != "shuffled-intermediate":
+        return {}
+    return {"permutations": {name: seed_of("shuffled", target, seed, name) for name in ("train", "validation")}}

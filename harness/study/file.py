@@ -1,0 +1,306 @@
+"""Study files: built-in ones by name, others by path; ``extends`` and ``key=value`` overrides."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from harness.study.cell import trainer_of
+from harness.study.config import (
+    LARGEST,
+    METHODS,
+    Adapter,
+    Analysis,
+    StudyConfig,
+    Training,
+    check_stack,
+    checked_training,
+    positive_int,
+    settings_of,
+    share_of,
+)
+from harness.study.schedulers import Ray, Slurm, options_of
+from tasks.entry import ID_PATTERN
+from tasks.errors import BadStudy, commanding
+from tasks.splits.loading import KINDS
+from tasks.toml_file import is_inside, nearest, read_toml
+
+# What a study may say: closed lists, ranges, and which fields go together.
+
+INPUT_FORMATS = ("pair", "tags")
+DATA = ("files", "synthetic")
+TRAINERS = ("lanes", "library")
+PRECISIONS = ("fp32", "bf16")
+COMPOSITIONS = ("stack", "stack-trainable", "sequential")
+CONTROLS = ("self", "shuffled", "random")
+REFERENCES = ("finetuned",)
+KEPT = ("all", "baselines")
+ANALYSIS = {
+    "outcome": ("points", "percent", "ranks", "winsorised"),
+    "left_out": ("target", "intermediate", "both"),
+    "cells": ("all", "not collapsed", "not contaminated"),
+    "weights": ("inverse variance", "equal"),
+}
+KEY = re.compile(r"[0-9a-f]{6,64}")
+FEWEST_DRAWS = 19  # fewer cannot give a p of .05
+TYPES = {"str": ("a text", str), "str | None": ("a text", str), "bool": ("true or false", bool)}
+TYPES["tuple[str, ...]"] = ("a list of texts", str)
+
+
+def check(study: StudyConfig, where: str) -> None:
+    """Raise BadStudy, naming ``where`` it stands, if a field of the study is out of range."""
+    _check_types(study, where)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", study.name):
+        raise BadStudy(f"{where}: name {study.name!r}: use small letters, digits, dots, dashes and underscores")
+    _check_closed(study, where)
+    _check_numbers(study, where)
+    _check_method(study, where)
+    _check_settings(study, where)
+    _check_analysis(study, where)
+    _check_imported(study, where)
+    options_of(Slurm, study.slurm, where)
+    options_of(Ray, study.ray, where)
+    if unknown := sorted(set(study.task) - set(study.tasks)):
+        raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
+
+
+def _check_types(study: StudyConfig, where: str) -> None:
+    """Texts and switches must be of their type, and tasks ids: any of them may end in a file's name or a manifest."""
+    for record, prefix in ((study, ""), (study.adapter, "adapter.")):
+        for one in dataclasses.fields(record):
+            value, (what, kind) = getattr(record, one.name), TYPES.get(str(one.type), ("", object))
+            values = value if isinstance(value, tuple) else [] if value is None else [value]
+            if not all(isinstance(part, kind) for part in values):
+                raise BadStudy(f"{where}: {prefix}{one.name} {value!r} is not {what}")
+    for task in study.tasks:
+        if not ID_PATTERN.fullmatch(task):
+            raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")
+
+
+def _check_closed(study: StudyConfig, where: str) -> None:
+    closed: list[tuple[str, object, Sequence[str]]] = [
+        ("splits", study.splits, KINDS),
+        ("input_format", study.input_format, INPUT_FORMATS),
+        ("data", study.data, DATA),
+        ("trainer", study.trainer, TRAINERS),
+        ("precision", study.precision, PRECISIONS),
+        ("composition", study.composition, COMPOSITIONS),
+        ("keep", study.keep, KEPT),
+        ("adapter.method", study.adapter.method, tuple(METHODS)),
+        *(("control", control, CONTROLS) for control in study.controls),
+        *(("reference", reference, REFERENCES) for reference in study.references),
+        *((f"analysis.{name}", getattr(study.analysis, name), ANALYSIS[name]) for name in ANALYSIS if study.analysis),
+    ]
+    for name, value, allowed in closed:
+        if value not in allowed:
+            raise BadStudy(f"{where}: {name} {value!r} is not one of {', '.join(allowed)}")
+
+
+def _check_settings(study: StudyConfig, where: str) -> None:
+    for setting in study.settings:
+        try:
+            share_of(str(setting))
+        except BadStudy as problem:
+            raise BadStudy(f"{where}: {problem}") from None
+    if study.baseline_seeds and (absent := sorted(set(study.seeds) - set(study.baseline_seeds))):
+        raise BadStudy(
+            f"{where}: baseline_seeds {list(study.baseline_seeds)} lacks seed {absent[0]} of `seeds`; a transfer is "
+            "stacked on baselines of its own seed, so add it"
+        )
+
+
+def _check_analysis(study: StudyConfig, where: str) -> None:
+    if study.analysis is None:
+        return
+    margin, draws = study.analysis.margin, study.analysis.draws
+    if type(study.analysis.without_rater) is not str:
+        raise BadStudy(f"{where}: analysis.without_rater {study.analysis.without_rater!r} is not a rater's name")
+    if positive_int("analysis.draws", draws, where) < FEWEST_DRAWS:
+        raise BadStudy(f"{where}: analysis.draws {draws} cannot give a p of .05; say at least {FEWEST_DRAWS}")
+    if type(margin) not in (int, float) or not 0 < margin < LARGEST:
+        raise BadStudy(f"{where}: analysis.margin {margin!r} is not a number of points above 0")
+
+
+def _check_imported(study: StudyConfig, where: str) -> None:
+    """Imported adapters are a table of names that are no tasks of the study, with a key or its beginning for each."""
+    for name, key in study.imported.items():
+        if not ID_PATTERN.fullmatch(name) or name in study.tasks:
+            raise BadStudy(
+                f"{where}: imported.{name}: not a name of small letters, digits and _, or a task of the study"
+            )
+        if not (isinstance(key, str) and KEY.fullmatch(key)):
+            raise BadStudy(
+                f"{where}: imported.{name} {key!r} is not the key of a record, nor 6 digits of it, in quotes"
+            )
+
+
+def _check_numbers(study: StudyConfig, where: str) -> None:
+    names = ("max_tokens", "synthetic_rows", "max_train", "max_val", "max_test")
+    numbers = {name: value for name in names if (value := getattr(study, name)) is not None}
+    if study.adapter.reduction_factor is not None:
+        numbers["adapter.reduction_factor"] = study.adapter.reduction_factor
+    for name, value in numbers.items():
+        positive_int(name, value, where)
+    checked_training("learning_rate", study.finetune_learning_rate, f"{where} finetune")
+    for seed in (*study.seeds, *study.baseline_seeds):
+        if type(seed) is not int or seed < 0:
+            raise BadStudy(f"{where}: seed {seed!r} is not a whole number from 0")
+    for task, table in (("", study.training), *study.task.items()):
+        for key, value in table.items():
+            checked_training(key, value, f"{where} {task}".strip())
+
+
+def _check_method(study: StudyConfig, where: str) -> None:
+    """The adapter's settings, whether it can do what the transfers need, and whether bf16 is trained as lanes."""
+    if study.controls and not study.transfers:
+        raise BadStudy(f"{where}: controls stand beside transfers, and transfers = false; leave one of them out")
+    try:
+        settings_of(study.adapter)
+        if study.transfers and study.composition != "sequential":
+            check_stack(study.adapter.method)
+    except BadStudy as problem:
+        raise BadStudy(f"{where}: {problem}") from None
+    for role in ("baseline", *study.references):
+        if study.precision == "bf16" and trainer_of(study, role) == "library":
+            raise BadStudy(
+                f"{where}: precision 'bf16' is for lanes, but a {role} of this study trains through the "
+                "adapters library; say precision = 'fp32'"
+            )
+
+
+NOT_OF_FILES = {"best", "device"}  # what a search found, and what a run was started with
+LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "settings", "registry")
+
+
+def load_study(name_or_path: str, overrides: Sequence[str] = ()) -> StudyConfig:
+    """The study of a built-in name or file, after ``extends`` and ``key=value`` overrides; BadStudy if unusable."""
+    values = _read_layers(name_or_path, ())
+    for override in overrides:
+        _apply_override(values, override)
+    return _build(values, name_or_path)
+
+
+def overridden(overrides: Sequence[str]) -> set[str]:
+    """The fields of ``training`` and ``adapter`` that ``key=value`` overrides set for all tasks."""
+    values: dict[str, Any] = {}
+    for override in overrides:
+        _apply_override(values, override)
+    return {*values.get("training", {}), *values.get("adapter", {})}
+
+
+def study_names() -> list[str]:
+    """Names of the studies that are shipped."""
+    files = resources.files("harness.study.shipped").iterdir()
+    return sorted(file.name[: -len(".toml")] for file in files if file.name.endswith(".toml"))
+
+
+def _study_path(name_or_path: str, below: Path | None = None) -> Path:
+    if name_or_path in study_names():
+        return Path(str(resources.files("harness.study.shipped") / f"{name_or_path}.toml"))
+    path = Path(name_or_path) if below is None else below / name_or_path
+    if path.suffix == ".toml" and path.is_file():
+        if below is not None and not path.resolve().is_relative_to(below.resolve()):
+            raise BadStudy(f"{path}: a link that leads out of the folder; extend a study file that lies in it")
+        return path
+    if path.suffix == ".toml":
+        raise BadStudy(f"{path}: no such study file; `empathy-transfer study list` shows the built-in ones")
+    raise BadStudy(
+        f"no study {name_or_path!r}{nearest(name_or_path, study_names())}; "
+        f"built-in: {', '.join(study_names())}, or give a .toml file"
+    )
+
+
+def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = _study_path(name_or_path, seen[-1].parent if seen else None)
+    if path in seen:
+        raise BadStudy(f"{path}: `extends` goes in a circle: {' -> '.join(p.stem for p in (*seen, path))}")
+    own = read_toml(path, BadStudy)
+    _refuse_unknown(own, str(path))
+    if letter := commanding(str(own.get("title", ""))):
+        raise BadStudy(f"{path}: title has the control character {letter}; remove it")
+    parent = own.pop("extends", None)
+    if parent is not None and not (isinstance(parent, str) and is_inside(parent)):
+        raise BadStudy(f"{path}: extends {parent!r} is no built-in study, nor a file in the folder of this one")
+    base = _read_layers(parent, (*seen, path)) if parent is not None else {}
+    base.pop("title", None)  # it says what that study was of, and this is another
+    return _merged(base, {"name": path.stem, **own})
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in own.items():
+        both_tables = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merged(merged[key], value) if both_tables else value
+    return merged
+
+
+def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
+    known = {f.name for f in dataclasses.fields(StudyConfig)} - NOT_OF_FILES | {"extends"}
+    training = {f.name for f in dataclasses.fields(Training)}
+    tables: list[tuple[Any, set[str], str]] = [
+        (values, known, ""),
+        (values.get("adapter", {}), {f.name for f in dataclasses.fields(Adapter)}, "adapter."),
+        (values.get("analysis", {}), {f.name for f in dataclasses.fields(Analysis)}, "analysis."),
+        (values.get("slurm", {}), {f.name for f in dataclasses.fields(Slurm)}, "slurm."),
+        (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
+    ]
+    tables += [(values.get("training", {}), training, "training.")]
+    imported = values.get("imported", {})
+    tables.append((imported, set(imported) if isinstance(imported, Mapping) else set(), "imported."))  # names are free
+    tasks = values.get("task", {})
+    if not isinstance(tasks, Mapping):
+        raise BadStudy(f"{where}: task is a table of tables, one per task, got {tasks!r}")
+    tables += [(table, training, f"task.{name}.") for name, table in tasks.items()]
+    for table, allowed, prefix in tables:
+        if not isinstance(table, Mapping):
+            raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
+        for key in table:
+            if key not in allowed:
+                raise BadStudy(f"{where}: unknown field {prefix + key!r}{nearest(key, sorted(allowed))}")
+
+
+def _apply_override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise BadStudy(f"--set {override!r}: write key=value, for instance training.epochs=3")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits, thousands of brackets
+        reason = f"cannot be used as a value ({type(problem).__name__})"
+        raise BadStudy(f"--set {key.strip()}=...: what follows {reason}, it has {len(text):,} characters") from None
+    *tables, last = key.strip().split(".")
+    table = values
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise BadStudy(f"--set {override!r}: {name!r} is not a table")
+    table[last] = value
+    if "extends" in values:
+        raise BadStudy(f"--set {override!r}: a study extends another in its file only")
+    _refuse_unknown(values, f"--set {override}")
+
+
+def _build(values: dict[str, Any], where: str) -> StudyConfig:
+    if not values.get("tasks"):
+        raise BadStudy(f"{where}: `tasks` is missing or empty; name at least one task id")
+    listed: dict[str, Any] = {key: _tuple_of(values[key], key, where) for key in LISTS if key in values}
+    adapter = Adapter(**values.get("adapter", {}))
+    analysis = Analysis(**values["analysis"]) if "analysis" in values else None
+    study = StudyConfig(**(values | listed | {"adapter": adapter, "analysis": analysis}))
+    check(study, where)
+    return study
+
+
+def _tuple_of(value: Any, key: str, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - any TOML value
+    if not isinstance(value, list | tuple):
+        raise BadStudy(f"{where}: {key} is a list, got {value!r}")
+    if len(set(map(str, value))) != len(value):
+        raise BadStudy(f"{where}: {key} names something twice: {', '.join(map(str, value))}")
+    return tuple(value)

@@ -1,0 +1,299 @@
+"""The manifest of a study: all that status, figures and report need to know besides the records."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
+from adapters_store.listing import keys_in
+from adapters_store.record import KEY
+from harness.study.cell import SCHEMA as CELL_SCHEMA
+from harness.study.cell import Cell
+from harness.study.config import StudyConfig
+from harness.study.plan import Plan
+from tasks.errors import BadInput
+from tasks.quality import STATISTICS, statistics, statistics_inputs
+from tasks.ratings import rating_files, ratings
+from tasks.splits.contamination import CONTAMINATION, Contact, Texts, contacts, contamination_inputs
+from tasks.splits.loading import Splits
+from tasks.task import METRICS
+
+# The shape of a study's manifest, looked at once where one comes in: who reads it later can trust its fields.
+
+Test = Callable[[Any], bool]
+Shape = Mapping[str, tuple[Test, str, bool]]  # of a field: a test, what it must be in words, if it is needed
+MOST = 2**53  # of a whole number; JSON knows larger ones, and arrays do not
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
+
+
+def _is_key(value: object) -> bool:
+    return isinstance(value, str) and bool(KEY.fullmatch(value))
+
+
+def _each(test: Test) -> Test:
+    return lambda value: isinstance(value, list) and all(map(test, value))
+
+
+def _tables(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_table, value.values()))
+
+
+def _texts_by_name(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, value.values()))
+
+
+def _or_nothing(test: Test) -> Test:
+    return lambda value: value is None or test(value)
+
+
+TEXT, TRUTH, COUNT = (_is_text, "a text"), (_is_truth, "true or false"), (_is_count, "a whole number from 0")
+TEXTS, COUNTS = (_each(_is_text), "a list of texts"), (_each(_is_count), "a list of whole numbers")
+MANIFEST: Shape = {
+    "name": (*TEXT, True),
+    "created": (*TEXT, True),
+    "declared": (*TEXT, False),
+    "synthetic": (*TRUTH, True),
+    "study": (_is_table, "a table", True),
+    "tasks": (_tables, "a table of tables", True),
+    "missing": (_texts_by_name, "a table of texts", True),
+    "cells": (_each(_is_table), "a list of tables", True),
+}
+STUDY: Shape = {
+    "name": (*TEXT, False),
+    "title": (*TEXT, False),
+    "tasks": (*TEXTS, True),
+    "backbone": (*TEXT, True),
+    "adapter": (_is_table, "a table", True),
+    "seeds": (*COUNTS, True),
+    "baseline_seeds": (*COUNTS, False),
+    "settings": (*TEXTS, True),
+    "splits": (*TEXT, True),
+    "controls": (*TEXTS, False),
+    "references": (*TEXTS, False),
+    "registry": (*TEXTS, False),
+    "training": (_is_table, "a table", False),
+    "task": (_tables, "a table of tables", False),
+    "best": (_tables, "a table of tables", False),
+    "imported": (_texts_by_name, "a table of texts", False),
+    "slurm": (_is_table, "a table", False),
+    "ray": (_is_table, "a table", False),
+    "analysis": (_or_nothing(_is_table), "a table", False),
+    "data": (*TEXT, False),
+    "input_format": (*TEXT, False),
+    "max_tokens": (*COUNT, False),
+    **{f"max_{part}": (_or_nothing(_is_count), "a whole number", False) for part in ("train", "val", "test")},
+}
+ADAPTER: Shape = {"method": (*TEXT, True)}
+ANALYSIS: Shape = {
+    **{name: (*TEXT, True) for name in ("outcome", "left_out", "cells", "without_rater", "weights")},
+    "draws": (*COUNT, True),
+    "margin": (_is_number, "a number", True),
+}
+TASK: Shape = {
+    **{name: (*TEXT, True) for name in ("title", "dataset", "family", "theme", "language", "setting", "data_source")},
+    "kind": (lambda value: _is_text(value) and value in METRICS, f"one of {', '.join(METRICS)}", True),
+    "metric": (lambda value: _is_text(value) and value in METRICS.values(), "the metric of a kind", True),
+    "classes": (*TEXTS, True),
+    "version": (*TEXT, True),
+    **{name: (*COUNT, True) for name in ("n_train", "n_validation", "n_test")},
+    "has_ratings": (*TRUTH, True),
+    "warnings": (*TEXTS, True),
+    "licence": (*TEXT, False),
+    "private": (*TRUTH, False),
+    "splits_hash": (*TEXT, False),
+    "folds": (*COUNT, False),
+}
+CELL: Shape = {
+    "key": (_is_key, "a key", True),
+    "target": (*TEXT, True),
+    "intermediate": (_or_nothing(_is_text), "a text", True),
+    "seed": (*COUNT, True),
+    "setting": (*TEXT, True),
+    "role": (*TEXT, False),
+    "intermediate_key": (_or_nothing(_is_key), "a key", False),
+}
+
+
+def check_manifest(manifest: Mapping[str, Any], where: str, *, cells_only: bool = False) -> None:
+    """CorruptRecord that names ``where`` and the first field that is missing or not what a run writes.
+
+    With ``cells_only`` that is the first of the cells, which is all that some commands need.
+    """
+    for problem in _of_cells(manifest) if cells_only else _problems(manifest):
+        raise CorruptRecord(f"{where}: the manifest's {problem}; run the study again, or restore it from elsewhere")
+
+
+def _problems(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield from _misfits(manifest, MANIFEST, "")
+    yield from _of_cells(manifest)
+    yield from _misfits(study := manifest["study"], STUDY, "study.")
+    yield from _misfits(study["adapter"], ADAPTER, "study.adapter.")
+    yield from _misfits(study.get("analysis") or {}, ANALYSIS if study.get("analysis") else {}, "study.analysis.")
+    if study.get("analysis") and "declared" not in manifest:
+        yield "field 'declared' is missing"
+    for name, task in manifest["tasks"].items():
+        yield from _misfits(task, TASK, f"tasks.{name}.")
+    for place, cell in enumerate(manifest["cells"]):
+        if cell["target"] not in manifest["tasks"]:
+            yield f"field 'cells[{place}].target' is no task of it"
+
+
+def _of_cells(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield from _misfits(manifest, {"cells": MANIFEST["cells"]}, "")
+    for place, cell in enumerate(manifest["cells"]):
+        yield from _misfits(cell, CELL, f"cells[{place}].")
+
+
+def _misfits(table: Mapping[str, Any], shape: Shape, prefix: str) -> Iterator[str]:
+    for name, (fits, words, is_needed) in shape.items():
+        if name not in table and is_needed:
+            yield f"field {prefix + name!r} is missing"
+        elif name in table and not fits(table[name]):
+            yield f"field {prefix + name!r} is not {words}"
+
+
+# Contamination of a plan's pairs: measured once, kept in the store as measures.
+
+
+def measured(splits: Mapping[str, Splits], store: Store, texts: Texts | None = None) -> list[Contact]:
+    """A Contact for every ordered pair of tasks, each with itself too: from the store, or computed and kept there.
+
+    ``texts`` are those of the splits, if they were compared before.
+    """
+    inputs = contamination_inputs({name: facts_of(one) for name, one in splits.items()})
+    try:
+        kept = store.measure(CONTAMINATION, inputs).result["contacts"]
+    except MissingRecord:
+        started = time.perf_counter()
+        found = contacts(splits, [(target, other) for target in splits for other in splits], texts)
+        result = {"fields": list(Contact._fields), "contacts": [list(one) for one in found]}
+        store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
+        return found
+    return [Contact(*one) for one in kept]
+
+
+def facts_of(splits: Splits) -> dict[str, Any]:
+    """What of a task its stored contacts depend on."""
+    dataset = splits.task.dataset
+    return {"dataset": dataset.id, "family": dataset.family, "splits_hash": splits.content_hash}
+
+
+SCHEMA = 1
+CELL_FIELDS = ("key", "role", "intermediate", "target", "seed", "setting")
+
+
+def manifest_of(plan: Plan) -> dict[str, Any]:
+    """The resolved study, its tasks, what is missing, and one row per cell, as JSON data."""
+    rated = {one.task for one in ratings(rating_files(plan.study.registry))}
+    return {
+        "schema": SCHEMA,
+        "cell_schema": CELL_SCHEMA,
+        "name": plan.study.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "study": plan.study.as_json(),
+        "synthetic": plan.study.data == "synthetic",
+        "tasks": {name: _task_row(splits, rated) for name, splits in plan.splits.items()},
+        "missing": plan.missing,
+        "cells": [_cell_row(cell) for cell in plan.cells],
+    }
+
+
+def _cell_row(cell: Cell) -> dict[str, Any]:
+    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, "intermediate_key": cell.spec["intermediate_key"]}
+
+
+def refuse_unmapped(store: Store, name: str) -> None:
+    """BadInput where a study's finished cells have keys of schema 1 and no aliases: they would be trained anew."""
+    try:
+        manifest = store.manifest(name)
+    except StoreError:  # no run yet, or a damaged manifest
+        return
+    stood_for = {alias.of for alias in store.aliases().values()}
+    keys = set(keys_in(manifest) or ()) if "cell_schema" not in manifest else set()
+    old = keys & store.records()
+    if old and old.isdisjoint(stood_for):
+        raise BadInput(
+            f"store {store.root} has {len(old)} cells of study {name!r} under keys of schema 1, which would be trained "
+            f"anew; map them first: empathy-transfer store migrate --store {store.root}, or give a store of its own"
+        )
+
+
+def declared_since(study: StudyConfig, store: Store) -> dict[str, str]:
+    """When the study's primary analysis was first declared as it is now; nothing if it declares none.
+
+    It stands in the manifest of the last run, and is as old as that one says if both are equal.
+    """
+    if study.analysis is None:
+        return {}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        earlier = store.manifest(study.name)
+        is_same = earlier["study"]["analysis"] == dataclasses.asdict(study.analysis)
+    except (StoreError, KeyError, TypeError):  # no run yet, or one that knew of no declaration
+        return {"declared": now}
+    return {"declared": str(earlier.get("declared", now)) if is_same else now}
+
+
+def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
+    task, dataset = splits.task, splits.task.dataset
+    return {
+        "title": task.title,
+        **facts_of(splits),
+        "theme": task.theme,
+        "kind": task.label.kind,
+        "metric": task.metric,
+        "classes": list(task.label.names or task.label.classes),
+        "language": dataset.language,
+        "setting": dataset.setting,
+        "data_source": dataset.data_source,
+        "licence": dataset.licence,
+        "private": dataset.private,
+        "version": dataset.version,
+        "n_train": len(splits.train),
+        "n_validation": len(splits.validation),
+        "n_test": len(splits.test),
+        **({"folds": len(splits.folds)} if splits.folds else {}),  # whose tests are all rows
+        "has_ratings": task.id in rated,
+        "warnings": list(splits.warnings),
+    }
+
+
+# Statistics of a plan's tasks: counted once for every content of splits, and kept in the store as measures.
+
+
+def counted(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
+    """``statistics`` of every task, from the store, or counted and kept there."""
+    found = {}
+    for name, one in splits.items():
+        label = one.task.label
+        inputs = statistics_inputs(name, one.content_hash, label.names or label.classes)
+        try:
+            found[name] = dict(store.measure(STATISTICS, inputs).result)
+        except MissingRecord:
+            started = time.perf_counter()
+            found[name] = statistics(one)
+            store.put_measure(STATISTICS, inputs, found[name], time.perf_counter() - started)
+    return found

@@ -1,0 +1,245 @@
+"""From a study to its cells and packs, in the order in which they run; no model is loaded here."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adapters_store import Store, key_of
+from harness.study.backbone import Backbone, resolve
+from harness.study.cell import Cell, make_cell
+from harness.study.config import StudyConfig
+from harness.study.imported import imported_cells, imported_lanes
+from tasks.errors import BadStudy, MissingData
+from tasks.registry import Registry
+from tasks.splits.loading import Splits, load
+from tasks.task import Task
+from tasks.toml_file import nearest
+
+# Controls: lanes that tell what an intermediate teaches from what any second adapter does.
+#
+# ``self`` stands on the target itself, trained with another seed; ``shuffled`` on the target's own texts with
+# permuted labels; ``random`` on an untrained adapter; ``control`` on a task of the study that has nothing to do
+# with empathy.
+
+ROLES = ("self", "shuffled", "random", "control")
+HELPERS = ("self-intermediate", "shuffled-intermediate", "control-intermediate")  # trained to be stood on and no more
+FURTHER_SEED = 1000  # beyond a study's only baseline seed, for the intermediate of ``self``
+
+
+def intermediates_of(study: StudyConfig, backbone: Backbone, rows: Splits, seed: int) -> dict[str, Cell]:
+    """What the controls of a target (given by its ``rows``) and seed stand on, by control, in full data.
+
+    ``self`` stands on the baseline of the next baseline seed, in a circle; a study with one has a helper trained.
+    """
+    made = {}
+    if "self" in study.controls:
+        seeds = study.seeds_of_baselines
+        further = seeds[(seeds.index(seed) + 1) % len(seeds)] if len(seeds) > 1 else seed + FURTHER_SEED
+        other = make_cell(study, backbone, rows, seed=further, setting="full")
+        made["self"] = other if len(seeds) > 1 else replace(other, role="self-intermediate")
+    if "shuffled" in study.controls:
+        made["shuffled"] = make_cell(study, backbone, rows, seed=seed, setting="full", role="shuffled-intermediate")
+    return made
+
+
+def control_lanes(
+    study: StudyConfig, backbone: Backbone, rows: Splits, seed: int, setting: str, below: Mapping[str, Cell]
+) -> list[Cell]:
+    """The controls in a target's column, each on its intermediate in ``below``; ``random`` has none that is stored."""
+    lanes = []
+    for control in study.controls:
+        is_apart = control == "random" or not study.shared_noise  # self and shuffled stand on the same task
+        role = control if is_apart else ""
+        cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=below.get(control), role=role)
+        lanes.append(replace(cell, role=control))
+    return lanes
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Cells of one column that an engine runs as one unit: one that stands on nothing, or transfers and controls."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def id(self) -> str:
+        """A short name that is the same for the same cells."""
+        return hashlib.sha256("".join(cell.key for cell in self.cells).encode()).hexdigest()[:16]
+
+    @property
+    def target(self) -> str:
+        """The target that all cells of the pack share."""
+        return self.cells[0].target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs to know: packs in two stages, rows per task, and what is missing and why.
+
+    ``baselines`` holds all that stands on nothing, intermediates of controls too; ``transfers`` what stands on them
+    and, last, the references.
+    """
+
+    study: StudyConfig
+    backbone: Backbone
+    baselines: tuple[Pack, ...]
+    transfers: tuple[Pack, ...]
+    splits: dict[str, Splits]
+    missing: dict[str, str]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, baselines first."""
+        return [cell for pack in (*self.baselines, *self.transfers) for cell in pack.cells]
+
+    def only(self, targets: Sequence[str]) -> Plan:
+        """The plan of these targets' columns, with the baselines that their intermediates need; BadStudy if unknown."""
+        for name in targets:
+            if name not in self.study.tasks:
+                raise BadStudy(
+                    f"--only-target {name}: not a task of study {self.study.name!r}{nearest(name, self.study.tasks)}"
+                )
+        transfers = tuple(pack for pack in self.transfers if pack.target in targets)
+        needed = {cell.spec["intermediate_key"] for pack in transfers for cell in pack.cells}
+        kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.cells[0].key in needed)
+        return dataclasses.replace(self, baselines=kept, transfers=transfers)
+
+    def only_keys(self, keys: Collection[str]) -> Plan:
+        """The plan of the cells with these keys, and of what they stand on."""
+        wanted = {*keys, *(cell.spec["intermediate_key"] for cell in self.cells if cell.key in keys)}
+        stages = []
+        for packs in (self.baselines, self.transfers):
+            cells = [tuple(cell for cell in pack.cells if cell.key in wanted) for pack in packs]
+            stages.append(tuple(Pack(kept) for kept in cells if kept))
+        return dataclasses.replace(self, baselines=stages[0], transfers=stages[1])
+
+
+def make_plan(
+    study: StudyConfig, registry: Registry, data: Path, ids: Path | None = None, store: Store | None = None
+) -> Plan:
+    """The plan of a study on the tasks whose files are in ``data``; tasks without files are listed as missing.
+
+    ``ids`` is the folder of published split ids, for a study with as-published splits; ``store`` has the adapters that
+    a study imports.
+
+    Raises BadInput for an unknown task, unusable rows or backbone, or when no task has its files.
+    """
+    tasks = [registry.task(name) for name in study.tasks]
+    backbone = resolve(study.backbone)
+    if study.max_tokens > backbone.max_tokens:
+        raise BadStudy(
+            f"max_tokens {study.max_tokens} is more than backbone {backbone.name!r} takes ({backbone.max_tokens})"
+        )
+    loaded, missing = _load_all(tasks, data, study.splits, ids)
+    splits = {name: _with_language(rows, backbone) for name, rows in loaded.items()}
+    if not splits:
+        raise MissingData(
+            f"no task of study {study.name!r} has its files in {data}; first: {next(iter(missing.values()))}"
+        )
+    below = imported_cells(study, registry, backbone, store)
+    study = dataclasses.replace(study, imported={one.target: one.key for one in below})
+    baselines, transfers = _packs(study, backbone, splits, below)
+    return Plan(study, backbone, baselines, transfers, splits, missing)
+
+
+def _load_all(
+    tasks: Iterable[Task], data: Path, kind: str, ids: Path | None
+) -> tuple[dict[str, Splits], dict[str, str]]:
+    splits, missing = {}, {}
+    for task in tasks:
+        try:
+            splits[task.id] = load(task, data, kind, ids)
+        except MissingData as reason:
+            missing[task.id] = str(reason)
+    return splits, missing
+
+
+def _with_language(splits: Splits, backbone: Backbone) -> Splits:
+    """The splits with a warning when the backbone does not know the task's language."""
+    warning = backbone.language_warning(splits.task.dataset.language)
+    return dataclasses.replace(splits, warnings=(*splits.warnings, warning)) if warning else splits
+
+
+def _packs(
+    study: StudyConfig, backbone: Backbone, splits: dict[str, Splits], imported: Sequence[Cell] = ()
+) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
+    """First what stands on nothing, a pack for each cell; then a pack for each column, of transfers and controls."""
+    grid = _Grid(study, backbone, splits, imported)
+    first: list[Cell] = []
+    second: list[Pack] = []
+    for seed in study.seeds_of_baselines:
+        full = grid.alone(seed, "full")
+        first += full.values()
+        for setting in study.settings:
+            first += grid.alone(seed, setting).values() if setting != "full" else ()
+        if study.transfers and seed in study.seeds:
+            below = {name: intermediates_of(study, backbone, rows, seed) for name, rows in grid.targets.items()}
+            first += [cell for made in below.values() for cell in made.values() if cell.role in HELPERS]
+            columns = [(name, setting) for setting in study.settings for name in grid.targets]
+            second += [pack for n, setting in columns for pack in _alike(grid.column(n, setting, seed, full, below[n]))]
+    return tuple(Pack((cell,)) for cell in first), (*second, *_references(grid))
+
+
+def _references(grid: _Grid) -> list[Pack]:
+    """What baselines are held against and nothing stands on: a pack for each target, setting and baseline seed."""
+    study = grid.study
+    return [
+        Pack((make_cell(study, grid.backbone, rows, seed=seed, setting=setting, role=role),))
+        for role in study.references
+        for seed in study.seeds_of_baselines
+        for setting in study.settings
+        for rows in grid.targets.values()
+    ]
+
+
+def _alike(column: Sequence[Cell]) -> list[Pack]:
+    """One pack, or several where searches found other batches, epochs or methods for some pairs: lanes share those."""
+    packs: dict[str, list[Cell]] = {}
+    for cell in column:
+        own = {"learning_rate": None, "weight_decay": None}
+        shared = {name: cell.spec[name] for name in ("adapter", "trainer")}
+        packs.setdefault(key_of({**shared, "training": {**cell.spec["training"], **own}}), []).append(cell)
+    return [Pack(tuple(cells)) for cells in packs.values()]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The cells of a study on the tasks that are there."""
+
+    study: StudyConfig
+    backbone: Backbone
+    splits: Mapping[str, Splits]
+    imported: Sequence[Cell]
+
+    @property
+    def targets(self) -> dict[str, Splits]:
+        """The tasks that have a column."""
+        return {name: rows for name, rows in self.splits.items() if rows.task.role in ("both", "target")}
+
+    def alone(self, seed: int, setting: str) -> dict[str, Cell]:
+        """Every target alone, and in full data, for seeds that have transfers, all that only is an intermediate."""
+        is_below = self.study.transfers and setting == "full" and seed in self.study.seeds
+        tasks = self.splits if is_below else self.targets
+        made = {n: make_cell(self.study, self.backbone, rows, seed=seed, setting=setting) for n, rows in tasks.items()}
+        return {n: self._as(cell, n, "control-intermediate") for n, cell in made.items()}
+
+    def column(
+        self, target: str, setting: str, seed: int, full: Mapping[str, Cell], below: Mapping[str, Cell]
+    ) -> list[Cell]:
+        """The target on other tasks' ``full`` baselines, the controls on the cells ``below``, and on imports."""
+        study, backbone, rows = self.study, self.backbone, self.splits[target]
+        cells = []
+        for other, one in full.items():
+            if other != target and self.splits[other].task.role != "target":
+                cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
+                cells.append(self._as(cell, other, "control"))
+        cells += control_lanes(study, backbone, rows, seed, setting, below)
+        return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
+
+    def _as(self, cell: Cell, task: str, role: str) -> Cell:
+        """The cell, with this role if ``task`` is a control."""
+        return dataclasses.replace(cell, role=role) if self.splits[task].task.role == "control" else cell

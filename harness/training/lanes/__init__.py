@@ -1,0 +1,1 @@
+"""All cells of a pack as lanes of one training."""

@@ -1,0 +1,255 @@
+"""Training of K cells of one column as lanes of one loop: one optimizer step for all, everything else per lane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harness.study.cell import seed_of
+from harness.training.batches import EVALUATED, collate, cuts, padded, trained_cutting, training_batches
+from harness.training.inputs import Encoded
+from harness.training.lanes.forward import Lanes, forward
+from harness.training.lanes.frozen import Frozen
+from harness.training.lanes.masks import draw
+from harness.training.lanes.state import LaneState, lane_norms
+from harness.training.objective import Best, balanced_weights, summed_losses, total_weight
+from harness.training.tensors import lanes_of, to_device
+from harness.training.trained import Fitted, Part, finite
+from tasks import metrics
+
+# Predictions of lanes: rows of like length together, dropout off, all lanes in one pass.
+
+
+def predicted(
+    frozen: Frozen, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]], pad_id: int, *, has_segments: bool
+) -> NDArray[np.float32]:
+    """Logits ``[K, rows, outputs]`` in the order of ``rows``, each the mean over its windows."""
+    flat = [window for windows in rows for window in windows]
+    lengths = [len(window.ids) for window in flat]
+    lanes = lanes.to(frozen.dtype)
+    out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1], device=frozen.device)
+    with torch.inference_mode():
+        for numbers in cuts(range(len(flat)), lengths, *EVALUATED[frozen.device.type]):
+            places = to_device(torch.tensor(numbers), frozen.device)
+            batch = batch_of(frozen, flat, numbers, pad_id, has_segments=has_segments)
+            out[:, places] = forward(frozen, lanes, batch, None).float()
+    sizes = [len(windows) for windows in rows]
+    return np.stack([one.mean(dim=1).numpy() for one in torch.split(out.cpu(), sizes, dim=1)], axis=1)
+
+
+def batch_of(
+    frozen: Frozen, rows: Sequence[Encoded], numbers: Sequence[int], pad_id: int, *, has_segments: bool
+) -> dict[str, Tensor]:
+    """The padded tensors of the rows with these numbers, on the encoder's device."""
+    chosen = [rows[i] for i in numbers]
+    tokens = padded(max(len(row.ids) for row in chosen), frozen.positions)
+    batch = collate(chosen, pad_id, has_segments=has_segments, tokens=tokens)
+    return {name: to_device(value, frozen.device) for name, value in batch.items()}
+
+
+# The optimizer of all lanes: one step, with a learning rate, a weight decay and a clip of each lane's own.
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW's own defaults
+
+
+def rate_factor(step: int, steps: int | Tensor, warmup: float) -> Tensor:
+    """What step ``step`` (from 0) multiplies the rate by: up over the share ``warmup`` of ``steps``, then down to 0.
+
+    ``steps`` is one number, or ``[K]`` for lanes that train for different times.
+    """
+    total = torch.as_tensor(steps, dtype=torch.float64)
+    rise = (warmup * total).round()
+    fall = ((total - step) / (total - rise).clamp(min=1)).clamp(min=0)
+    return torch.where(step < rise, step / rise.clamp(min=1), fall)
+
+
+class LaneAdamW:
+    """AdamW (Loshchilov and Hutter 2019, Algorithm 2) with a learning rate, a weight decay and a clip per lane."""
+
+    def __init__(self, tensors: Sequence[Tensor], rates: Sequence[float], decays: Sequence[float]) -> None:
+        """Optimise ``tensors``, each ``[K, ...]`` and all on one device."""
+        self.tensors, self.steps = tensors, 0
+        self.rates = torch.tensor(rates, dtype=torch.float64, device=tensors[0].device)
+        self.decays = torch.tensor(decays, dtype=torch.float64, device=tensors[0].device)
+        self.first = [torch.zeros_like(value) for value in tensors]
+        self.second = [torch.zeros_like(value) for value in tensors]
+
+    def only(self, lanes: Sequence[int], tensors: Sequence[Tensor]) -> None:
+        """Go on with these lanes alone, whose weights ``tensors`` now are."""
+        self.tensors, self.rates, self.decays = tensors, lanes_of(self.rates, lanes), lanes_of(self.decays, lanes)
+        self.first = [lanes_of(value, lanes) for value in self.first]
+        self.second = [lanes_of(value, lanes) for value in self.second]
+
+    @torch.no_grad()
+    def step(self, factor: float | Tensor, clip: float) -> None:
+        """One step at ``factor`` (one, or ``[K]``) times each lane's rate, each clipped to the norm ``clip``."""
+        self.steps += 1
+        gradients = [value.grad if value.grad is not None else torch.zeros_like(value) for value in self.tensors]
+        scale = (clip / (lane_norms(gradients) + 1e-6)).clamp(max=1.0)
+        one, two = BETAS
+        rate, dtype = self.rates * factor, self.tensors[0].dtype
+        size, kept = (rate / (1 - one**self.steps)).to(dtype), (1 - rate * self.decays).to(dtype)
+        root = math.sqrt(1 - two**self.steps)
+        for value, gradient, first, second in zip(self.tensors, gradients, self.first, self.second, strict=True):
+            shape = (-1, *[1] * (value.dim() - 1))
+            gradient.mul_(scale.view(shape))
+            value.mul_(kept.view(shape))
+            first.lerp_(gradient, 1 - one)
+            second.mul_(two).addcmul_(gradient, gradient, value=1 - two)
+            value.sub_(first / (second.sqrt() / root + EPSILON) * size.view(shape))
+            value.grad = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a pack shares, and the learning rates and weight decays that each lane has of its own.
+
+    ``noise`` names each lane's own stream of dropout; without it all lanes share one.
+    """
+
+    target: str
+    seed: int
+    metric: str
+    epochs: int
+    batch_size: int
+    warmup: float
+    clip: float
+    class_weights: str
+    learning_rates: Sequence[float]
+    weight_decays: Sequence[float]
+    noise: Sequence[str] = ()
+
+
+class LaneTrainer:
+    """K lanes over one frozen encoder, ready to be fitted and to predict.
+
+    Weights, batches and masks are on the encoder's device; while an epoch or a prediction is under way the host hands
+    over work and reads nothing back.
+    """
+
+    def __init__(self, frozen: Frozen, state: LaneState, recipe: Recipe, pad_id: int, *, has_segments: bool) -> None:
+        """Bind the lanes' weights to the encoder; ``pad_id`` fills short rows."""
+        self.frozen, self.state, self.recipe = frozen, state, recipe
+        self.pad_id, self.has_segments, self.device = pad_id, has_segments, frozen.device
+        for value in state.trained.values():
+            value.requires_grad_(True)
+        self.optimizer = LaneAdamW(list(state.trained.values()), recipe.learning_rates, recipe.weight_decays)
+        self.epoch = self.done_steps = 0  # how far it is: snapshot.py keeps and restores this and what follows
+        self.best = Best(state.trained, len(recipe.learning_rates))
+        self.history: list[list[dict[str, float | int | None]]] = [[] for _ in recipe.learning_rates]
+
+    def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[Fitted]:
+        """Train the epochs that are left; every lane gets the weights of its own best one (earliest of equals) back."""
+        recipe = self.recipe
+        steps = recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size)
+        while self.epoch < recipe.epochs:
+            self.advance(train, validation, steps)
+            on_epoch(self.epoch, recipe.epochs)
+        self.best.restore(self.state.trained)
+        return self.fitted()
+
+    def advance(self, train: Part, validation: Part, steps: int | Tensor) -> None:
+        """Train and score one more epoch; the rates' schedules run over ``steps``, one number or one per lane."""
+        epoch = self.epoch + 1
+        found, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
+        scores = [metrics.score(self.recipe.metric, validation.labels, one) for one in self.predict(validation)]
+        self.best.keep(self.state.trained, scores, epoch)
+        for history, loss, score in zip(self.history, found.cpu().tolist(), scores, strict=True):
+            mean = loss / len(train.rows)
+            history.append({"epoch": epoch, "train_loss": finite(mean), "validation": finite(score)})
+        self.epoch = epoch
+
+    def fitted(self) -> list[Fitted]:
+        """What every lane has come to so far."""
+        return [Fitted(self.best.epochs[lane], self.best.score(lane), own) for lane, own in enumerate(self.history)]
+
+    def predict(self, part: Part) -> NDArray[np.float32]:
+        """Logits ``[K, rows, outputs]`` in the order of ``part``, dropout off."""
+        return self._predicted(self.state.lanes(), part.rows)
+
+    def only(self, lanes: Sequence[int]) -> None:
+        """Go on with these lanes alone, to rounding as if the others had never been there."""
+        recipe = self.recipe
+        self.state = self.state.only(lanes)
+        for value in self.state.trained.values():
+            value.requires_grad_(True)
+        self.optimizer.only(lanes, list(self.state.trained.values()))
+        self.best.only(lanes)
+        self.history = [self.history[lane] for lane in lanes]
+        self.recipe = replace(
+            recipe,
+            learning_rates=[recipe.learning_rates[lane] for lane in lanes],
+            weight_decays=[recipe.weight_decays[lane] for lane in lanes],
+            noise=[recipe.noise[lane] for lane in lanes] if recipe.noise else (),
+        )
+
+    def liveness(self, rows: Sequence[Encoded]) -> list[float]:
+        """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
+        lanes, windows = self.state.lanes(), [(row,) for row in rows]
+        stacked, alone = (self._predicted(one, windows) for one in (lanes, replace(lanes, intermediates=None)))
+        changes: list[float] = np.abs(stacked - alone).max(axis=(1, 2)).tolist()
+        return changes
+
+    def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
+        """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
+        recipe = self.recipe
+        rows = train.one_window(seed_of(recipe.seed, recipe.target, "window", epoch))
+        weights = balanced_weights(train.labels) if recipe.class_weights == "balanced" else None
+        losses = self._no_losses()
+        steps = to_device(steps, self.device) if isinstance(steps, Tensor) else steps
+        lengths = [len(row.ids) for row in rows]
+        order = training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch)
+        for numbers in order:
+            losses += self._step(rows, train.labels, weights, numbers, step, steps)
+            step += 1
+        return losses, step
+
+    def _step(
+        self,
+        rows: Sequence[Encoded],
+        labels: NDArray[np.int64] | NDArray[np.float64],
+        weights: Tensor | None,
+        numbers: Sequence[int],
+        step: int,
+        steps: int | Tensor,
+    ) -> Tensor:
+        """One optimizer step of all lanes; returns each lane's summed loss ``[K]``."""
+        total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
+        share = total_weight(torch.from_numpy(labels[numbers]), weights)
+        of_class = None if weights is None else to_device(weights, self.device)
+        cutting = trained_cutting(self.device.type, is_bf16=self.frozen.dtype == torch.bfloat16)
+        lanes = self._lanes()  # once: their views and casts save nothing, so every cut's gradients pass through them
+        for cut in cuts(numbers, lengths, *cutting):
+            masks = draw(
+                self.frozen,
+                [lengths[i] for i in cut],
+                cut,
+                seed=self.recipe.seed,
+                target=self.recipe.target,
+                step=step,
+                lanes=self.recipe.noise,
+            )
+            logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
+            losses = summed_losses(logits, to_device(torch.from_numpy(labels[cut]), self.device), of_class)
+            torch.autograd.backward(losses.sum() / share)
+            total += losses.detach() * (len(numbers) / share)
+        self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
+        return total
+
+    def _predicted(self, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]]) -> NDArray[np.float32]:
+        return predicted(self.frozen, lanes, rows, self.pad_id, has_segments=self.has_segments)
+
+    def _lanes(self) -> Lanes:
+        return self.state.lanes().to(self.frozen.dtype)
+
+    def _no_losses(self) -> Tensor:
+        return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)
+
+    def _batch(self, rows: Sequence[Encoded], numbers: Sequence[int]) -> dict[str, Tensor]:
+        return batch_of(self.frozen, rows, numbers, self.pad_id, has_segments=self.has_segments)

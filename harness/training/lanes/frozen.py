@@ -1,0 +1,292 @@
+"""The frozen encoder as plain tensors: what a forward pass over many lanes needs of a BERT or RoBERTa model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from harness.training.tensors import CPU
+
+# Frozen dense layers and norms as plain tensors; on a processor oneDNN computes their products.
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A frozen LayerNorm over the last dimension, width ``d``."""
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        return functional.layer_norm(values, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+class _Product(torch.autograd.Function):
+    """``x W' + b`` for a frozen W through oneDNN, whose kernels use AVX-512 and AMX on processors of every maker."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Tensor, turned: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(turned)
+        return _onednn(values, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        (turned,) = ctx.saved_tensors
+        return _onednn(gradient.contiguous(), turned, None), None, None, None
+
+
+def _onednn(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    return product
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A frozen dense layer ``[out, in]`` with its bias ``[out]``.
+
+    ``turned`` is the weight's transpose where oneDNN computes the product; both are in oneDNN's own layout then, which
+    it would otherwise make of them for every product.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    turned: Tensor | None
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Map the last dimension."""
+        if self.turned is None:
+            return functional.linear(values, self.weight, self.bias)
+        product: Tensor = _Product.apply(values, self.weight, self.bias, self.turned)  # type: ignore[no-untyped-call]
+        return product
+
+
+def norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa: ANN401 - the library's classes share no type
+    """A LayerNorm of the library's."""
+    return Norm(module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype), module.eps)
+
+
+def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scales: Sequence[float] = ()) -> Linear:
+    """Dense layers over the same input as one, their outputs side by side, each ``scales`` times as large."""
+    parts = [weights_of(*one, dtype, device) for one in zip(modules, scales or [1.0] * len(modules), strict=True)]
+    weight, bias = (torch.cat(part) for part in zip(*parts, strict=True))
+    if not _serves_onednn(dtype, device):
+        return Linear(weight, bias, None)
+    pack = torch.ops.mkldnn._reorder_linear_weight
+    return Linear(pack(weight), bias, pack(weight.t().contiguous()))
+
+
+def weights_of(module: Any, scale: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    """The weight ``[out, in]`` and bias ``[out]`` of a dense layer, ``scale`` times as large."""
+    return (scale * module.weight.detach()).to(device, dtype), (scale * module.bias.detach()).to(device, dtype)
+
+
+def _serves_onednn(dtype: torch.dtype, device: torch.device) -> bool:
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    has_bf16: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and has_bf16)
+
+
+# Attention of many lanes at once: of all tokens, or in the last layer of the first token alone.
+
+
+@dataclass(frozen=True)
+class AllTokens:
+    """Attention from every token to every token.
+
+    ``projections`` is queries (scaled by 1 / sqrt(size of a head) already), keys and values in one: ``[3 d, d]``.
+    """
+
+    projections: Linear
+    heads: int
+
+    def __call__(self, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None) -> Tensor:
+        """Context vectors ``[K, b, t, d]`` of ``hidden [K, b, t, d]``.
+
+        ``hidden_from [b, 1, 1, t]`` is added to the scores, ``mask [b, heads, t, t]`` multiplies what they become.
+        """
+        projected = self.projections(hidden)
+        context: Tensor = _Context.apply(projected, hidden_from, mask, self.heads)  # type: ignore[no-untyped-call]
+        return context
+
+
+class _Context(torch.autograd.Function):
+    """Attention from queries, keys and values side by side, ``[K, b, t, 3 d]``, with its gradient written out."""
+
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, hidden_from: Tensor, mask: Tensor | None, heads: int) -> Tensor:  # noqa: ANN401
+        lanes, batch, tokens, width = projected.shape
+        by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
+        queries, keys, values = made = by_head.reshape(3, lanes * batch * heads, tokens, -1)
+        scores = torch.bmm(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
+        weights, kept = _attended(scores, hidden_from, mask)
+        context = torch.bmm(kept.to(values.dtype).flatten(0, 2), values).view(by_head.shape[1:])
+        ctx.save_for_backward(made, weights, mask)
+        return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        (queries, keys, values), weights, mask = ctx.saved_tensors
+        lanes, batch, heads, tokens, _ = weights.shape
+        outer = gradient.view(lanes, batch, tokens, heads, -1).transpose(2, 3).reshape(queries.shape)
+        kept = weights if mask is None else weights * mask
+        inner = torch.bmm(outer, values.transpose(1, 2)).view(weights.shape).to(weights.dtype)
+        inner = inner if mask is None else inner * mask
+        scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype).to(queries.dtype).flatten(0, 2)
+        found = torch.stack(
+            [
+                torch.bmm(scores, keys),
+                torch.bmm(scores.transpose(1, 2), queries),
+                torch.bmm(kept.to(outer.dtype).flatten(0, 2).transpose(1, 2), outer),
+            ]
+        )
+        by_head = found.view(3, lanes, batch, heads, tokens, -1).permute(1, 2, 4, 0, 3, 5)
+        return by_head.reshape(lanes, batch, tokens, -1), None, None, None
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    """Attention from the first token alone, for which no key and no value of the others is computed.
+
+    Per head q . (W x_j + b) = (q W) . x_j + q . b, of which the last term is the same for all tokens j, so softmax does
+    not see it; and sum_j a_j (V x_j + c) = V (sum_j a_j x_j) + c sum_j a_j. The wide products are of one row per text
+    where keys and values are of one per token. ``key`` is ``[heads, size, d]``, ``value [heads, d, size]``,
+    ``value_bias [heads, 1, size]``.
+    """
+
+    query: Linear
+    key: Tensor
+    value: Tensor
+    value_bias: Tensor
+
+    def __call__(self, hidden: Tensor, hidden_from: Tensor, mask: Tensor | None) -> Tensor:
+        """Context vectors ``[K, b, 1, d]`` of the first tokens of ``hidden [K, b, t, d]``.
+
+        ``hidden_from`` is ``[b, 1, 1, t]``, ``mask [b, heads, 1, t]``.
+        """
+        lanes, batch, tokens, width = hidden.shape
+        heads, size, _ = self.key.shape
+        rows = hidden.flatten(0, 1)
+        queries = self.query(hidden[:, :, 0]).view(lanes * batch, heads, size).transpose(0, 1)
+        scores = (queries @ self.key).transpose(0, 1) @ rows.transpose(1, 2)
+        _, weights = _attended(scores.view(lanes, batch, heads, 1, tokens), hidden_from, mask)
+        weights = weights.to(rows.dtype).view(lanes * batch, heads, tokens)
+        values = (weights @ rows).transpose(0, 1) @ self.value
+        values = values + weights.sum(dim=-1).t().unsqueeze(-1) * self.value_bias
+        return values.transpose(0, 1).reshape(lanes, batch, 1, width)
+
+
+def _attended(scores: Tensor, hidden_from: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What scores become, in the precision of ``hidden_from``: before and after the mask."""
+    weights = (scores.to(hidden_from.dtype) + hidden_from).softmax(dim=-1)
+    return weights, weights if mask is None else weights * mask
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One frozen transformer layer; the last one's attention is that of the first token alone."""
+
+    attention: AllTokens | FirstToken
+    attended: Linear
+    attention_norm: Norm
+    up: Linear
+    down: Linear
+    output_norm: Norm
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The whole frozen encoder: its embeddings (dropout off), layers, and the widths that a forward pass needs."""
+
+    embed: Callable[..., Tensor]
+    layers: tuple[Layer, ...]
+    activation: Callable[[Tensor], Tensor]
+    dtype: torch.dtype
+    positions: int
+    heads: int
+    width: int
+    hidden_dropout: float
+    attention_dropout: float
+    head_dropout: float
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are, and everything that is computed with them."""
+        return self.layers[0].attended.bias.device
+
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Frozen:  # noqa: ANN401 - the library's classes share no type
+    """Take a loaded BERT, RoBERTa or XLM-R model apart, in precision ``dtype``; no tensor requires a gradient.
+
+    The model itself stays as it is: lanes are saved through it, in the precision in which they are trained.
+    """
+    base, config = model.base_model, model.config
+    for parameter in base.parameters():
+        parameter.requires_grad_(False)
+    return Frozen(
+        embed=copy.deepcopy(base.embeddings).to(device, dtype).eval(),
+        layers=tuple(
+            _layer(layer, dtype, device, is_last=depth == config.num_hidden_layers)
+            for depth, layer in enumerate(base.encoder.layer, 1)
+        ),
+        activation=base.encoder.layer[0].intermediate.intermediate_act_fn,
+        dtype=dtype,
+        positions=config.max_position_embeddings,
+        heads=config.num_attention_heads,
+        width=config.hidden_size,
+        hidden_dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        head_dropout=_head_dropout(config),
+    )
+
+
+def _head_dropout(config: Any) -> float:  # noqa: ANN401
+    """The probability that the adapters library gives its heads: the classifier's own where the config has one."""
+    own = getattr(config, "classifier_dropout", None)
+    return float(config.hidden_dropout_prob if own is None else own)
+
+
+def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401
+    output, feed = layer.attention.output, layer.output
+    attention = _of_first_token if is_last else _of_all_tokens
+    return Layer(
+        attention=attention(layer.attention.self, dtype, device),
+        attended=linear([output.dense], dtype, device),
+        attention_norm=norm(output.LayerNorm, dtype, device),
+        up=linear([layer.intermediate.dense], dtype, device),
+        down=linear([feed.dense], dtype, device),
+        output_norm=norm(feed.LayerNorm, dtype, device),
+    )
+
+
+def _of_all_tokens(own: Any, dtype: torch.dtype, device: torch.device) -> AllTokens:  # noqa: ANN401
+    projections = linear([own.query, own.key, own.value], dtype, device, [_query_scale(own), 1.0, 1.0])
+    return AllTokens(projections, own.num_attention_heads)
+
+
+def _of_first_token(own: Any, dtype: torch.dtype, device: torch.device) -> FirstToken:  # noqa: ANN401
+    by_head = (own.num_attention_heads, own.attention_head_size, -1)
+    key, _ = weights_of(own.key, 1.0, dtype, device)
+    value, bias = weights_of(own.value, 1.0, dtype, device)
+    return FirstToken(
+        query=linear([own.query], dtype, device, [_query_scale(own)]),
+        key=key.view(by_head),
+        value=value.view(by_head).transpose(1, 2).contiguous(),
+        value_bias=bias.view(own.num_attention_heads, 1, -1),
+    )
+
+
+def _query_scale(own: Any) -> float:  # noqa: ANN401
+    return 1 / math.sqrt(own.attention_head_size)

@@ -1,0 +1,289 @@
+"""Dropout masks that belong to an example, not to a batch: shared by all lanes, whatever the pack or micro-batch.
+
+The mask of an example at a step is drawn from a counter-based generator keyed by (seed, target, step, example) over
+the example's own tokens, and only then padded. A probability p is met with 16 bits: round(p * 65536) / 65536, which
+is within 8e-6 of p, and kept values are scaled by the probability that is really used: in fp32 by the mask itself, in
+bf16, which would round the scale, by a factor beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harness.study.cell import seed_of
+from harness.training.batches import padded
+from harness.training.lanes.frozen import Frozen
+from harness.training.tensors import to_device
+
+# Numpy's Philox stream on any device: Philox4x64-10 (Salmon et al. 2011, section 3.3) in int64 arithmetic.
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what a round adds to the two words of the key
+LOW = 0xFFFFFFFF
+
+
+def words(keys: Tensor, count: int) -> Tensor:
+    """The first ``count`` 64-bit words, as int64 ``[n, count]``, of the streams of ``keys`` (int64 ``[n]``).
+
+    Row i has the bits of ``numpy.random.Philox(key=keys[i]).random_raw(count)``, whose counter starts at 1.
+    """
+    whole, weyl = _constants(keys.device)
+    blocks = -(-count // 4)
+    even = torch.zeros(2, len(keys), blocks, dtype=torch.int64, device=keys.device)  # words 0 and 2 of every counter
+    even[0] += torch.arange(1, blocks + 1, device=keys.device)
+    odd = torch.zeros_like(even)  # words 1 and 3
+    key = torch.stack([keys, torch.zeros_like(keys)]).unsqueeze(2)
+    for _ in range(ROUNDS):
+        high = _high(even, whole).flip(0)
+        even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
+    made = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
+    return made.flatten(1)[:, :count]
+
+
+def _high(values: Tensor, whole: Tensor) -> Tensor:
+    """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
+    low_one, high_one = values & LOW, _shifted(values)
+    low_two, high_two = whole & LOW, _shifted(whole)
+    middle = _shifted(low_one * low_two).add_(low_one * high_two)
+    other = (middle & LOW).add_(high_one * low_two)
+    return (high_one * high_two).add_(_shifted(middle)).add_(_shifted(other))
+
+
+def _shifted(values: Tensor) -> Tensor:
+    """The upper 32 bits of each, as a number from 0."""
+    return (values >> 32).bitwise_and_(LOW)
+
+
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    made = [torch.tensor([_signed(one) for one in pair], device=device).view(2, 1, 1) for pair in (MULTIPLIERS, WEYL)]
+    return made[0], made[1]
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+# The masks of masks.py, bit for bit, drawn on the device that trains: neither the host nor a transfer is waited
+# for.
+#
+# On a processor numpy draws them sixteen times as fast as this, so there it does.
+
+BITS = 65536
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of ``b`` examples padded to ``longest`` tokens: 16-bit numbers, their order that of signed ones.
+
+    ``bits`` ``[b, n]``; ``sizes`` ``[b]``, the tokens of every example; ``present`` ``[b, longest]``, which are its
+    own. An example's vectors of width d come first (``vectors_of`` many), its attention scores after them.
+    """
+
+    frozen: Frozen
+    bits: Tensor
+    sizes: Tensor
+    present: Tensor
+
+    @property
+    def _vectors_before_last(self) -> Tensor:
+        return self.sizes * (2 * len(self.frozen.layers) - 1)
+
+    def vectors(self, number: int, probability: float, dtype: torch.dtype) -> Tensor:
+        """Multipliers ``[b, longest, d]`` of the embeddings (0) or of the n-th output of an inner layer (from 1)."""
+        places = self.sizes.unsqueeze(1) * number + torch.arange(self.present.shape[1], device=self.bits.device)
+        return self._vectors_at(places, self.present, probability, dtype)
+
+    def last_vectors(self, number: int, probability: float, dtype: torch.dtype) -> Tensor:
+        """Multipliers ``[b, 1, d]`` of the last layer's two outputs (0, 1) and of the head's two inputs (2, 3)."""
+        places = (self._vectors_before_last + number).unsqueeze(1)
+        return self._vectors_at(places, torch.ones_like(places, dtype=torch.bool), probability, dtype)
+
+    def _vectors_at(self, places: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+        width = self.frozen.width
+        table = self.bits.unfold(1, width, width)  # [b, vectors, d]
+        rows = torch.arange(len(table), device=places.device).unsqueeze(1)
+        found = table[rows, places.clamp(max=table.shape[1] - 1)]
+        return _multiplier(found, own.unsqueeze(2), probability, dtype)
+
+    def attention(self, layer: int, probability: float, dtype: torch.dtype) -> Tensor:
+        """Multipliers ``[b, heads, queries, longest]`` of a layer's attention scores; the last has one query."""
+        depth, heads, longest = len(self.frozen.layers), self.frozen.heads, self.present.shape[1]
+        is_last, sizes = layer == depth - 1, self.sizes[:, None, None, None]
+        count, queries = (1, 1) if is_last else (longest, sizes)
+        start = self.frozen.width * (self._vectors_before_last + 4)[:, None, None, None] + layer * heads * sizes**2
+        head, query, key = (torch.arange(n, device=self.bits.device) for n in (heads, count, longest))
+        places = start + (head[:, None, None] * queries + query[:, None]) * sizes + key
+        own = self.present[:, None, None, :] & (self.present[:, None, :count, None])
+        places = places.clamp(max=self.bits.shape[1] - 1)
+        found = self.bits.gather(1, places.flatten(1)).view(places.shape)
+        return _multiplier(found, own, probability, dtype)
+
+
+def streams(frozen: Frozen, lengths: Sequence[int], longest: int, seeds: Sequence[int]) -> Streams:
+    """The streams with these seeds of examples with ``lengths`` tokens, which are padded to ``longest``."""
+    sizes, keys = to_device(torch.tensor([list(lengths), list(seeds)]), frozen.device)
+    depth, most = len(frozen.layers), max(lengths)
+    count = frozen.width * (most * (2 * depth - 1) + 4) + frozen.heads * most * ((depth - 1) * most + 1)
+    bits = words(keys, -(-count // 4)).contiguous().view(torch.int16).bitwise_xor_(-BITS // 2)
+    present = torch.arange(longest, device=frozen.device) < sizes.unsqueeze(1)
+    return Streams(frozen, bits, sizes, present)
+
+
+def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+    """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
+    mask = kept.to(dtype)
+    return mask if is_coarse(dtype) else mask.mul_(_scale(probability))
+
+
+def scale_after(probability: float, dtype: torch.dtype) -> float:
+    """What a product with a mask of this precision is still to be multiplied by."""
+    return _scale(probability) if is_coarse(dtype) else 1.0
+
+
+def is_coarse(dtype: torch.dtype) -> bool:
+    """Whether a precision would round ``1 / (1 - p)`` so far that it moves means: bf16 makes 1.109375 of 10 / 9."""
+    return dtype.itemsize < torch.float32.itemsize
+
+
+def threshold_of(probability: float) -> int:
+    """The number of 16-bit words that drop."""
+    return round(probability * BITS)
+
+
+def _scale(probability: float) -> float:
+    """``1 / (1 - p)`` for the p that 16 bits meet."""
+    return BITS / (BITS - threshold_of(probability))
+
+
+def _multiplier(bits: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+    """The mask of these words; what is not an example's own counts as the number 0."""
+    threshold = threshold_of(probability)
+    kept = (bits >= threshold - BITS // 2) & own if threshold else torch.ones_like(bits, dtype=torch.bool)
+    return multiplied(kept, probability, dtype)
+
+
+Bits = NDArray[np.uint16]
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Multipliers (0 or 1 / (1 - p)) of one micro-batch of ``b`` examples padded to ``t`` tokens.
+
+    ``embedding`` is ``[b, t, d]``; per layer ``attention`` ``[b, heads, t, t]``, ``attended`` and ``output``
+    ``[b, t, d]``; the last layer has one query, so 1 in place of its first ``t``. ``head`` is two of ``[b, d]``.
+    Masks that lanes do not share have a first dimension ``K``.
+
+    In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
+    products with them are multiplied by in fp32; else it is 1.
+    """
+
+    embedding: Tensor
+    attention: tuple[Tensor, ...]
+    attended: tuple[Tensor, ...]
+    output: tuple[Tensor, ...]
+    head: tuple[Tensor, Tensor]
+    scale: float
+
+
+def draw(
+    frozen: Frozen,
+    lengths: Sequence[int],
+    examples: Sequence[int],
+    *,
+    seed: int,
+    target: str,
+    step: int,
+    lanes: Sequence[str] = (),
+) -> Masks:
+    """The masks of one micro-batch: examples with these numbers and token counts, at optimizer step ``step``.
+
+    All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
+    """
+    drawn = _drawn if frozen.device.type == "cpu" else _drawn_on_device
+    if not lanes:
+        return drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
+    own = [
+        drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
+        for lane in lanes
+    ]
+    return Masks(
+        embedding=torch.stack([one.embedding for one in own]),
+        attention=tuple(map(torch.stack, zip(*(one.attention for one in own), strict=True))),
+        attended=tuple(map(torch.stack, zip(*(one.attended for one in own), strict=True))),
+        output=tuple(map(torch.stack, zip(*(one.output for one in own), strict=True))),
+        head=tuple(map(torch.stack, zip(*(one.head for one in own), strict=True))),  # type: ignore[arg-type]
+        scale=own[0].scale,
+    )
+
+
+def _drawn(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+    """Masks of examples whose streams have these seeds."""
+    count, longest = len(lengths), padded(max(lengths), frozen.positions)
+    depth, d, heads = len(frozen.layers), frozen.width, frozen.heads
+    queries = [longest] * (depth - 1) + [1]
+    hidden: list[Bits] = [np.zeros((count, longest, d), np.uint16)]
+    hidden += [np.zeros((count, q, d), np.uint16) for q in queries for _ in range(2)]
+    head: list[Bits] = [np.zeros((count, 1, d), np.uint16) for _ in range(2)]
+    attention: list[Bits] = [np.zeros((count, heads, q, longest), np.uint16) for q in queries]
+    for row, (length, seed) in enumerate(zip(lengths, seeds, strict=True)):
+        stream = _stream(frozen, length, seed)
+        for array in (*hidden, *head):
+            stream = _fill(array[row, :length], stream)
+        for array in attention:
+            stream = _fill(array[row, :, :length, :length], stream)
+    dtype = frozen.dtype
+    exact = torch.promote_types(dtype, torch.float32)  # attention scores and heads are never less than fp32
+    scaled = [_array_multiplier(array, frozen.hidden_dropout, dtype) for array in hidden]
+    return Masks(
+        embedding=scaled[0],
+        attention=tuple(_array_multiplier(array, frozen.attention_dropout, exact) for array in attention),
+        attended=tuple(scaled[1::2]),
+        output=tuple(scaled[2::2]),
+        head=tuple(_array_multiplier(array[:, 0], frozen.head_dropout, exact) for array in head),  # type: ignore[arg-type]
+        scale=scale_after(frozen.hidden_dropout, dtype),
+    )
+
+
+def _drawn_on_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+    """The same, bit for bit, without the host."""
+    made = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
+    depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
+    exact = torch.promote_types(dtype, torch.float32)
+    inner = [[made.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
+    last = [made.last_vectors(which, hidden, dtype) for which in range(2)]
+    head = [made.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
+    return Masks(
+        embedding=made.vectors(0, hidden, dtype),
+        attention=tuple(made.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        attended=(*inner[0], last[0]),
+        output=(*inner[1], last[1]),
+        head=(head[0], head[1]),
+        scale=scale_after(hidden, dtype),
+    )
+
+
+def _stream(frozen: Frozen, length: int, seed: int) -> NDArray[np.uint16]:
+    """All 16-bit numbers that one example needs at one step."""
+    depth, d = len(frozen.layers), frozen.width
+    hidden = d * (length + 2 * ((depth - 1) * length + 1) + 2)
+    attention = frozen.heads * length * ((depth - 1) * length + 1)
+    generator = np.random.Philox(key=seed)
+    return generator.random_raw((hidden + attention + 3) // 4).view(np.uint16)
+
+
+def _fill(place: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    place[...] = stream[: place.size].reshape(place.shape)
+    return stream[place.size :]
+
+
+def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch.dtype) -> Tensor:
+    return multiplied(torch.from_numpy(bits >= threshold_of(probability)), probability, dtype)

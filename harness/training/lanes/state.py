@@ -1,0 +1,143 @@
+"""The weights of K lanes: stacked from adapters-library models, trained as one tensor, and put back lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.training.lanes.forward import Bottleneck, Heads, Lanes
+from harness.training.model import INTERMEDIATE
+from harness.training.tensors import lanes_of
+
+ADAPTER = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")
+HEAD = ("1.weight", "1.bias", "4.weight", "4.bias")  # dropout, dense, tanh, dropout, out
+BELOW = "below."  # before the names of an intermediate that is trained, too
+
+
+@dataclass
+class LaneState:
+    """Trainable weights of K lanes by name, each ``[K, ...]``, and the frozen intermediates' (zeros: none).
+
+    Intermediates are frozen, or trainable under names of their own (``BELOW``), or there are none at all.
+    """
+
+    trained: dict[str, Tensor]
+    frozen: dict[str, Tensor]
+    depth: int
+
+    def lanes(self) -> Lanes:
+        """The weights in the shape that the forward pass takes."""
+        is_trained = any(name.startswith(BELOW) for name in self.trained)
+        return Lanes(
+            intermediates=self._banks(self.trained, BELOW) if is_trained else self._frozen,
+            targets=self._banks(self.trained),
+            heads=Heads(*(self._shaped(self.trained[f"head.{name}"]) for name in HEAD)),
+        )
+
+    @cached_property
+    def _frozen(self) -> list[Bottleneck] | None:
+        """They never change, so whether any lane has one is asked once and not at every cut of every batch."""
+        if not any(bool(value.any()) for value in self.frozen.values()):
+            return None
+        return self._banks(self.frozen)
+
+    @property
+    def below(self) -> dict[str, Tensor]:
+        """The intermediates' weights by name, frozen or trained; empty where lanes have none."""
+        return self.frozen or {name: value.detach() for name, value in self.trained.items() if name.startswith(BELOW)}
+
+    def to(self, device: torch.device) -> LaneState:
+        """The same weights on this device."""
+        trained = {name: value.detach().to(device) for name, value in self.trained.items()}
+        return replace(self, trained=trained, frozen={name: one.to(device) for name, one in self.frozen.items()})
+
+    def only(self, lanes: Sequence[int]) -> LaneState:
+        """These lanes alone, their weights copied."""
+        trained = {name: lanes_of(value.detach(), lanes) for name, value in self.trained.items()}
+        return replace(self, trained=trained, frozen={name: lanes_of(one, lanes) for name, one in self.frozen.items()})
+
+    def _banks(self, weights: dict[str, Tensor], before: str = "") -> list[Bottleneck]:
+        return [
+            Bottleneck(*(self._shaped(weights[f"{before}{layer}.{name}"]) for name in ADAPTER))
+            for layer in range(self.depth)
+        ]
+
+    @staticmethod
+    def _shaped(value: Tensor) -> Tensor:
+        """Biases ``[K, n]`` become ``[K, 1, n]``."""
+        return value.unsqueeze(1) if value.dim() == 2 else value
+
+
+def stacked(
+    model: Any,  # noqa: ANN401
+    target: str,
+    intermediates: Sequence[dict[str, Tensor] | None],
+    composition: str = "stack",
+) -> LaneState:
+    """One lane per intermediate, all starting from the model's fresh target adapter and head.
+
+    In a ``stack`` intermediates are frozen and None is a baseline; with ``stack-trainable`` each lane trains a copy of
+    its own; with ``sequential`` they are where the lanes' own adapters start. ValueError for a baseline among those.
+    """
+    if composition != "stack" and any(one is None for one in intermediates):
+        raise ValueError(f"a baseline among lanes of composition {composition!r} would train or keep an empty adapter")
+    names = parameter_names(model, target)
+    parameters = dict(model.named_parameters())
+    lanes = len(intermediates)
+    trained = {
+        ours: parameters[theirs].detach().expand(lanes, *parameters[theirs].shape).clone()
+        for ours, theirs in names.items()
+    }
+    shapes = {ours: value.shape[1:] for ours, value in trained.items() if not ours.startswith("head.")}
+    below = {
+        ours: torch.stack([torch.zeros(shape) if one is None else one[ours] for one in intermediates])
+        for ours, shape in shapes.items()
+    }
+    depth = len(shapes) // len(ADAPTER)
+    if composition == "sequential":
+        return LaneState(trained | below, {}, depth)
+    if composition == "stack-trainable":
+        return LaneState(trained | {f"{BELOW}{ours}": value for ours, value in below.items()}, {}, depth)
+    return LaneState(trained, below, depth)
+
+
+def parameter_names(model: Any, adapter: str) -> dict[str, str]:  # noqa: ANN401
+    """Our names (``LAYER.suffix``, ``head.suffix``) of an adapter's and its head's parameters, and the library's."""
+    names = {}
+    for theirs, _ in model.named_parameters():
+        before, found, suffix = theirs.partition(f".output.adapters.{adapter}.")
+        if found:
+            names[f"{before.rpartition('.layer.')[2]}.{suffix}"] = theirs
+        elif theirs.startswith(f"heads.{adapter}."):
+            names[f"head.{theirs.removeprefix(f'heads.{adapter}.')}"] = theirs
+    return names
+
+
+def saved_adapter(tensors: dict[str, Tensor], adapter: str) -> dict[str, Tensor]:
+    """An adapter's weights under our names, from the tensors of a stored ``adapter.safetensors``."""
+    ours = {}
+    for theirs, value in tensors.items():
+        before, found, suffix = theirs.partition(f".output.adapters.{adapter}.")
+        if found:
+            ours[f"{before.rpartition('.layer.')[2]}.{suffix}"] = value
+    return ours
+
+
+def put_back(model: Any, target: str, state: LaneState, lane: int) -> None:  # noqa: ANN401
+    """Copy one lane's trained weights into the model's adapters and head, from where the library saves them."""
+    parameters = dict(model.named_parameters())
+    names = parameter_names(model, target)
+    names |= {f"{BELOW}{ours}": theirs for ours, theirs in parameter_names(model, INTERMEDIATE).items()}
+    with torch.no_grad():
+        for ours, value in state.trained.items():
+            parameters[names[ours]].copy_(value[lane])
+
+
+def lane_norms(tensors: Iterator[Tensor] | Sequence[Tensor]) -> Tensor:
+    """The norm of each lane over all its tensors, ``[K]``."""
+    return torch.stack([value.flatten(1).square().sum(dim=1) for value in tensors]).sum(dim=0).sqrt()

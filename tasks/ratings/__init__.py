@@ -1,0 +1,143 @@
+"""Human ratings of tasks: a long table of task, construct, rater and value, with the constructs' scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.errors import BadEntry, BadRow, MissingData
+from tasks.readers.raw import read_raw
+from tasks.task import Task
+from tasks.toml_file import nearest, read_toml
+
+FOLDER = Path(__file__).parent
+
+
+class Rating(NamedTuple):
+    """One rater's judgement of one task on one construct."""
+
+    task: str
+    construct: str
+    rater: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Construct:
+    """What raters were asked, the scale they answered on, and what its marked points mean."""
+
+    id: str
+    title: str
+    description: str
+    minimum: float
+    maximum: float
+    criteria: Mapping[str, str]
+
+
+def ratings(extra: Sequence[Path] = ()) -> list[Rating]:
+    """Every rating of the built-in table and of the extra csv files, in file order; an empty value is a gap.
+
+    BadRow for an unknown construct, a value off its scale, or a second rating of the same thing by one rater.
+    """
+    seen: dict[tuple[str, str, str], str] = {}
+    found = []
+    for file in (*sorted(FOLDER.glob("*.csv")), *extra):
+        for where, rating in _rows(file):
+            first = seen.setdefault(rating[:3], where)
+            if first != where:
+                raise BadRow(
+                    f"{where}: {rating.rater} rated {rating.task} on {rating.construct} at {first} too; keep one"
+                )
+            found.append(rating)
+    return found
+
+
+def rating_files(folders: Sequence[str]) -> list[Path]:
+    """Files of ratings that lie beside one's own entries: ``ratings*.csv`` of each folder, by name."""
+    return [file for folder in folders for file in sorted(Path(folder).glob("ratings*.csv"))]
+
+
+def comparable_pairs(found: Sequence[Rating], construct: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Pairs of raters (by name) who may be compared on a construct, each with the tasks that both rated, sorted.
+
+    Raters who rated no task in common are no pair: nothing can be said about their agreement.
+    """
+    rated: dict[str, set[str]] = {}
+    for rating in found:
+        if rating.construct == construct:
+            rated.setdefault(rating.rater, set()).add(rating.task)
+    pairs = {(a, b): tuple(sorted(rated[a] & rated[b])) for a, b in combinations(sorted(rated), 2)}
+    return {pair: tasks for pair, tasks in pairs.items() if tasks}
+
+
+def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
+    """Rows of an empty rating form: one per task and construct, with what the rater must know and a blank value.
+
+    Filled in and saved as csv it is a file of ratings as it stands; rows left blank are gaps.
+    """
+    return [
+        {
+            "task": task.id,
+            "construct": construct.id,
+            "rater": rater,
+            "value": "",
+            "title": task.title,
+            "description": task.description,
+            "labels": ", ".join(task.label.names or task.label.classes) or task.label.kind,
+            "question": construct.description,
+            "criteria": "; ".join(f"{point} = {meaning}" for point, meaning in construct.criteria.items()),
+        }
+        for task in tasks
+        for construct in constructs().values()
+    ]
+
+
+@cache
+def constructs() -> Mapping[str, Construct]:
+    """Declared constructs by id, in their order."""
+    return {id: Construct(id=id, **entry) for id, entry in _declared()["construct"].items()}
+
+
+@cache
+def themes() -> Mapping[str, str]:
+    """Declared themes by id, each with its description, in their order."""
+    return {id: str(entry["description"]) for id, entry in _declared()["theme"].items()}
+
+
+def _declared() -> dict[str, Any]:
+    """Content of constructs.toml."""
+    return read_toml(FOLDER / "constructs.toml", BadEntry)
+
+
+def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
+    """Yield each rating of one file with its place."""
+    if not file.is_file():
+        raise MissingData(f"no file of ratings {file}; correct its path")
+    raw = read_raw(file)
+    task, construct, rater, value = (raw.column(name) for name in Rating._fields)
+    for i, cells in enumerate(raw.rows):
+        where = raw.where(i)
+        if not cells[value].strip():
+            continue
+        if not cells[rater].strip():
+            raise BadRow(f"{where}: the rater is empty; fill in a name or letter")
+        number = _value(where, cells[construct], cells[value])
+        yield where, Rating(cells[task], cells[construct], cells[rater], number)
+
+
+def _value(where: str, name: str, cell: str) -> float:
+    """Value of a cell, checked against its construct's scale."""
+    construct = constructs().get(name)
+    if construct is None:
+        raise BadRow(f"{where}: unknown construct {name!r}{nearest(name, constructs())}")
+    try:
+        value = float(cell)
+    except ValueError:
+        raise BadRow(f"{where}: value {cell!r} is not a number; leave the row out for a gap") from None
+    if not construct.minimum <= value <= construct.maximum:
+        raise BadRow(f"{where}: value {value} is outside {construct.minimum} to {construct.maximum}; mend the row")
+    return value

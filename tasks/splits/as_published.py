@@ -1,0 +1,248 @@
+"""As-published splits: what is known of the sets that a paper used, including what leaks.
+
+Ids of published sets stand in a CSV file (``<dataset>.csv``, ``<dataset>_val_test.csv`` or ``<dataset>_test.csv``) with
+a column ``split`` or ``in_sets``; sets that overlap are joined, as in ``train+val``. What no file names is drawn with
+the published shares, by a stable hash, and marked approximate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.errors import BadEntry, BadInput, BadRow
+from tasks.readers.formats.cells import Raw
+from tasks.readers.raw import read_raw
+from tasks.readers.rows import column_name, data_files
+from tasks.readers.sets import SETS
+from tasks.readers.table import read_table
+from tasks.splits.clean import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
+from tasks.task import Example, Task
+from tasks.toml_file import nearest
+
+ENDINGS = ("", "_val_test", "_test")
+SET_COLUMNS = ("split", "in_sets")
+FIELDS = ("key", "rows", "unit", *NAMES)
+TRAIN_SHARE = 0.9  # of a published training set, where no validation set is published
+COMPLETE = 0.99  # share of a set's ids that must be in the data for the set to count as known
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Published:
+    """How a dataset's published sets are told apart.
+
+    ``key`` are the columns of the id file that name a row, joined by colons; ``rows`` the raw file's columns of the
+    same meaning, where that key is not the row's id. ``unit`` is what was split, group or row. ``ranges`` gives each
+    set as a part of all units in shuffled order, from 0 to 1; sets that leak overlap.
+    """
+
+    key: tuple[str, ...] = ("id",)
+    rows: tuple[str, ...] = ()
+    unit: str = "group"
+    ranges: Mapping[str, Range] | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> Published:
+        """Read the entry's `published` table; BadEntry for an unknown or wrong field."""
+        table = task.dataset.published
+        for name in table:
+            if name not in FIELDS:
+                raise BadEntry(f"{task.entry_file}: unknown field `published.{name}`{nearest(name, FIELDS)}")
+        if table.get("unit", "group") not in ("group", "row"):
+            raise BadEntry(f"{task.entry_file}: `published.unit` {table['unit']!r} is not group or row")
+        given = [name for name in NAMES if name in table]
+        if given and given != list(NAMES):
+            raise BadEntry(
+                f"{task.entry_file}: `published` gives {', '.join(given)}; it needs all of {', '.join(NAMES)}"
+            )
+        return cls(
+            key=_words(task, table.get("key", ["id"]), "key"),
+            rows=_words(task, table.get("rows", []), "rows"),
+            unit=str(table.get("unit", "group")),
+            ranges={name: _range(task, name, table[name]) for name in NAMES} if given else None,
+        )
+
+
+def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | None) -> Parts:
+    """The published sets of a task whose classes are known, as far as ids or shares are known; else the clean split.
+
+    Sets that the data themselves name (`split_files`, `split_column`) come first. Ids are looked for in the folder
+    ``ids``, by default ``data/splits``. Sets may overlap: nothing is dropped, and the
+    warnings say what leaks. BadInput, BadRow or BadEntry when the files cannot be used.
+    """
+    published = Published.of(task)
+    if any(row.split for row in rows):
+        return _official(task, rows)
+    file = _id_file(task, ids or data / "splits", must_exist=ids is not None)
+    if file is None and published.ranges is None:
+        parts = clean(task, rows)
+        return replace(parts, warnings=("no published split is known; this is the clean one", *parts.warnings))
+    named, complete, warnings = _named_sets(task, data, rows, published, file) if file else ({}, (), [])
+    filled, more = _with_the_rest(task, rows, published, named)
+    train, validation, test = (tuple(row for row in rows if name in filled.get(row.id, ())) for name in NAMES)
+    check_filled(task, (train, validation, test))
+    warnings += more + _leaks(train, test)
+    warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
+    return Parts(train, validation, test, tuple(warnings), complete)
+
+
+def _official(task: Task, rows: Sequence[Example]) -> Parts:
+    """The sets that files or a column of the data name; without a validation set, a tenth of train's groups drawn."""
+    sets = {name: [row for row in rows if row.split == name] for name in NAMES}
+    warnings = []
+    complete = tuple(name for name in NAMES if sets[name])
+    if not sets["validation"] and sets["train"]:
+        is_kept = _places(task, [row.group for row in sets["train"]]) < TRAIN_SHARE
+        sets["validation"] = list(compress(sets["train"], ~is_kept))
+        sets["train"] = list(compress(sets["train"], is_kept))
+        complete = ("test",)
+        warnings.append("approximate: the data name no validation set; a tenth of train's groups is drawn for it")
+    train, validation, test = (tuple(sets[name]) for name in NAMES)
+    check_filled(task, (train, validation, test))
+    left_out = len(rows) - len(train) - len(validation) - len(test)
+    warnings += [f"{left_out} rows are in no published set; left out"] if left_out else []
+    warnings += _leaks(train, test)
+    warnings += missing_classes(task, {"train": train, "validation": validation, "test": test})
+    return Parts(train, validation, test, tuple(warnings), complete)
+
+
+def _id_file(task: Task, folder: Path, *, must_exist: bool) -> Path | None:
+    """The dataset's id file in a folder, or None."""
+    if must_exist and not folder.is_dir():
+        raise BadInput(f"--splits {folder}: no such folder; give the one that holds the id files")
+    paths = (folder / f"{task.dataset.id}{ending}.csv" for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _named_sets(
+    task: Task, data: Path, rows: Sequence[Example], published: Published, file: Path
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...], list[str]]:
+    """The sets of every row that the file names, by row id; which sets are there whole; what of them is not."""
+    raw = read_raw(file)
+    keys = [raw.column(name) for name in published.key]
+    column = next((raw.header.index(name) for name in SET_COLUMNS if name in raw.header), None)
+    if column is None:
+        raise BadRow(f"{file}:1: no column {' or '.join(SET_COLUMNS)}; it has {', '.join(raw.header)}")
+    sets = {":".join(cells[i] for i in keys): _sets(raw, i, column) for i, cells in enumerate(raw.rows)}
+    key_of = _raw_keys(task, data, published.rows) if published.rows else {row.id: row.id for row in rows}
+    named = {row.id: sets[key_of[row.id]] for row in rows if key_of[row.id] in sets}
+    if not named:
+        raise BadRow(f"{file}:2: none of its {len(sets)} ids is a row of {task.id}; check `published.key` in the entry")
+    lost = len(sets) - len(named)
+    asked, found = (Counter(name for one in all_sets.values() for name in one) for all_sets in (sets, named))
+    complete = tuple(name for name in NAMES if found[name] > COMPLETE * asked[name])
+    return named, complete, [f"{lost} of {len(sets)} published ids are not in the data"] if lost else []
+
+
+def _sets(raw: Raw, row: int, column: int) -> tuple[str, ...]:
+    """The sets that one line names; BadRow for a word that is no set."""
+    words = raw.rows[row][column].split("+")
+    unknown = [word for word in words if word not in SETS]
+    if unknown:
+        raise BadRow(f"{raw.where(row)}: set {unknown[0]!r} is not one of {', '.join(SETS)}")
+    return tuple(SETS[word] for word in words)
+
+
+def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:
+    """The published key of every row of a ``table`` task, by row id, from columns of its raw files."""
+    keys: dict[str, str] = {}
+    number = 0
+    for path in data_files(task, data):
+        id_column = column_name(task, "row_id")
+        raw = read_table(task, path, (*columns, *filter(None, [id_column])))
+        places = [raw.column(name) for name in columns]
+        named = raw.column(id_column) if id_column else None
+        for i, cells in enumerate(raw.rows):
+            id = str(number + i) if named is None else cells[named].strip()
+            keys[id] = ":".join(cells[place] for place in places)
+        number += len(raw.rows)
+    return keys
+
+
+def _with_the_rest(
+    task: Task,
+    rows: Sequence[Example],
+    published: Published,
+    named: Mapping[str, tuple[str, ...]],
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Sets of all rows by id: the named ones, then the others, all to train or drawn; with what to say about it."""
+    known = [name for name in NAMES if any(name in sets for sets in named.values())]
+    taken = {row.group for row in rows if row.id in named} if published.unit == "group" else set()
+    rest = [row for row in rows if row.id not in named and row.group not in taken]
+    left_out = len(rows) - len(named) - len(rest)
+    filled = dict(named)
+    warnings = []
+    if len(known) == len(NAMES):
+        left_out += len(rest)
+    elif known == ["validation", "test"]:
+        filled.update((row.id, ("train",)) for row in rest)
+    elif published.ranges is None:
+        raise BadEntry(f"{task.entry_file}: the id file names {', '.join(known)} only; give `published` shares")
+    else:
+        open_sets = [name for name in NAMES if name not in known]
+        filled.update(_drawn(task, rest, published, open_sets))
+        warnings.append(f"approximate: ids of {', '.join(open_sets)} are unknown, drawn with the published shares")
+    if left_out:
+        warnings.append(f"{left_out} rows are in no published set; left out")
+    return filled, warnings
+
+
+def _drawn(
+    task: Task, rows: Sequence[Example], published: Published, names: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Sets drawn for rows without known ones: whole units in the order of their hash, by the published ranges."""
+    assert published.ranges is not None
+    ranges = dict(published.ranges)
+    if len(names) < len(NAMES):  # the other sets are known: what is left is shared out anew
+        ends = np.cumsum([0.0, *(ranges[name][1] - ranges[name][0] for name in names)])
+        ends /= ends[-1]
+        ranges = dict(zip(names, pairwise(ends.tolist()), strict=True))
+    units = [row.group if published.unit == "group" else row.id for row in rows]
+    place = _places(task, units)
+    return {
+        row.id: tuple(name for name in names if ranges[name][0] <= where < ranges[name][1])
+        for row, where in zip(rows, place, strict=True)
+    }
+
+
+def _places(task: Task, units: Sequence[str]) -> NDArray[np.float64]:
+    """Where each row's unit stands among all rows, from 0 to below 1, when units are put in the order of their hash."""
+    names, unit_of, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
+    order = np.argsort(block_hashes(f"published {task.dataset.id}", names.tolist()), kind="stable")
+    middle = np.empty(len(names))
+    middle[order] = (np.cumsum(sizes[order]) - sizes[order] / 2) / len(units)
+    return middle[unit_of]
+
+
+def _leaks(train: Sequence[Example], test: Sequence[Example]) -> list[str]:
+    """A warning for test rows that are training rows, or else for test groups that training has rows of."""
+    ids, groups = {row.id for row in train}, {row.group for row in train}
+    same = sum(row.id in ids for row in test)
+    if same:
+        return [f"leak: {same} of {len(test)} test rows are training rows"]
+    of_test = {row.group for row in test}
+    shared = len(of_test & groups)
+    return [f"leak: {shared} of {len(of_test)} test groups are in train"] if shared else []
+
+
+def _words(task: Task, value: Any, name: str) -> tuple[str, ...]:  # noqa: ANN401 - any TOML value
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+        raise BadEntry(f"{task.entry_file}: `published.{name}` must be a list of column names, got {value!r}")
+    return tuple(value)
+
+
+def _range(task: Task, name: str, value: Any) -> Range:  # noqa: ANN401 - any TOML value
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(isinstance(x, int | float) for x in value):
+        raise BadEntry(f"{task.entry_file}: `published.{name}` must be two numbers, from and to, got {value!r}")
+    low, high = map(float, value)
+    if not 0 <= low < high <= 1:
+        raise BadEntry(f"{task.entry_file}: `published.{name}` {value!r} must rise and lie within 0 and 1")
+    return low, high

@@ -1,0 +1,212 @@
+"""Clean splits: 80/10/10 by block, the same for every task of a family, with no text on both sides.
+
+A block's split is a hash of family, salt and block, so that siblings agree and a sibling that is missing changes
+nothing. Hashing a few large blocks comes out uneven; the salt is therefore searched (or pinned in the entries).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.errors import BadInput
+from tasks.splits.units import Units, units_of
+from tasks.task import Example, Task, classes_of
+
+NAMES = ("train", "validation", "test")
+CUTS = (0.8, 0.9)
+SHARES = np.array([0.8, 0.1, 0.1])
+TOLERANCE = 0.015
+SALTS = 5000
+BLOCKS_PER_CLASS = 10
+FEW_TEST_ROWS = 10
+OFFERED_FROM = 0.05  # share of a class that repeats and is dropped
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three splits in row order, and what a reader of results should know about them.
+
+    ``known`` names the splits that a file of published ids gives whole. ``dropped`` holds, in the order of NAMES, the
+    rows of each split that repeated a later one's text.
+    """
+
+    train: tuple[Example, ...]
+    validation: tuple[Example, ...]
+    test: tuple[Example, ...]
+    warnings: tuple[str, ...]
+    known: tuple[str, ...] = ()
+    dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
+
+
+def clean(task: Task, rows: Sequence[Example]) -> Parts:
+    """Split the rows of a task whose classes are known; BadInput when a split is empty or train lacks a class.
+
+    A row of train or validation that repeats context and text of a test row is dropped, and one of train that
+    repeats a validation row.
+    """
+    if not rows:
+        raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
+    units = units_of(task, rows)
+    _check_units(task, units)
+    hashes = block_hashes(task.dataset.family, units.names)
+    salt = searched_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
+    split = splits_of(hashes, salt)[units.of_row]
+    parts = parted(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    few = [_few(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
+    return replace(parts, warnings=(*filter(None, (units.joined, *few)), *parts.warnings))
+
+
+def _check_units(task: Task, units: Units) -> None:
+    """Refuse rows that hang together so that they make no three splits."""
+    if units.joined and len(units) < len(NAMES):
+        raise BadInput(
+            f"{task.id}: {units.joined}; that leaves no three splits, so name another `group` or `block` in the entry, "
+            "or leave one of them or `repeats` out"
+        )
+
+
+def _few(task: Task, n_rows: int, n_test: int) -> str:
+    """What to say of a test split so small that one row changes the score."""
+    return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
+
+
+def parted(task: Task, train: tuple[Example, ...], validation: tuple[Example, ...], test: tuple[Example, ...]) -> Parts:
+    """The three splits without rows that repeat a later split's context and text, checked and with warnings."""
+    kept_validation, dropped_validation = _without(validation, test)
+    kept_train, dropped_train = _without(train, (*validation, *test))
+    check_filled(task, (kept_train, kept_validation, test))
+    warnings = []
+    if dropped_train or dropped_validation:
+        n, m = len(dropped_train), len(dropped_validation)
+        said = f"{n} train and {m} validation rows repeat a later split's text; dropped"
+        warnings.append(said + _by_label(task, (*dropped_train, *dropped_validation), (*train, *validation)))
+    _check_trained(task, kept_train, dropped_train)
+    warnings += missing_classes(task, {"validation": kept_validation, "test": test})
+    dropped = (dropped_train, dropped_validation, ())
+    return Parts(kept_train, kept_validation, test, tuple(warnings), dropped=dropped)
+
+
+def _by_label(task: Task, dropped: Sequence[Example], rows: Sequence[Example]) -> str:
+    """Of which labels dropped rows are, and what else could be done where it is many of them."""
+    if task.label.kind == "continuous":
+        shares = [len(dropped) / len(rows)]
+        means = [float(np.mean([row.label for row in part])) for part in (dropped, rows)]
+        said = f"a mean of {means[0]:.3g}, that of all {means[1]:.3g}"
+    else:
+        lost, had = (Counter(index for row in part for index in classes_of(row.label)) for part in (dropped, rows))
+        names = task.label.names or task.label.classes
+        by_share = sorted(lost, key=lambda index: -lost[index] / had[index])
+        shares = [lost[index] / had[index] for index in by_share]
+        said = "; ".join(
+            f"{names[index]} {lost[index]} of {had[index]}, {100 * share:.1f} %"
+            for index, share in zip(by_share, shares, strict=True)
+        )
+    together = '; `repeats = "together"` in the entry keeps them, equal texts within one split'
+    return f" ({said}){together if max(shares, default=0) >= OFFERED_FROM else ''}"
+
+
+def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:
+    """One 64-bit number per block, the same on every machine."""
+    digests = (sha256(f"{family}\0{block}".encode()).digest()[:8] for block in blocks)
+    return np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.uint64)
+
+
+def splits_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.int64]:
+    """Split of each block under a salt: 0 train, 1 validation, 2 test."""
+    share = (_mixed(hashes ^ _mixed(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
+    return np.searchsorted(CUTS, share, side="right")
+
+
+def searched_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], block_of: NDArray[np.int64]) -> int:
+    """First salt whose split is near 80/10/10 of the rows and keeps the classes; else the nearest one.
+
+    Every class must be in train, and one with ten blocks or more in all three splits. Where no salt gives all of
+    this, keeping classes in train comes before nearness, because a class without training rows is an error.
+    """
+    n_classes = task.label.n_outputs
+    block, label, count = _block_label_counts(task, rows, block_of)
+    sizes = np.bincount(block_of, minlength=hashes.size)
+    shared = np.bincount(label, minlength=n_classes) >= BLOCKS_PER_CLASS
+    needed = np.stack([np.ones(n_classes, dtype=bool), shared, shared])
+    best, best_salt = (np.inf, np.inf), 0
+    for salt in range(SALTS):
+        split = splits_of(hashes, salt)
+        found = np.bincount(split[block] * n_classes + label, weights=count, minlength=needed.size)
+        found = found.reshape(needed.shape)
+        share = np.bincount(split, weights=sizes, minlength=len(NAMES)) / len(rows)
+        deviation = float(np.abs(share - SHARES).max())
+        lacking = (found == 0) & needed
+        if deviation <= TOLERANCE and not lacking.any():
+            return salt
+        if (rank := (float(lacking[0].sum()), deviation)) < best:
+            best, best_salt = rank, salt
+    return best_salt
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The splitmix64 finaliser: spreads 64-bit numbers evenly, wrapping around."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _block_label_counts(
+    task: Task, rows: Sequence[Example], block_of: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Block, class and number of rows of each pair that occurs; a continuous label counts as one class."""
+    named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
+    block = np.repeat(block_of, [len(classes) for classes in named])
+    labels = np.array([one for classes in named for one in classes], dtype=np.int64)
+    pairs, counts = np.unique(block * task.label.n_outputs + labels, return_counts=True)
+    return pairs // task.label.n_outputs, pairs % task.label.n_outputs, counts
+
+
+def _without(rows: Sequence[Example], others: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Rows whose context and text do not occur among the others, and those whose do."""
+    taken = {(row.context, row.text) for row in others}
+    repeats = [(row.context, row.text) in taken for row in rows]
+    return tuple(compress(rows, (not is_repeat for is_repeat in repeats))), tuple(compress(rows, repeats))
+
+
+def check_filled(task: Task, parts: Sequence[Sequence[Example]]) -> None:
+    """Refuse a split without rows."""
+    for name, part in zip(NAMES, parts, strict=True):
+        if not part:
+            raise BadInput(
+                f"{task.id}: no row falls in the {name} split; give more rows or blocks, another `split_salt`, or with "
+                'few rows `split = "cv5"` in the entry'
+            )
+
+
+def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[str]:
+    """One warning per class that a split lacks."""
+    warnings = []
+    for name, part in parts.items():
+        found = {one for row in part for one in classes_of(row.label)} if task.label.classes else set()
+        lacking = (value for index, value in enumerate(task.label.classes) if index not in found)
+        warnings += [f"class_missing_in_{name}:{value}" for value in lacking]
+    return warnings
+
+
+def _check_trained(task: Task, train: tuple[Example, ...], dropped: tuple[Example, ...]) -> None:
+    """Refuse a training split that lacks a class, by itself or because all of it repeats a later split."""
+    for warning in missing_classes(task, {"train": train}):
+        name = warning.partition(":")[2]
+        lost = sum(task.label.classes.index(name) in classes_of(row.label) for row in dropped)
+        if lost:
+            raise BadInput(
+                f"{task.id}: all {lost} training rows of the class {name!r} repeat a later split's text, and were "
+                'dropped; write `repeats = "together"` in the entry to keep equal texts within one split'
+            )
+        raise BadInput(
+            f"{task.id}: no training row has the class {name!r}; give more rows of it, drop it from `classes`, or set "
+            'another `split_salt` or with few rows `split = "cv5"` in the entry'
+        )

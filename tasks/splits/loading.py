@@ -1,0 +1,143 @@
+"""The row loader: from a task and the data folder to its three splits."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from json.encoder import encode_basestring as quoted
+from pathlib import Path
+
+from tasks.errors import BadInput
+from tasks.readers import found
+from tasks.splits.as_published import as_published
+from tasks.splits.clean import NAMES, Parts, clean
+from tasks.splits.folds import folded
+from tasks.splits.units import units_of
+from tasks.task import Example, Task
+
+KINDS = ("clean", "as-published")
+
+UNUSED = 'the sets that the data name are not used here; a study takes them with splits = "as-published"'
+
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A task whose classes are known, its rows in three splits, and the sha256 (hex) of their content.
+
+    As-published splits may overlap; ``known`` names those whose rows a file of published ids gives.
+    A task with ``folds`` has one Splits per fold; its own train and validation are those of the first fold, whose
+    adapter serves as an intermediate, and its test is every row, fold after fold. ``dropped`` holds, in the order of
+    NAMES, rows left out of each split because they repeat a later split's context and text.
+    """
+
+    task: Task
+    train: tuple[Example, ...]
+    validation: tuple[Example, ...]
+    test: tuple[Example, ...]
+    content_hash: str
+    warnings: tuple[str, ...]
+    known: tuple[str, ...] = ()
+    folds: tuple[Splits, ...] = ()
+    dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The names of the splits in which every row occurs once: with folds the test alone."""
+        return ("test",) if self.folds else NAMES
+
+
+def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None) -> Splits:
+    """Read the task's files below ``data`` and split them, ``clean`` or ``as-published``.
+
+    ``ids`` is the folder of published split ids, by default ``data/splits``. MissingData, BadRow, BadEntry or BadInput
+    when that fails.
+    """
+    if splits not in KINDS:
+        raise BadInput(f"splits {splits!r} is not one of {', '.join(KINDS)}")
+    with _uncollected():
+        known, rows, notes = found(task, data)
+        if (splits == "clean" or known.folds) and any(row.split for row in rows):
+            notes = (*notes, UNUSED)
+        if known.folds:
+            joined = units_of(known, rows).joined
+            notes = (*notes, joined) if joined else notes
+            return _folded(known, [_shown(known, one) for one in folded(known, rows)], notes)
+        parts = _shown(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
+        content = content_hash(parts.train, parts.validation, parts.test)
+    warnings = (*notes, *parts.warnings)
+    sets = (parts.train, parts.validation, parts.test)
+    return Splits(known, *sets, content, warnings, parts.known, dropped=parts.dropped)
+
+
+def _shown(task: Task, parts: Parts) -> Parts:
+    """The rows as the rest of the program sees them: of private data, ids, groups and blocks are pseudonyms."""
+    if not task.dataset.private:
+        return parts
+    family = task.dataset.family
+    sets = (*(getattr(parts, name) for name in NAMES), *parts.dropped)
+    train, validation, test, *dropped = (tuple(_hidden(family, row) for row in rows) for rows in sets)
+    return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
+
+
+def _hidden(family: str, row: Example) -> Example:
+    id, group, block = (
+        sha256(f"{family}\0{name}".encode()).hexdigest()[:16] for name in (row.id, row.group, row.block)
+    )
+    return row._replace(id=id, group=group, block=block)
+
+
+def _folded(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
+    """The splits of every fold, and what stands for all of them."""
+    each = tuple(
+        replace(
+            Splits(task, one.train, one.validation, one.test, content_hash(one.train, one.validation, one.test), ()),
+            dropped=one.dropped,
+        )
+        for one in folds
+    )
+    digest = sha256("".join(one.content_hash for one in each).encode()).hexdigest()
+    warnings = (
+        *notes,
+        f"cross-validation in {len(folds)} folds: every row is a test row once; as an intermediate, fold 1's adapter",
+        *(f"fold {number}: {warning}" for number, one in enumerate(folds, start=1) for warning in one.warnings),
+    )
+    test = tuple(row for one in each for row in one.test)
+    return Splits(task, each[0].train, each[0].validation, test, digest, warnings, folds=each, dropped=each[0].dropped)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the search for reference cycles: rows hold none, and looking costs a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def content_hash(*splits: Sequence[Example]) -> str:
+    """Sha256 (hex) over id, group, context, text and label of every row in order.
+
+    Each row is a line of canonical JSON; an empty line ends each split.
+    """
+    digest = sha256()
+    for split in splits:
+        for row in split:
+            digest.update(_line(row).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _line(row: Example) -> str:
+    """One row as canonical JSON and a line end, put together by hand: a JSON encoder takes three times as long."""
+    context = ",".join([f"[{quoted(turn.speaker)},{quoted(turn.text)}]" for turn in row.context])
+    label = _CANONICAL.encode(row.label) if isinstance(row.label, tuple) else repr(row.label)
+    return f"[{quoted(row.id)},{quoted(row.group)},[{context}],{quoted(row.text)},{label}]\n"

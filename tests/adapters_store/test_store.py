@@ -1,0 +1,192 @@
+"""The store: what is put comes back, unchanged or not at all."""
+
+import json
+import logging
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters_store import CorruptRecord, MissingRecord, Store, StoreError, key_of
+from tests.support.studies.stored import FILES, KEY, RESULTS, SPEC, prepared, put
+
+
+def test_a_record_comes_back_with_its_files(store, folder):
+    assert KEY not in store
+    written = put(store, folder)
+    assert KEY in store
+    assert store.get(KEY) == written
+    assert (written.spec, written.results, set(written.files)) == (SPEC, RESULTS, set(FILES))
+    assert {name: store.open(KEY, name).read_bytes() for name in FILES} == FILES
+    assert not list((store.root / "staging").iterdir())
+
+
+def test_files_made_in_staging_become_those_of_the_record(store):
+    with store.staging() as staging:
+        put(store, prepared(staging))
+    assert store.open(KEY, "test.parquet").read_bytes() == FILES["test.parquet"]
+    assert not staging.exists()
+
+
+def test_other_members_of_a_group_can_read_what_one_wrote(store, folder):
+    mask = os.umask(0o027)
+    try:
+        put(store, folder)
+    finally:
+        os.umask(mask)
+    modes = {path.stat().st_mode & 0o777 for path in (store.root / "objects").rglob("*")}
+    assert modes == {0o750, 0o640}
+
+
+def test_nothing_is_created_before_the_first_write(store):
+    assert KEY not in store
+    assert store.manifests() == []
+    assert not store.pack_folder("column-1").exists()
+    for ask in (
+        lambda: store.get(KEY),
+        lambda: store.open(KEY, "x"),
+        lambda: store.manifest("tiny"),
+        lambda: store.measure("a", {}),
+    ):
+        with pytest.raises(MissingRecord):
+            ask()
+    assert not store.root.exists()
+
+
+def test_the_first_record_wins_and_a_difference_is_logged(store, folder, caplog):
+    first = put(store, folder)
+    (folder / "test.parquet").write_bytes(b"others")
+    assert put(store, folder, {"test": 0.6, "flags": []}) == first == store.get(KEY)
+    assert store.open(KEY, "test.parquet").read_bytes() == FILES["test.parquet"]
+    [message] = caplog.messages
+    assert KEY in message
+    assert "test: 0.5 kept, 0.6 dropped" in message
+    assert "file test.parquet" in message
+    assert "flags" not in message
+
+
+def test_putting_the_same_twice_is_silent(store, folder, caplog):
+    caplog.set_level(logging.DEBUG)
+    assert put(store, folder) == put(store, folder)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: bytes([raw[0] ^ 1]) + raw[1:]])
+def test_a_truncated_or_flipped_file_is_named(store, folder, name, damage):
+    put(store, folder)
+    path = store.open(KEY, name)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CorruptRecord, match=f"^{path}: sha256 is"):
+        store.open(KEY, name)
+    assert KEY in store
+
+
+def test_a_lost_file_is_named(store, folder):
+    put(store, folder)
+    path = store.open(KEY, "test.parquet")
+    path.unlink()
+    with pytest.raises(CorruptRecord, match=f"^{path}: the file is gone"):
+        store.open(KEY, "test.parquet")
+
+
+def test_a_file_that_became_a_link_out_of_the_store_is_refused(store, folder):
+    put(store, folder)
+    path = store.open(KEY, "test.parquet")
+    path.unlink()
+    path.symlink_to(folder / "test.parquet")
+    with pytest.raises(CorruptRecord, match=str(path)):
+        store.open(KEY, "test.parquet")
+
+
+def test_a_file_that_the_record_does_not_have_is_an_error_that_lists_those_it_has(store, folder):
+    put(store, folder)
+    with pytest.raises(StoreError, match=r"no file 'record\.json'; it has adapter/adapter\.safetensors, history"):
+        store.open(KEY, "record.json")
+
+
+def test_a_broken_record_json_is_named_and_never_overwritten(store, folder):
+    put(store, folder)
+    path = store.root / "objects" / KEY / "record.json"
+    path.write_bytes(path.read_bytes()[:100])
+    for ask in (lambda: store.get(KEY), lambda: store.open(KEY, "test.parquet"), lambda: put(store, folder)):
+        with pytest.raises(CorruptRecord, match=f"^{path}: "):
+            ask()
+    assert path.stat().st_size == 100
+
+
+def test_a_record_under_the_key_of_another_is_corrupt(store, folder):
+    put(store, folder)
+    other = key_of({"seed": 2})
+    (store.root / "objects" / KEY).rename(store.root / "objects" / other)
+    with pytest.raises(CorruptRecord, match=f"{other}/record.json: holds the record {KEY}"):
+        store.get(other)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", "..", ".x", "Tiny", "a\n", "ä", "-x"])
+def test_names_that_could_leave_the_root_are_refused(store, name):
+    for ask in (lambda: store.manifest(name), lambda: store.write_manifest(name, {})):
+        with pytest.raises(StoreError, match="not the name of a study"):
+            ask()
+    if name != "Tiny":
+        with pytest.raises(StoreError, match="not the name of a pack"):
+            store.pack_folder(name)
+    for ask in (lambda: name in store, lambda: store.get(name), lambda: store.open(name, "x")):
+        with pytest.raises(StoreError, match="is not a key"):
+            ask()
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("name", ["record.json", "a b", ".hidden", "ü"])
+def test_odd_file_names_are_refused(store, folder, name):
+    prepared(folder, {name: b""})
+    with pytest.raises(StoreError, match="cannot name a file"):
+        put(store, folder)
+    assert KEY not in store
+
+
+def test_links_are_refused(store, folder):
+    (folder / "link").symlink_to(folder / "history.json")
+    with pytest.raises(StoreError, match="a link or special file"):
+        put(store, folder)
+
+
+def test_a_prepared_folder_that_is_not_there_is_named(store, tmp_path):
+    with pytest.raises(StoreError, match="nowhere: not a folder"):
+        put(store, tmp_path / "nowhere")
+
+
+def test_nan_in_results_or_provenance_stores_nothing(store, folder):
+    with pytest.raises(StoreError, match="nan"):
+        put(store, folder, {"test": float("nan")})
+    with pytest.raises(StoreError, match="inf"):
+        store.put(KEY, SPEC, RESULTS, {"wall_seconds": float("inf")}, folder)
+    assert KEY not in store
+
+
+def test_a_key_that_is_not_that_of_the_spec_is_refused(store, folder):
+    with pytest.raises(StoreError, match="not that of its spec"):
+        store.put("0" * 64, SPEC, RESULTS, {}, folder)
+
+
+def test_the_store_is_plain_json_and_the_prepared_folder_stays(store, folder):
+    put(store, folder)
+    stored = json.loads((store.root / "objects" / KEY / "record.json").read_text(encoding="utf-8"))
+    assert stored["files"]["history.json"]["bytes"] == 2
+    assert set(stored) == {"schema", "key", "spec", "results", "provenance", "files", "checksum"}
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(FILES)
+
+
+@settings(max_examples=25)
+@given(
+    content=st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}(/[a-z0-9_]{1,8})?", fullmatch=True), st.binary(), max_size=4)
+)
+def test_any_files_come_back_byte_for_byte(tmp_path_factory, content):
+    names = set(content)
+    files = {name: raw for name, raw in content.items() if not any(other.startswith(f"{name}/") for other in names)}
+    base = tmp_path_factory.mktemp("any")
+    (base / "prepared").mkdir()
+    store = Store(base / "runs")
+    put(store, prepared(base / "prepared", files))
+    assert {name: store.open(KEY, name).read_bytes() for name in store.get(KEY).files} == files

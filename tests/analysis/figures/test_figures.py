@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.figures.heatmaps import Square, colour_limit, figures, heatmap, squares, write_heatmap
+from analysis.gains.baselines import baselines
+from analysis.gains.gains import gains
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> pd.DataFrame:
+    """Squares of a study with a missing, a collapsed and a significant cell."""
+    pair = ("distress", "hope")
+    study = fake_study(
+        tmp_path / "store", TASKS, helpful=[("role", "hope")], flags={pair: ["collapsed"]}, absent=[("hope", "role")]
+    )
+    frames = (frame(*study, draws=1000) for frame in (gains, baselines))
+    return squares(*frames, study[1], metric="macro_f1", setting="full")
+
+
+def _texts(frame: pd.DataFrame) -> list[str]:
+    figure = heatmap(frame, title="a title", metric="macro_f1", limit=5.0)
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_there_is_a_square_for_every_row_and_column(full: pd.DataFrame) -> None:
+    assert list(dict.fromkeys(full.intermediate)) == ["", "hope", "role", "distress"]
+    assert list(dict.fromkeys(full.column)) == ["Title of hope", "Title of role"]
+    assert len(full) == 8
+    status = full.set_index(["intermediate", "target"]).status
+    assert status["", "hope"] == "baseline"
+    assert status["hope", "hope"] == "not_planned"
+    assert status["hope", "role"] == "missing"
+    assert status["role", "hope"] == "done"
+
+
+def test_squares_show_score_and_marks(full: pd.DataFrame) -> None:
+    square = full.set_index(["intermediate", "target"]).loc[("role", "hope")]
+    assert square.is_significant
+    assert f"{square.score:.2f}*".removeprefix("0") in _texts(full)
+    assert sum("\u2020" in text for text in _texts(full)) == 1
+    assert sum("*" in text for text in _texts(full)) == full.is_significant.sum()
+    assert len(_texts(full)) == 8 - 2 - 1  # nothing is written for the task on itself or the missing cell
+
+
+def test_the_legend_tells_only_what_occurs(full: pd.DataFrame) -> None:
+    def legend(frame: pd.DataFrame) -> str:
+        figure = heatmap(frame, title="", metric="macro_f1", limit=5.0)
+        return " ".join(text.get_text() for text in figure.legends[0].get_texts())
+
+    assert "* p(BH) <= .05" in legend(full)
+    assert "collapsed" in legend(full)
+    assert "not in the store" in legend(full)
+    assert "not in the store" not in legend(full[full.status != "missing"])
+    assert "not defined" not in legend(full)
+
+
+def test_colours_are_centred_and_end_where_the_bar_says() -> None:
+    points = pd.Series([1.0] * 99 + [-90.0])
+    assert colour_limit(points) == 1.0
+    assert colour_limit(pd.Series([np.nan])) == 1.0
+    assert colour_limit(pd.Series([-8.0] * 5)) == 8.0
+
+
+def test_the_colour_bar_names_the_limit(full: pd.DataFrame) -> None:
+    figure = heatmap(full, title="", metric="macro_f1", limit=5.0)
+    mesh = figure.axes[0].collections[0]
+    assert mesh.get_clim() == (-5.0, 5.0)
+    assert "deepest at 5.0 (95th percentile)" in figure.axes[1].get_ylabel()
+
+
+def test_equal_squares_give_equal_files(full: pd.DataFrame, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_heatmap(full, tmp_path / name / "heatmap", title="SYNTHETIC DATA", metric="macro_f1")
+    for ending in ("svg", "png", "csv"):
+        first, second = ((tmp_path / name / f"heatmap.{ending}").read_bytes() for name in ("one", "two"))
+        assert first == second
+    assert "SYNTHETIC DATA" in (tmp_path / "one" / "heatmap.svg").read_text()
+    assert "<dc:date>" not in (tmp_path / "one" / "heatmap.svg").read_text()
+    assert len(pd.read_csv(tmp_path / "one" / "heatmap.csv")) == len(full)
+
+
+def test_texts_of_eighteen_by_eighteen_do_not_overlap() -> None:
+    names = [f"a task with a rather long title {place:02d}" for place in range(18)]
+    rows = [Square("", name, "alone", name, "baseline", 0.5) for name in names]
+    rows += [Square(i, t, i, t, "done", 0.5, 3.0, True, True) for i in names for t in names]
+    figure = heatmap(pd.DataFrame(rows), title="big", metric="macro_f1", limit=5.0)
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    square = axes.transData.transform([(0, 0), (1, 1)])
+    width, height = np.abs(square[1] - square[0])
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert max(box.width for box in boxes) < width
+    assert max(box.height for box in boxes) < height
+    labels = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert min(label.x0 for label in labels) >= 0
+    assert max(label.height for label in labels) < height
+
+
+def test_a_heatmap_of_baselines_alone_can_be_drawn(tmp_path: Path) -> None:
+    study = fake_study(tmp_path, TASKS[:1])
+    frames = (frame(*study, draws=100) for frame in (gains, baselines))
+    frame = squares(*frames, study[1], metric="macro_f1", setting="full")
+    assert list(frame.status) == ["baseline"]
+    assert len(_texts(frame)) == 1
+
+
+def test_a_study_gets_a_figure_for_every_metric_and_setting(tmp_path: Path) -> None:
+    study = fake_study(tmp_path / "store", TASKS, settings=("full", "half"))
+    paths = figures(*study, gains(*study, draws=50), tmp_path / "out", draws=50)
+    assert len(paths) == 2 * 2 * 2
+    assert all(path.is_file() and path.with_suffix(".csv").is_file() for path in paths)

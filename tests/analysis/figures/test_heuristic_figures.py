@@ -1,0 +1,101 @@
+"""Figures 2, 9 and 10: what they show, and that they say why they are not drawn."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analysis.figures.paper_figures import (
+    cosine_map,
+    heuristic_figures,
+    importance_bars,
+    importance_rows,
+    rank_map,
+    similarity_squares,
+    undrawn,
+)
+from analysis.importance.similarity import SIMILARITIES
+from analysis.results.published import results
+from analysis.results.published.finished import table
+
+
+@pytest.fixture(scope="module")
+def published():
+    return results()
+
+
+@pytest.fixture(scope="module")
+def importances(published):
+    return importance_rows(published, None)
+
+
+@pytest.fixture
+def similarities(published):
+    """Made-up similarities of all published pairs; the adapter of condolence was not measured."""
+    rng = np.random.default_rng(0)
+    frame = published.gains[["intermediate", "target"]].reindex(columns=list(SIMILARITIES))
+    frame = frame.assign(data_similarity=rng.uniform(size=306), task_similarity=rng.uniform(size=306))
+    touched = (frame.intermediate == "condolence") | (frame.target == "condolence")
+    return frame.assign(task_similarity=frame.task_similarity.mask(touched))
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_figure_2_of_the_published_results_has_the_printed_importances_first(importances):
+    printed = importances[importances.series == "printed (Table 6)"]
+    assert printed.importance.tolist() == table("table6_importances").importance.tolist()
+    assert set(importances.series) == {"printed (Table 6)", "recomputed (V1)"}
+    figure = importance_bars(importances, "a title")
+    assert [one.get_text() for one in figure.axes[0].get_yticklabels()][:2] == ["Definition", "Link"]
+
+
+def test_a_feature_that_random_numbers_stand_in_for_is_marked(importances):
+    marked = importances[importances.is_stand_in]
+    assert set(marked.feature) == {"data_similarity", "task_similarity"}
+    assert set(marked.series) == {"recomputed (V1)"}
+    legend = importance_bars(importances, "a title").legends[0]
+    assert "random numbers stand in" in [one.get_text() for one in legend.get_texts()]
+    legend = importance_bars(importances.assign(is_stand_in=False), "a title").legends[0]
+    assert "random numbers stand in" not in [one.get_text() for one in legend.get_texts()]
+
+
+def test_figure_9_has_a_square_for_every_pair_and_ones_in_its_diagonal(published, similarities):
+    squares = similarity_squares(published, similarities, "data_similarity")
+    assert len(squares) == 18 * 18
+    own = squares[squares.intermediate == squares.target]
+    assert (own.similarity == 1).all()
+    figure = cosine_map(squares, "a title")
+    assert len(texts(figure)) == 18 * 18
+    assert not figure.legends
+
+
+def test_figure_10_has_ranks_within_a_target_and_marks_what_was_not_measured(published, similarities):
+    squares = similarity_squares(published, similarities, "task_similarity")
+    one = squares[(squares.target == "news_emotion") & squares.similarity.notna()]
+    assert sorted(one["rank"]) == list(range(1, 17))
+    assert one.loc[one.similarity.idxmax(), "rank"] == 1
+    assert squares.similarity[squares.intermediate == squares.target].isna().all()
+    figure = rank_map(squares, "a title")
+    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["not measured"]
+
+
+def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities, tmp_path):
+    few = dataclasses.replace(published, name="few", gains=published.gains[:10])
+    first, again = (heuristic_figures(few, similarities, tmp_path / name) for name in ("a", "b"))
+    assert [one.png.name for one in first] == ["figure-9-data-similarity.png", "figure-10-task-similarity.png"]
+    for one, other in zip(first, again, strict=True):
+        assert one.svg.read_bytes() == other.svg.read_bytes()
+        assert one.png.with_suffix(".csv").is_file()
+    assert undrawn(few, similarities) == [
+        "Figure 2 is not drawn: 10 pairs with a percent change; the paper's way needs 20"
+    ]
+
+
+def test_the_reason_is_told_where_there_is_no_figure(published):
+    assert undrawn(published, None) == ["Figures 9 and 10 need a study: the paper's embeddings are not published"]
+    of_study = dataclasses.replace(published, name="mine")
+    assert undrawn(of_study, None) == [
+        "Figures 9 and 10: not measured; measure with: empathy-transfer similarities mine"
+    ]

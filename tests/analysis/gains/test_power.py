@@ -1,0 +1,142 @@
+"""Smallest visible gains against simulated tests, and their parts against simulated seeds and hand-made scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import nct
+from scipy.stats import t as student
+
+from analysis.gains.cells import cells
+from analysis.gains.gains import gains
+from analysis.gains.power import (
+    DESIGNS,
+    NOT_DETECTABLE,
+    SPREADS,
+    in_words,
+    smallest_visible,
+    spreads,
+    visible_by_seeds,
+    visible_gains,
+)
+from analysis.gains.significance import Groups, evidence
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+
+
+def test_with_many_groups_it_is_2_point_8_standard_errors() -> None:
+    assert smallest_visible(1.5, 1e9) == pytest.approx(1.5 * (1.95996 + 0.84162), rel=1e-4)
+    assert smallest_visible(1.5, 900) == pytest.approx(smallest_visible(1.5, 1e9), rel=3e-3)
+    assert np.isnan([smallest_visible(np.nan, 9), smallest_visible(1, np.nan)]).all()
+
+
+@pytest.mark.parametrize(("df", "critical"), [(2, 4.30265), (11, 2.20099), (60, 2.00030)])
+def test_a_t_test_finds_it_four_times_of_five(df: int, critical: float) -> None:
+    rng = np.random.default_rng(df)
+    found = (rng.normal(size=400_000) + smallest_visible(1.0, df)) / np.sqrt(rng.chisquare(df, 400_000) / df)
+    assert np.mean(np.abs(found) > critical) == pytest.approx(0.8, abs=0.004)
+
+
+@pytest.mark.parametrize("df", [2, 5, 23, 200])
+def test_its_power_is_that_of_the_noncentral_t_of_scipy(df: int) -> None:
+    critical, size = student.ppf(0.975, df), smallest_visible(1.0, df)
+    assert nct.sf(critical, df, size) + nct.cdf(-critical, df, size) == pytest.approx(0.8, abs=2e-5)
+
+
+def test_the_tests_of_the_project_find_it_four_times_of_five() -> None:
+    rng, n_groups = np.random.default_rng(3), 12
+    groups, true = Groups.of(np.arange(n_groups)), smallest_visible(1 / np.sqrt(n_groups), n_groups - 1)
+    found = []
+    for _ in range(1000):
+        values = rng.normal(true, 1, n_groups)
+        drawn = values[rng.integers(n_groups, size=(300, n_groups))].mean(axis=1)
+        found.append(evidence([values.mean()], drawn[:, None], groups, rng).p)
+    assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.8, abs=0.05)
+
+
+def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, constant=[("hope", "distress")])
+    frame = gains(store, manifest, draws=200)
+    found = visible_gains(frame).set_index("target")
+    assert found.n_pairs.to_dict() == {"hope": 2, "role": 2, "distress": 1}
+    one = frame[(frame.target == "distress") & frame.p.notna()].iloc[0]
+    assert found.visible["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df))
+    assert found.visible_in_grid["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df, level=0.01))
+    same = frame.assign(standard_error=frame.standard_error.where(frame.intermediate != "hope", 0.0))
+    same["df"] = same.df.where(frame.intermediate != "hope")  # predictions as those of the baseline
+    assert visible_gains(same).set_index("target").visible["distress"] == found.visible["distress"]
+    untested = visible_gains(frame.assign(p=np.nan))
+    assert untested.n_pairs.eq(0).all()
+    assert untested.visible.isna().all()
+
+
+def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2, 3), baseline_seeds=(1, 2, 3, 4))
+    frame = gains(store, manifest, draws=400)
+    found = spreads(frame, cells(store, manifest)).set_index("target")
+    scores = cells(store, manifest).query("target == 'hope'")
+    base, role, distress = (
+        100 * scores[scores.intermediate.fillna("") == name].sort_values("seed").score.to_numpy()
+        for name in ("", "role", "distress")
+    )
+    row = found.loc["hope"]
+    assert (row.n_pairs, row.n_seeds, row.groups_df) == (2, 4, 23)
+    assert row.baseline == pytest.approx(base.var(ddof=1))
+    assert row.transfer == pytest.approx((role.var(ddof=1) + distress.var(ddof=1)) / 2)
+    covariances = [np.cov(base[:3], one)[0, 1] for one in (role, distress)]
+    assert row.shared == pytest.approx(np.mean(covariances))
+    own = frame[frame.target == "hope"]
+    assert row.groups == pytest.approx((own.standard_error**2 - own.seed_error**2).median())
+
+
+def _spread(**changed: float) -> pd.DataFrame:
+    row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
+    row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5}
+    return pd.DataFrame([row | changed], columns=list(SPREADS))
+
+
+def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
+    visible = pd.DataFrame([{"target": "a", "setting": "full", "room": room}])
+    return visible_by_seeds(_spread(**changed), visible)
+
+
+def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
+    rng, found = np.random.default_rng(0), _by_seeds().set_index(["seeds", "baseline_seeds"])
+    covariance = np.array([[2.0, 1.5], [1.5, 3.0]])
+    for seeds, baseline_seeds in [(2, 2), (2, 10), (5, 20)]:
+        drawn = rng.multivariate_normal([0, 0], covariance, size=(40_000, baseline_seeds))
+        errors = drawn[:, :seeds, 1].mean(axis=1) - drawn[:, :, 0].mean(axis=1)
+        variance = 4.0 + errors.var()
+        assert found.standard_error[seeds, baseline_seeds] ** 2 == pytest.approx(variance, rel=0.02)
+
+
+def test_more_seeds_see_smaller_gains_down_to_what_the_test_set_allows() -> None:
+    apart, alike = (_by_seeds(shared=one).set_index(["seeds", "baseline_seeds"]).visible for one in (0.0, 2.0))
+    assert list(apart.index) == list(DESIGNS)
+    assert apart[3, 3] > apart[3, 10] > apart[5, 20] > apart[20, 20] > smallest_visible(2.0, 99)
+    assert alike[3, 10] > alike[3, 3]  # what seeds do to both alike cancels only between the same seeds
+
+
+def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
+    found = _by_seeds(transfer=np.nan, shared=np.nan).set_index(["seeds", "baseline_seeds"])
+    assert found.standard_error[1, 5] ** 2 == pytest.approx(4 + 2 * (1 + 1 / 5))
+    assert found.standard_error[2, 2] ** 2 == pytest.approx(4 + (2 + 2) / 2)
+    assert _by_seeds(baseline=np.nan).empty
+
+
+def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
+    frame = gains(*fake_study(tmp_path, TASKS), draws=200)
+    wide = frame.assign(standard_error=frame.standard_error + 60.0)
+    found = visible_gains(wide)
+    assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()
+    assert found.visible.isna().all() and not found.is_detectable.any()
+    assert {in_words(one.visible, one.is_detectable) for one in found.itertuples()} == {NOT_DETECTABLE}
+    fine = visible_gains(frame)
+    assert (fine.visible.isna() | (fine.visible <= fine.room)).all()
+    assert in_words(3.04, True) == "3.0"
+    assert in_words(np.nan, pd.NA) == "not defined"
+    assert _by_seeds(room=0.5).visible.isna().all() and not _by_seeds(room=0.5).is_detectable.any()

@@ -1,0 +1,185 @@
+"""What both modes answer for stored studies and for results with gaps: reported, never dropped, never a crash."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.figures.specification_curve import specification_curve
+from analysis.gains.gains import gains
+from analysis.importance.specification import Primary, Specification
+from analysis.results.results import Results
+from analysis.sections import importance
+from analysis.sections.importance import guarded_answer, paper_answer
+from analysis.sections.question import of_published, of_study, write_answers
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+FAMILIES = ("one", "two", "three", "four")
+MODES = {"guarded": guarded_answer, "paper": paper_answer}
+
+
+@pytest.fixture(autouse=True)
+def few_seeds(monkeypatch):
+    monkeypatch.setattr(importance, "SEEDS", 2)
+    monkeypatch.setattr(importance, "PERMUTATIONS", 3)
+
+
+def answered(question, mode="guarded", draws=19):
+    """The answer of a mode, after its page was written and found to be free of undefined numbers."""
+    question = replace(question, primary=replace(question.primary, draws=draws))
+    steps = []
+    question.out.mkdir(parents=True, exist_ok=True)
+    answer = MODES[mode](question, lambda *step: steps.append(step))
+    page = write_answers(question, answer.page).read_text(encoding="utf-8")
+    json.dumps(answer.told, allow_nan=False)
+    for text in (page, *answer.lines):
+        assert "nan" not in text.lower().replace("finance", "")
+    assert all(done <= of for done, of, _ in steps)
+    return answer, page
+
+
+def published(tmp_path, **changes):
+    """The question to the paper's scores with other gains, tasks or ratings."""
+    question = of_published(tmp_path)
+    return replace(question, results=replace(question.results, **changes))
+
+
+def stored(tmp_path, tasks, families=FAMILIES, rated=True, **options):
+    """The question to a stored study of made-up predictions, whose tasks are rated by two raters."""
+    store, manifest = fake_study(tmp_path / "runs", tasks, **options)
+    for place, one in enumerate(manifest["tasks"].values()):
+        one["family"] = families[place % len(families)]
+    by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
+    ratings = pd.DataFrame(
+        [
+            (task.id, construct, rater, float(1 + (place * step + shift) % 5))
+            for place, task in enumerate(tasks)
+            for step, construct in ((1, "definition"), (2, "link"))
+            for shift, rater in enumerate("AB")
+        ],
+        columns=["task", "construct", "rater", "value"],
+    )
+    full = by_setting["full"]
+    results = replace(full, ratings=ratings if rated else full.ratings.head(0))
+    return of_study({"full": results}, tmp_path / "out")
+
+
+def several(count=8):
+    """Tasks, of which the third has a single class in its test set and the second predicts a number."""
+    kinds = {1: {"kind": "continuous"}, 2: {"only_class": 1}}
+    return [FakeTask(f"task{place}", rows=60, groups=12, **kinds.get(place, {})) for place in range(count)]
+
+
+def test_a_study_with_gaps_one_class_and_a_constant_prediction_is_analyzed_and_they_are_told(tmp_path):
+    question = stored(tmp_path, several(), absent=[("task0", "task3")], constant=[("task4", "task1")])
+    answer, page = answered(question)
+    assert "explain gains of families that were not seen" in answer.lines[1]
+    assert "2 pairs without a defined outcome left out" in page
+    _, page = answered(question, "paper")
+    assert "2 of 56 pairs have no percent change and are left out" in page
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_three_tasks_get_a_reason(tmp_path, mode):
+    answer, page = answered(stored(tmp_path, several(3)), mode)
+    assert "nothing can be said: " in page.lower()
+    assert any("6 pairs" in line for line in answer.lines)
+
+
+def test_tasks_without_ratings_get_a_reason_and_the_paper_leaves_constructs_out(tmp_path):
+    question = stored(tmp_path, several(), rated=False)
+    answer, _ = answered(question)
+    assert "no task has ratings" in answer.told["headline"]
+    answer, page = answered(question, "paper")
+    assert answer.told["null"] == []
+    assert "definition" not in page
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_study_of_which_nothing_is_finished_gets_a_reason(tmp_path, mode):
+    pairs = [(f"task{a}", f"task{b}") for a in range(4) for b in range(4)]
+    answer, page = answered(stored(tmp_path, several(4), absent=pairs), mode)
+    assert "nothing can be said: " in page.lower()
+    assert answer.told
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gains_that_are_all_alike_get_a_reason_or_undefined_numbers(tmp_path, mode):
+    own = of_published(tmp_path).results.gains
+    flat = own.assign(score=own.baseline, gain=0.0, percent=0.0)
+    _, page = answered(published(tmp_path, gains=flat), mode)
+    assert ("the gains of each target are all the same" if mode == "guarded" else "not defined") in page
+
+
+def test_the_curve_is_drawn_where_a_specification_is_undefined():
+    asked = [Specification(), Specification(left_out="both"), Specification(weights="equal")]
+    curve = pd.DataFrame([asdict(one) for one in asked]).assign(
+        added=[0.1, np.nan, 0.2],
+        p_tasks=[0.2, np.nan, 0.01],
+        p_families=[0.3, np.nan, 0.004],
+        passes=[False, None, True],
+    )
+    axes = specification_curve(curve, "a title").axes[0]
+    assert [text.get_text() for text in axes.texts][:3] == ["+0.1000", "not defined", "+0.2000 *"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "primary",
+        "families left out as both",
+        "weights equal",
+    ]
+
+
+def test_too_few_pairs_to_train_on_in_one_role_is_a_row_of_the_curve_and_no_crash(tmp_path):
+    own = of_published(tmp_path).results
+    families = np.array(["a", "b", "c", "d"])[np.arange(18) // 5]
+    answer, _ = answered(
+        published(tmp_path, tasks=own.tasks.assign(family=families), gains=own.gains.sample(60, random_state=1))
+    )
+    assert len(answer.told["curve"]) == 11
+    undefined = [row for row in answer.told["curve"] if row["p"] is None]
+    assert all("nothing can be said" in row["notes"] for row in undefined)
+
+
+def test_the_page_says_what_was_declared_and_how_much_was_trained_before(tmp_path):
+    question = stored(tmp_path, several(3))
+    _, page = answered(question)
+    assert "Primary analysis NOT DECLARED by a study file" in page
+    assert replace(question.primary, draws=19).key in page
+    store, manifest = fake_study(tmp_path / "declared", several(2))
+    manifest["study"]["analysis"] = {
+        **{"outcome": "ranks", "left_out": "both", "cells": "all", "without_rater": "", "weights": "equal"},
+        **{"draws": 99, "margin": 3},
+    }
+    manifest["declared"] = "2025-01-01T00:00:00+00:00"
+    primary = Primary.of(manifest, store)
+    assert (primary.specification.outcome, primary.specification.left_out, primary.draws) == ("ranks", "both", 99)
+    assert "declared 2025-01-01T00:00:00+00:00; 4 of 4 cells were trained before that" in primary.line()
+    assert of_study({"full": question.results}, tmp_path, primary=primary).margin == 3
+    assert of_study({"full": question.results}, tmp_path, 1.0, primary=primary).margin == 1
+    assert primary.key != Primary().key
+
+
+def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
+    question = stored(tmp_path, several())
+    asked = replace(question.primary.specification, outcome="ranks")
+    answer, _ = answered(replace(question, primary=Primary(asked, declared="2025-01-01")))
+    assert answer.told["curve"][0]["outcome"] == "ranks"
+    assert [row["outcome"] for row in answer.told["curve"]].count("points") == 1
+    for ending in ("csv", "parquet", "png", "svg"):
+        assert (question.out / f"guarded_curve.{ending}").stat().st_size > 500
+    drawn = (question.out / "guarded_curve.svg").read_text(encoding="utf-8")
+    for label in ("primary", "outcome points", "families left out as both", "without rater B"):
+        assert label in drawn, label
+
+
+def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
+    answer, page = answered(of_published(tmp_path), "paper")
+    assert "| Definition |" in page
+    assert "Table 6" in page
+    assert "random numbers stand in" in page
+    assert answer.told["importances"]["V1"][0]["feature"] == "definition"
+    assert {row["variant"] for row in answer.told["unseen"]} == {"V1", "V3"}
+    assert {path.stem for path in tmp_path.glob("paper_*.csv")} == {
+        f"paper_{name}" for name in ("importances", "fits", "unseen", "null", "table6")
+    }

@@ -1,0 +1,126 @@
+"""How alike tasks are, read from stored measures: cosines, fused ranks, and what was not measured."""
+
+import numpy as np
+import pytest
+
+from analysis.importance.features import pair_features
+from analysis.importance.similarity import (
+    SIMILARITIES,
+    cosine,
+    data_embeddings,
+    reciprocal_rank_fusion,
+    stored_similarities,
+)
+from analysis.results.results import Results
+from tasks import similarity as kept
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+VECTORS = {"hope": [1.0, 0.0], "role": [1.0, 1.0], "distress": [0.0, 2.0]}
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A finished study whose tasks have hashes of their splits."""
+    store, manifest = fake_study(tmp_path / "store", TASKS)
+    for name, task in manifest["tasks"].items():
+        task["splits_hash"] = name
+    return store, manifest
+
+
+def put_vectors(store, vectors, encoder=kept.POOLED):
+    for name, vector in vectors.items():
+        store.put_measure(kept.DATA_EMBEDDING, kept.data_embedding(name, encoder, "random-tiny"), {"vector": vector}, 1)
+
+
+def test_fused_ranks_are_those_counted_by_hand():
+    lists = np.array([[0.9, 0.5, 0.1], [0.2, 0.2, 0.8]])  # ranks 1, 2, 3 and 2.5, 2.5, 1
+    expected = [1 / 61 + 1 / 62.5, 1 / 62 + 1 / 62.5, 1 / 63 + 1 / 61]
+    assert reciprocal_rank_fusion(lists) == pytest.approx(expected)
+    assert reciprocal_rank_fusion(lists, k=0)[2] == pytest.approx(1 / 3 + 1)
+
+
+def test_an_undefined_similarity_is_no_rank_and_takes_none_from_others():
+    fused = reciprocal_rank_fusion(np.array([[np.nan, 0.1, 0.2], [np.nan, 0.5, 0.4]]))
+    assert np.isnan(fused[0])
+    assert fused[1:] == pytest.approx([1 / 62 + 1 / 61, 1 / 61 + 1 / 62])
+
+
+def test_what_is_undefined_in_one_list_has_its_ranks_in_the_others():
+    fused = reciprocal_rank_fusion(np.array([[np.nan, 0.1, 0.2], [0.9, 0.5, 0.4]]))
+    assert fused == pytest.approx([1 / 61, 1 / 62 + 1 / 62, 1 / 61 + 1 / 63])
+
+
+def test_the_cosine_of_a_vector_with_itself_is_one_and_symmetric():
+    one, other = np.random.default_rng(0).normal(size=(2, 40))
+    assert cosine(one, one) == pytest.approx(1.0)
+    assert cosine(one, other) == cosine(other, one)
+    assert np.isnan(cosine(one, np.zeros(40)))
+
+
+def test_a_study_without_measures_has_every_pair_and_no_number(study):
+    frame = stored_similarities(*study)
+    assert list(frame.columns) == list(SIMILARITIES)
+    assert len(frame) == 6
+    assert frame.drop(columns=["intermediate", "target"]).isna().all(axis=None)
+
+
+def test_a_manifest_without_hashes_is_one_without_measures(tmp_path):
+    frame = stored_similarities(*fake_study(tmp_path / "store", TASKS))
+    assert len(frame) == 6
+    assert frame.vocabulary_share.isna().all()
+
+
+def test_data_similarities_are_cosines_and_reach_the_features_of_pairs(study):
+    store, manifest = study
+    put_vectors(store, VECTORS)
+    similarities = stored_similarities(store, manifest)
+    found = similarities.set_index(["intermediate", "target"]).data_similarity
+    assert found["hope", "role"] == found["role", "hope"] == pytest.approx(np.sqrt(0.5))
+    assert found["hope", "distress"] == 0
+    features = pair_features(Results.of(store, manifest), similarities=similarities)
+    assert features.data_similarity.notna().all()
+
+
+def test_vectors_of_two_encoders_are_never_compared(study):
+    store, manifest = study
+    put_vectors(store, {"hope": [1.0, 0.0]})
+    put_vectors(store, {name: VECTORS[name] for name in ("role", "distress")}, kept.MINILM)
+    assert set(data_embeddings(store, manifest)) == {"role", "distress"}
+
+
+def test_task_similarities_rank_by_component_and_are_not_symmetric(study):
+    store, manifest = study
+    first = {"hope": [1.0, 0.0], "role": [1.0, 0.1], "distress": [0.0, 1.0]}
+    second = {"hope": [0.0, 1.0], "role": [1.0, 0.4], "distress": [1.0, 0.5]}
+    for name, key in kept.baselines(manifest).items():
+        components = {"a": first[name], "b": second[name]}
+        store.put_measure(kept.TASK_EMBEDDING, kept.task_embedding(key, kept.SAMPLED), {"components": components}, 1)
+    found = stored_similarities(store, manifest).set_index(["intermediate", "target"])
+    assert found.task_similarity["role", "hope"] == pytest.approx(1 / 61 + 1 / 62)  # nearer in a, farther in b
+    assert found.task_similarity["hope", "role"] == pytest.approx(1 / 61 + 1 / 62)
+    assert found.task_similarity["hope", "distress"] == pytest.approx(1 / 62 + 1 / 62)
+    assert found.task_similarity["distress", "hope"] == pytest.approx(1 / 62 + 1 / 61)
+    assert found.task_similarity_vu.isna().all()
+
+
+def test_measures_of_pairs_stand_in_their_direction(study):
+    store, manifest = study
+    keys = kept.baselines(manifest)
+    store.put_measure(kept.VOCABULARY, kept.vocabulary("hope", "role"), {"jaccard": 0.2, "share": 0.7}, 1)
+    store.put_measure(kept.WEIGHTS, kept.weights(keys["role"], keys["hope"]), {"cosine": 0.1, "subspace": 0.3}, 1)
+    store.put_measure(kept.LOGME, kept.logme(keys["role"], keys["hope"]), {"logme": None}, 1)
+    found = stored_similarities(store, manifest).set_index(["intermediate", "target"])
+    assert found.vocabulary_share.dropna().to_dict() == {("hope", "role"): 0.7}
+    assert found.weight_similarity.dropna().to_dict() == {("role", "hope"): 0.1, ("hope", "role"): 0.1}
+    assert found.logme.isna().all()
+
+
+def test_only_full_baselines_of_the_first_seed_are_compared(tmp_path):
+    _, manifest = fake_study(tmp_path / "store", TASKS, seeds=(3, 4), settings=("half", "full"), controls=("self",))
+    keys = kept.baselines(manifest)
+    cells = {cell["key"]: cell for cell in manifest["cells"]}
+    assert set(keys) == {task.id for task in TASKS}
+    assert {(cells[key]["seed"], cells[key]["setting"], cells[key]["role"]) for key in keys.values()} == {
+        (3, "full", "baseline")
+    }

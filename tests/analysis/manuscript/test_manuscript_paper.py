@@ -1,0 +1,224 @@
+"""The folder of a manuscript: complete, traced number by number, and at the widths that it says."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from analysis.gains.cells import CONTROLS
+from analysis.manuscript import latex
+from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.latex import printed
+from analysis.manuscript.layout import VENUES, as_latex, of_width
+from analysis.manuscript.methods import checklist, methods
+from analysis.manuscript.numbers import numbers
+from analysis.manuscript.paper import write_paper
+from analysis.manuscript.references import entries, used
+from analysis.manuscript.subject import published
+from analysis.manuscript.tables import tables
+from tests.support.studies.fake_study import fake_study
+from tests.support.studies.manuscript_study import TASKS, cell, small_subject
+
+NAMES = [task.id for task in TASKS[2:]]
+MACRO = re.compile(r"^\\newcommand\{\\([A-Za-z]+)\}\{(.*)\}% (\S+) \| (.*) \| (\S+)$", re.M)
+BOX = re.compile(rb"/MediaBox \[ ?0 0 ([0-9.]+) ([0-9.]+) ?\]")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The manuscript of a small study, for ACL."""
+    root = tmp_path_factory.mktemp("manuscript")
+    write_paper(small_subject(root, synthetic=True), root / "paper", VENUES["acl"])
+    return root / "paper"
+
+
+def defined(folder):
+    """Every macro of numbers.tex: printed number, file, row and column."""
+    text = (folder / "numbers.tex").read_text()
+    found = MACRO.findall(text)
+    assert text.count(r"\newcommand") == len(found)
+    plain = {r"\PaperMinus{}": "-", r"\PaperLess{}": "<"}
+    for command, letter in plain.items():
+        found = [(one[0], one[1].replace(command, letter), *one[2:]) for one in found]
+    return found
+
+
+def check_numbers(folder):
+    """Every macro is printed from the cell that it names, and both lists of numbers agree."""
+    found = defined(folder)
+    with (folder / "numbers.csv").open(encoding="utf-8", newline="") as lines:
+        told = list(csv.DictReader(lines))
+    assert [one[0] for one in found] == [one["macro"] for one in told]
+    assert len({one[0] for one in found}) == len(found)
+    for (_, number, *where), one in zip(found, told, strict=True):
+        assert where == [one["file"], one["row"], one["column"]]
+        assert number == one["printed"] == printed(one["kind"], float(cell(folder, *where)))
+    return len(found)
+
+
+def test_every_number_is_traced_to_a_cell(folder):
+    assert check_numbers(folder) > 100
+
+
+def test_a_changed_cell_is_seen(folder, tmp_path):
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    path = copy / "data" / "alone.csv"
+    lines = path.read_text().splitlines()
+    number = lines[1].split(",")
+    number[4] = "0.1234"
+    path.write_text("\n".join([lines[0], ",".join(number), *lines[2:]]) + "\n")
+    with pytest.raises(AssertionError):
+        check_numbers(copy)
+
+
+def test_the_document_holds_every_part_and_every_part_is_there(folder):
+    text = (folder / "main.tex").read_text()
+    tables = {path.stem for path in (folder / "tables").glob("*.tex")}
+    figures = {path.name for path in (folder / "figures").glob("*.pdf")}
+    inputs = set(re.findall(r"\\input\{(.+?)\}", text))
+    assert inputs == {"numbers", "methods", "checklist", *(f"tables/{name}" for name in tables)}
+    assert set(re.findall(r"figures/([^}]+)", text)) == figures
+    wanted = {
+        "scores-macro-f1-full",
+        "scores-pearson-r-half",
+        "alone",
+        "agreement",
+        "importances",
+        "splits",
+    }
+    assert wanted <= tables
+    assert "licences" not in tables  # the texts are made up
+    assert {"heatmap-macro-f1-full.pdf", "figure-3-themes.pdf", "figure-8-differences.pdf"} <= figures
+    for name in (*tables, *(f"../{name}" for name in ("methods", "checklist"))):
+        assert (folder / "tables" / f"{name}.md").is_file()
+
+
+def test_macros_and_references_of_the_text_exist(folder):
+    macros, known = {one[0] for one in defined(folder)}, entries((folder / "references.bib").read_text())
+    for name in ("methods.tex", "checklist.tex"):
+        text = (folder / name).read_text()
+        assert set(re.findall(r"\\(Study[A-Za-z]+)", text)) <= macros
+        assert {key for keys in re.findall(r"\\citep\{(.+?)\}", text) for key in keys.split(",")} <= set(known)
+    assert r"\StudyTasks{}" in (folder / "methods.tex").read_text()
+
+
+def test_names_of_tasks_are_escaped_everywhere(folder):
+    for path in (folder / "tables").glob("*.tex"):
+        assert r"B_{50%}" not in path.read_text()
+    assert r"A \& B\_\{50\%\} \#1" in (folder / "tables" / "splits.tex").read_text()
+    assert "SYNTHETIC DATA" in (folder / "tables" / "splits.tex").read_text()
+    assert (folder / "main.tex").read_text().count(r"\caption{SYNTHETIC DATA") > 3
+
+
+def test_nothing_undefined_is_printed_as_a_number(folder):
+    for path in (*folder.glob("*.tex"), *folder.glob("*.md"), *folder.glob("tables/*")):
+        assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", path.read_text()), path
+
+
+def test_figures_have_exact_widths_and_embedded_fonts(folder):
+    text = (folder / "main.tex").read_text()
+    places = re.findall(r"\\begin\{(figure\*?)\}\[tbp\]\n\\centering\n\\includegraphics\{figures/(.+?)\}", text)
+    assert {place for place, _ in places} == {"figure", "figure*"}
+    for place, name in places:
+        raw = (folder / "figures" / name).read_bytes()
+        width = {"figure": 77.0, "figure*": 160.0}[place]
+        assert float(BOX.search(raw)[1]) / 72 * 25.4 == pytest.approx(width, abs=0.1), name
+        assert b"/FontFile2" in raw, name
+        assert b"/Type3" not in raw, name
+
+
+def test_the_command_keeps_one_width_in_every_figure_and_table(command, tmp_path):
+    fake_study(tmp_path / "store", TASKS[2:])
+    where = ("--store", tmp_path / "store", "--out", tmp_path / "paper")
+    code, out, _ = command("paper", "fake", *where, "--width", "12.5", "--json", "--quiet")
+    assert code == 0
+    page = tmp_path / "paper" / "main.tex"
+    assert json.loads(out) == {"document": str(page), "columns_cm": [12.5, 12.5]}
+    assert "textwidth=12.5cm" in page.read_text()
+    assert "twocolumn" not in page.read_text()
+    for path in (tmp_path / "paper" / "figures").glob("*.pdf"):
+        assert float(BOX.search(path.read_bytes())[1]) / 72 * 25.4 == pytest.approx(125, abs=0.1)
+    assert "table*" not in "".join(path.read_text() for path in (tmp_path / "paper" / "tables").glob("*.tex"))
+
+
+def test_a_width_too_small_and_two_widths_are_refused(command, tmp_path):
+    code, _, err = command("paper", "published", "--width", "2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--width 2" in err
+    with pytest.raises(SystemExit):
+        command("paper", "published", "--width", "8", "--for", "acl")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"absent": [(below, above) for below in (None, *NAMES) for above in NAMES]}, "0 are finished"),
+        ({"constant": [(None, "mine")], "absent": [("mine", "news_empathy")]}, "cannot be said"),
+        ({"seeds": (1, 2), "controls": CONTROLS, "references": ("finetuned",)}, "trained with seeds 1, 2"),
+    ],
+)
+def test_an_unfinished_or_larger_study_is_told_as_it_is(tmp_path, options, said):
+    subject = small_subject(tmp_path, TASKS[2:], **options)
+    parts = methods(subject, used(subject))
+    frames = written(subject, tmp_path)
+    printed_numbers = {one.macro: one.printed for one in numbers(frames) if one.printed}
+    text = " ".join(latex.as_markdown(part, printed_numbers) for _, part in parts)
+    assert said in text
+    assert "ridge" not in text
+    assert "(not known)" not in " ".join(answer for _, answer in checklist(subject))
+    for table in tables(frames, ""):
+        assert not re.search(r"\bnan\b|<NA>", as_latex(table, VENUES["acl"]))
+
+
+def written(subject, folder):
+    """The frames of a study as they are read back."""
+    write_data(subject, folder / "data")
+    return read_data(folder / "data")
+
+
+@pytest.mark.slow
+def test_equal_stores_give_equal_bytes(tmp_path):
+    subject = small_subject(tmp_path, TASKS[2:])
+    write_paper(subject, tmp_path / "paper", of_width(12.5))
+    again = write_paper(subject, tmp_path / "again", of_width(12.5)).parent
+    for path in (one for one in (tmp_path / "paper").rglob("*") if one.is_file()):
+        assert path.read_bytes() == (again / path.relative_to(tmp_path / "paper")).read_bytes(), path
+
+
+@pytest.fixture(scope="module")
+def printed_tables(tmp_path_factory):
+    """The manuscript of the paper's own tables, for ACL."""
+    return write_paper(published(), tmp_path_factory.mktemp("published"), VENUES["acl"]).parent
+
+
+@pytest.mark.slow
+def test_every_number_of_the_published_tables_is_traced(printed_tables):
+    assert check_numbers(printed_tables) > 1000
+
+
+@pytest.mark.slow
+def test_the_published_tables_compile_and_nothing_runs_over(printed_tables):
+    compiled(printed_tables)
+
+
+@pytest.mark.slow
+def test_a_document_compiles_and_nothing_runs_over(folder):
+    compiled(folder)
+
+
+def compiled(folder):
+    """Compile main.tex twice; skipped where there is no LaTeX."""
+    if not shutil.which("pdflatex"):
+        pytest.skip("pdflatex is not installed")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main"]
+    for _ in range(2):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+    log = (folder / "main.log").read_text(encoding="latin-1")
+    assert not re.findall(r"Overfull.*|Float too large.*", log)

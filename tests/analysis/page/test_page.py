@@ -1,0 +1,207 @@
+"""The page says what the report says: the same frames, numbers and words, and nothing that a row could be told by."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.gains.cells import predictions
+from analysis.page.document import assembled, document
+from analysis.report import report
+from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import HISTORY, document_in, told
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("felt", "multilabel"))
+
+
+CONTROLS = ("self", "shuffled", "random", "control")
+RANDOM = "random:random: an untrained adapter"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A store and manifest with controls, a missing pair, a collapsed and a constant cell."""
+    return fake_study(
+        tmp_path_factory.mktemp("study") / "store",
+        TASKS,
+        seeds=(1, 2),
+        controls=CONTROLS,
+        helpful=[("role", "hope"), ("hope", "distress")],
+        constant=[("role", "distress")],
+        absent=[("hope", "role"), ("random", "felt")],
+        flags={("felt", "hope"): ["collapsed"]},
+        missing_tasks={"condolence": "condolence.csv is not there"},
+        history=HISTORY,
+    )
+
+
+@pytest.fixture(scope="module")
+def out(study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out")
+    report(*study, folder, draws=200)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shown(out):
+    return document_in((out / "report.html").read_text(encoding="utf-8"))
+
+
+def table(path: Path):
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    return head, rows
+
+
+def in_csv(value):
+    """A value of the document as the CSV files write it."""
+    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def agree(value, text):
+    """Whether a value is what a CSV file has; 1 and 1.0 are the same number there."""
+    return in_csv(value) == text or (text and not isinstance(value, bool | str) and float(text) == value)
+
+
+@pytest.mark.parametrize("name", ["cells", "gains"])
+def test_the_frames_of_the_page_are_those_beside_it_value_by_value(out, shown, name):
+    head, rows = table(out / f"{name}.csv")
+    assert set(head) - set(shown[name]["columns"]) <= {"host", "wall_seconds"}
+    places = [head.index(column) for column in shown[name]["columns"]]
+    assert len(shown[name]["rows"]) == len(rows) > 0
+    for values, texts in zip(shown[name]["rows"], rows, strict=True):
+        for value, place in zip(values, places, strict=True):
+            assert agree(value, texts[place]), (head[place], value, texts[place])
+
+
+def test_the_squares_are_those_of_the_drawn_heatmaps(out, shown):
+    assert [one["metric"] for one in shown["maps"]] == ["macro_f1", "multilabel_f1", "pearson_r"]
+    for one in shown["maps"]:
+        head, rows = table(out / f"heatmap-{one['metric'].replace('_', '-')}-{one['setting']}.csv")
+        found = {(square["row"], square["column"]): square for square in one["squares"]}
+        for drawn in (dict(zip(head, row, strict=True)) for row in rows):
+            square = found.pop((drawn["intermediate"], drawn["target"]))
+            assert square["status"] == drawn["status"]
+            for name in ("score", "points"):
+                assert agree(square[name], drawn[name])
+        assert {row.partition(":")[0] for row, _ in found} == set(CONTROLS)
+
+
+def test_numbers_are_written_with_the_decimals_of_the_report(out, shown):
+    head, rows = table(out / "gains.csv")
+    pages = {one["id"]: one for one in shown["pages"]}
+    for row in (dict(zip(head, row, strict=True)) for row in rows):
+        page = pages[f"transfer/{row['intermediate']}/{row['target']}/{row['setting']}"]
+        if row["n_seeds"] == "0":
+            assert page["texts"] == {} and page["facts"] == []
+            continue
+        words = {
+            "score": ("score", 3),
+            "alone": ("baseline", 3),
+            "points": ("points", 1),
+            "p": ("p", 4),
+            "p_bh": ("p_bh", 4),
+        }
+        for text, (name, digits) in words.items():
+            assert page["texts"][text] == (f"{float(row[name]):.{digits}f}" if row[name] else "not defined")
+        assert page["numbers"]["low"] == (float(row["low"]) if row["low"] else None)
+
+
+def words(text):
+    return re.findall(r"[\w.]+", text)
+
+
+def test_the_page_has_every_word_of_the_report_in_its_order(out, shown):
+    said = []
+    for part in shown["report"]:
+        said.append(part["title"])
+        for block in part["blocks"]:
+            said += [run[0] for run in block.get("runs", ())] + block.get("head", [])
+            said += [cell for row in block.get("rows", ()) for cell in row]
+            said += [run[0] for item in block.get("items", ()) for run in item]
+            said += [block[name] for name in ("text", "title", "file") if name in block]
+    written = (out / "report.md").read_text(encoding="utf-8")
+    assert words(" ".join(said)) == words(written)
+
+
+def test_counted_predictions_give_the_stored_scores(study, shown):
+    store, manifest = study
+    keys = {}
+    for cell in manifest["cells"]:
+        if cell["role"] == "transfer" and cell["key"] in store:
+            keys.setdefault((cell["intermediate"], cell["target"]), []).append(cell["key"])
+    for page in (one for one in shown["pages"] if one["role"] == "transfer" and one["counts"]):
+        found = [predictions(store, store.get(key)) for key in keys[page["intermediate"], page["target"]]]
+        labels, chosen = (np.concatenate([getattr(one, name) for one in found]) for name in ("labels", "decisions"))
+        counts = page["counts"]
+        if counts["kind"] == "multilabel":
+            right = [four[3] for four in counts["counts"]]
+            assert right == ((labels == 1) & (chosen == 1)).sum(axis=0).tolist()
+            assert {sum(four) for four in counts["counts"]} == {len(labels)}
+            continue
+        pairs = list(zip(counts["counts"][::2], counts["counts"][1::2], strict=True))
+        assert sum(count for _, count in pairs) + counts.get("left_out", 0) == len(labels) == 240
+        if counts["kind"] == "confusion":
+            size = len(counts["classes"])
+            on_diagonal = sum(count for place, count in pairs if place // size == place % size)
+            assert on_diagonal == (labels == chosen).sum()
+        else:
+            assert counts["low"] <= min(labels.min(), chosen.min()) + 1e-5
+            assert counts["high"] >= max(labels.max(), chosen.max()) - 1e-5
+
+
+def test_missing_cells_and_controls_are_shown_as_such_with_their_reason(shown):
+    maps = {one["metric"]: one for one in shown["maps"]}
+    squares = {(one["row"], one["column"]): one for one in maps["macro_f1"]["squares"]}
+    assert squares["hope", "role"]["hover"] == ["Title of hope \u2192 Title of role", "planned, not in the store"]
+    assert squares["hope", "hope"]["status"] == "not_planned"
+    assert squares[RANDOM, "hope"]["status"] == "control"
+    assert squares[RANDOM, "hope"]["hover"][0].startswith("random: an untrained adapter")
+    other = {(one["row"], one["column"]): one for one in maps["multilabel_f1"]["squares"]}
+    assert other[RANDOM, "felt"]["status"] == "missing"
+    assert [row["kind"] for row in maps["macro_f1"]["rows"]] == ["alone", *["transfer"] * 4, *["control"] * 4]
+    assert shown["missing"] == {"condolence": "condolence.csv is not there"}
+    (page,) = [one for one in shown["pages"] if one["id"] == "transfer/hope/role/full"]
+    assert [run["why"] for run in page["runs"]] == ["planned, not in the store"] * 2
+    assert page["counts"] is None
+
+
+def test_no_row_id_no_group_and_no_host_is_in_a_page(out, study):
+    page = (out / "report.html").read_text(encoding="utf-8").partition('id="document">')[2].partition("</script>")[0]
+    ids = [f"{task.id}-{row}" for task in TASKS for row in range(task.rows)] + [f"g{group}" for group in range(24)]
+    assert not [one for one in ids if f'"{one}"' in page]
+    assert '"here"' not in page
+
+
+def test_predictions_of_private_tasks_are_not_counted(tmp_path):
+    store, manifest = fake_study(tmp_path / "store", TASKS[:2], history=HISTORY)
+    manifest["tasks"]["hope"]["private"] = True
+    pages = document(store, told(store, manifest, tmp_path))["pages"]
+    assert {(page["target"], page["counts"] is None) for page in pages} == {("hope", True), ("role", False)}
+
+
+def test_histories_of_folds_are_kept_apart(tmp_path):
+    study = fake_study(tmp_path / "store", TASKS[:2], history=[HISTORY, HISTORY[:2]])
+    runs = [run for page in document(study[0], told(*study, tmp_path))["pages"] for run in page["runs"]]
+    assert all([len(fold) for fold in run["histories"]] == [4, 2] for run in runs)
+    assert runs[0]["histories"][1] == [[1, 1.0, 0.1], [2, 0.5, 0.2]]
+
+
+def test_equal_stores_give_equal_pages(tmp_path):
+    made = [
+        assembled(document(study[0], told(*study, tmp_path / name)))
+        for name in ("one", "two")
+        for study in [fake_study(tmp_path / name / "store", TASKS[:2], history=HISTORY)]
+    ]
+    assert made[0] == made[1]
+
+
+def test_a_study_without_a_finished_cell_has_a_page(tmp_path):
+    absent = [(a, b) for b in ("hope", "role") for a in (None, "hope", "role")]
+    study = fake_study(tmp_path / "store", TASKS[:2], absent=absent)
+    shown = document_in(assembled(document(study[0], told(*study, tmp_path))))
+    assert {run["status"] for page in shown["pages"] for run in page["runs"]} == {"missing"}

@@ -1,0 +1,312 @@
+"""The page in a real browser: what readers do with mouse, keyboard, paper and phone, and that nothing leaves it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.report import report
+from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.page_study import HISTORY
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CHROMIUM = shutil.which("chromium")
+WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+SCRIPT, BOLD = "Hope <script>broken = 1</script>", "Role <b>in bold</b> &amp; more"
+TASKS = (
+    FakeTask("empathy_hope"),
+    FakeTask("empdial_role"),
+    FakeTask("felt", "multilabel"),  # nobody has rated it
+    FakeTask("news_distress", "continuous"),
+    FakeTask("news_empathy", "continuous"),
+    FakeTask("epitome_er", "ordinal"),
+    FakeTask("mi_adherent"),
+    FakeTask("conv_empathy", "continuous"),
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium; CI must have it and Playwright."""
+    if CHROMIUM is None:
+        assert not os.environ.get("CI"), "CI must have Debian's package chromium"
+        pytest.skip("needs Debian's package chromium")
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright", reason="needs the extra `browser`")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        one = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    store, manifest = fake_study(
+        folder / "store",
+        TASKS,
+        controls=("self", "shuffled", "random", "control"),
+        helpful=[("empathy_hope", "empdial_role"), ("epitome_er", "empathy_hope"), ("news_empathy", "news_distress")],
+        constant=[("empathy_hope", "news_distress")],
+        absent=[("empathy_hope", "epitome_er")],
+        flags={("felt", "empathy_hope"): ["collapsed"]},
+        missing_tasks={"condolence": "its file <i>is not there</i>"},
+        history=HISTORY,
+    )
+    for place, task in enumerate(manifest["tasks"].values()):
+        task["family"] = task["dataset"] = f"family {place}"
+        task["theme"] = ("direct", "abstract", "adjacent")[place % 3]
+    manifest["tasks"]["empathy_hope"]["title"] = SCRIPT
+    manifest["tasks"]["empdial_role"]["title"] = BOLD
+    asked = {"outcome": "points", "left_out": "target", "cells": "all", "weights": "inverse variance"}
+    manifest["study"]["analysis"] = {**asked, "without_rater": "", "draws": 19, "margin": 2.0}
+    manifest["declared"] = "2024-01-01T00:00:00+00:00"
+    return (report(store, manifest, folder / "out", draws=200).parent / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory):
+    return Path(os.environ.get("EMPATHY_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+
+
+@pytest.fixture
+def opened(browser, address):
+    """A function that opens the page offline; whatever it logs as an error or asks for elsewhere fails the test."""
+    contexts, complaints = [], []
+
+    def opened(viewport=WIDE, at="", **options):
+        context = browser.new_context(viewport=viewport, offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda one: one.type in ("error", "warning") and complaints.append(one.text))
+        page.on("pageerror", lambda one: complaints.append(str(one)))
+        page.on("request", lambda one: one.url.startswith(("file:", "data:")) or complaints.append(one.url))
+        page.goto(address + at)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def labels(page):
+    """The rows of the drawn heatmap from the top."""
+    return page.locator("#map .ytick text").all_text_contents()
+
+
+def square(page, row, column):
+    """Where a square of the picture is, in pixels, by its place from the top and the left."""
+    page.locator("#map .heatmaplayer").first.scroll_into_view_if_needed()
+    return page.evaluate(
+        """([row, column]) => {
+            const node = document.querySelector("#map .plot"), box = node.getBoundingClientRect();
+            const { xaxis, yaxis } = node._fullLayout;
+            return [box.left + xaxis._offset + xaxis.c2p(column), box.top + yaxis._offset + yaxis.c2p(row)];
+        }""",
+        [row, column],
+    )
+
+
+def go(page, how):
+    """Change the address by this piece of script and wait until the page has followed it."""
+    page.evaluate(f"new Promise((done) => {{ addEventListener('hashchange', () => done(), {{ once: true }}); {how} }})")
+
+
+def is_narrow_enough(page):
+    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_tasks_are_sorted_in_the_picture_and_in_the_table(opened):
+    page = opened()
+    study = labels(page)
+    assert [study[0], len(study)] == ["none (target alone)", 1 + len(TASKS) + 4]
+    page.get_by_role("combobox", name="Sort tasks by").select_option("name")
+    byname = labels(page)
+    assert byname[1:9] == sorted(study[1:9]) != study[1:9]
+    assert byname[9:] == study[9:], "controls stay where they are"
+    page.get_by_role("combobox", name="Sort tasks by").select_option("theme")
+    assert labels(page)[1:9] != byname[1:9]
+    page.get_by_role("combobox", name="Sort tasks by").select_option(label="rating: all constructs")
+    assert labels(page)[8] == "Title of felt", "tasks without ratings come last"
+    page.get_by_role("button", name="Table", exact=True).click()
+    assert page.locator(".grid tbody th").nth(8).text_content() == "Title of felt"
+
+
+def test_hovering_tells_of_a_square_and_a_click_opens_its_page_and_back_returns(opened):
+    page = opened()
+    page.mouse.move(*square(page, 1, 1))
+    said = page.locator("#map .hoverlayer .hovertext")
+    said.wait_for()
+    for words in (SCRIPT, "score", "target alone", "95 % interval", "p (BH)"):
+        assert words in said.text_content()
+    scrolled = page.evaluate("window.scrollY")
+    page.mouse.click(*square(page, 1, 1))
+    page.wait_for_url(re.compile("#/cell/transfer/empathy_hope/empdial_role/full$"))
+    heading = page.locator("#cell h1")
+    heading.wait_for()
+    assert heading.text_content() == f"{SCRIPT} \u2192 {BOLD}"
+    assert heading.evaluate("node => node === document.activeElement")
+    assert not page.locator("#overview").is_visible()
+    go(page, "history.back()")
+    assert page.locator("#overview").is_visible()
+    assert abs(page.evaluate("window.scrollY") - scrolled) < 3
+
+
+def test_texts_of_a_study_stay_texts(opened):
+    page = opened()
+    assert SCRIPT in labels(page) and "Role <b>in bold</b> &amp; more" in labels(page)
+    for at in ("#/cell/transfer/empathy_hope/empdial_role/full", "#/cell/baseline/-/empathy_hope/full", "#/report"):
+        go(page, f"location.hash = '{at}'")
+        assert page.evaluate("typeof broken") == "undefined"
+    assert page.locator("main script, main i").count() == 0
+    assert "its file <i>is not there</i>" in page.locator("#not-here").text_content()
+
+
+@pytest.mark.parametrize(
+    "at, shown",
+    [
+        ("transfer/empathy_hope/empdial_role/full", "confusion"),
+        ("transfer/news_empathy/news_distress/full", "bins"),
+        ("baseline/-/epitome_er/full", "confusion"),
+    ],
+)
+def test_a_link_opens_a_cell_with_curves_predictions_and_provenance(opened, at, shown):
+    page = opened(at=f"#/cell/{at}")
+    assert page.locator("[data-curve] .scatterlayer .trace").count() >= 2
+    assert page.locator(f"[data-counts={shown}] .heatmaplayer image").count() == 1
+    assert page.locator("#cell").get_by_text("backbone weights, sha256").is_visible()
+    assert page.locator("#cell").get_by_text("abc123").is_visible()
+
+
+def test_cells_that_are_missing_controls_or_unknown_have_a_page_that_says_so(opened):
+    page = opened(at="#/cell/transfer/empathy_hope/epitome_er/full")
+    assert "planned, but not in the store" in page.locator("#cell .lead").text_content()
+    go(page, "location.hash = '#/cell/random/random/empathy_hope/full'")
+    assert "an untrained adapter" in page.locator("#cell h1").text_content()
+    go(page, "location.hash = '#/cell/transfer/felt/empathy_hope/full'")
+    assert "at or below what always the commonest answer scores" in page.locator("#cell").text_content()
+    go(page, "location.hash = '#/cell/transfer/empathy_hope/news_distress/full'")
+    assert "is not defined" in page.locator("#cell .lead").text_content()
+    go(page, "location.hash = '#/cell/of/nobody'")
+    assert page.locator("#cell h1").text_content() == "There is no such cell"
+
+
+def test_the_table_of_cells_filters_and_sorts(opened):
+    page = opened(at="#/cells")
+    rows = page.locator("#cell-table tbody tr")
+    planned = rows.count()
+    assert page.locator("#cell-count").text_content() == f"{planned} of {planned} cells"
+    page.get_by_role("searchbox", name="Find").fill("in bold")
+    assert 0 < rows.count() < planned
+    assert all("in bold" in text for text in rows.all_text_contents())
+    page.get_by_role("combobox", name="Kind").select_option("random")
+    assert rows.count() == 1
+    page.get_by_role("combobox", name="Kind").select_option("")
+    page.get_by_role("searchbox", name="Find").fill("")
+    page.get_by_role("combobox", name="Show").select_option("missing")
+    assert rows.all_text_contents()[0].count("planned, not in the store") == rows.count() == 1
+    page.get_by_role("combobox", name="Show").select_option("")
+    page.get_by_role("button", name="Score", exact=True).click()
+    texts = page.locator("#cell-table tbody td:nth-child(6)").all_text_contents()
+    scores = [float(one) for one in texts if one and one != "not defined"]
+    assert scores == sorted(scores, reverse=True) and len(scores) > 40
+    assert page.locator("th[aria-sort=descending]").count() == 1
+    page.locator("#cell-table").get_by_role("button", name=re.compile("^Score")).click()
+    assert page.locator("th[aria-sort=ascending]").count() == 1
+    page.get_by_role("button", name="95 % interval", exact=True).click()
+    ends = page.locator("#cell-table tbody td:nth-child(8)").all_text_contents()
+    lows = [float(one.partition(" to ")[0]) for one in ends if " to " in one]
+    assert lows == sorted(lows, reverse=True) and len(lows) > 10
+    rows.first.get_by_role("link").click()
+    page.locator("#cell h1").wait_for()
+    assert not page.locator("#overview").is_visible()
+
+
+def test_everything_is_reached_by_keyboard(opened):
+    page = opened()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.get_by_role("button", name="Table", exact=True).press("Enter")
+    page.locator(".grid [tabindex='0']").focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.locator(".grid [tabindex='0']").count() == 1
+    assert SCRIPT in page.locator(".detail").text_content() and "gain" in page.locator(".detail").text_content()
+    page.keyboard.press("Enter")
+    page.locator("#cell h1").wait_for()
+    assert page.locator("#cell h1").text_content() == f"{SCRIPT} \u2192 {BOLD}"
+    go(page, "history.back()")
+    assert page.evaluate("document.activeElement.getAttribute('href')").endswith(
+        "transfer/empathy_hope/empdial_role/full"
+    )
+
+
+def test_importances_stand_with_their_verdicts_and_caveats_with_the_page(opened):
+    page = opened()
+    page.locator("#importance .ytick text").first.wait_for()
+    ticks = page.locator("#importance .plot").first.locator(".ytick text").all_text_contents()
+    assert ticks and all(re.search("supported$", one) for one in ticks)
+    assert "Primary analysis declared" in page.locator("#importance").text_content()
+    assert "Gains of one column share their baseline" in page.locator("#caveats").text_content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1400", "390"])
+def test_it_is_seen_on_a_desk_and_on_a_phone_by_day_and_night(opened, screenshots, scheme, viewport):
+    page = opened(viewport, color_scheme=scheme)
+    name = f"{viewport['width']}-{scheme}"
+    assert is_narrow_enough(page)
+    page.screenshot(path=screenshots / f"{name}-overview.png", full_page=True)
+    for part in ("transfer/empathy_hope/empdial_role/full", "transfer/news_empathy/news_distress/full"):
+        go(page, f"location.hash = '#/cell/{part}'")
+        assert is_narrow_enough(page)
+        page.screenshot(path=screenshots / f"{name}-{part.split('/')[1]}.png", full_page=True)
+
+
+def test_the_button_changes_the_colours_of_page_and_plots(opened):
+    page = opened(color_scheme="light")
+    seen = "getComputedStyle(document.body).backgroundColor + document.querySelector('#map .ytick text').style.fill"
+    light = page.evaluate(seen)
+    page.get_by_role("button", name="Dark colours").click()
+    dark = page.evaluate(seen)
+    assert light.split(")")[0] != dark.split(")")[0] and light.split(")")[1] != dark.split(")")[1]
+    page.get_by_role("button", name="Light colours").click()
+    assert page.evaluate(seen) == light
+
+
+def test_paper_is_light_and_shows_all_that_is_folded(opened, screenshots):
+    page = opened(color_scheme="dark")
+    page.emulate_media(media="print")
+    page.wait_for_function("document.querySelectorAll('#report-text details:not([open])').length === 0")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator(".top").is_visible() and not page.locator("#map-controls").is_visible()
+    page.emulate_media(media="screen")
+    page.pdf(path=screenshots / "print.pdf", format="A4")
+    assert (screenshots / "print.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("viewport", [WIDE, {"width": 700, "height": 450}], ids=["100 %", "200 %"])
+def test_a_heading_that_the_menu_leads_to_is_below_the_bar(opened, viewport):
+    page = opened(viewport)
+    for part in ("maps", "why", "cells", "caveats"):
+        go(page, f"location.hash = '#/{part}'")
+        heading, bar = page.locator(f"#{part}-heading").bounding_box(), page.locator(".top").bounding_box()
+        assert heading["y"] >= bar["y"] + bar["height"], part
+
+
+def test_what_the_page_says_of_its_colours_holds_by_night(opened):
+    page = opened(color_scheme="dark")
+    assert "pale" not in page.locator(".help").text_content()

@@ -1,0 +1,270 @@
+"""Themes: the paper's means and directions, effects and contrasts of planted size, and non-inferiority."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.gains.gains import gains
+from analysis.ratings.less_data import against_full, non_inferiority
+from analysis.ratings.themes import ALL, LARGER, rating_means, task_effects, theme_contrasts, theme_counts
+from analysis.results.published import approximately_tested, results, table
+from analysis.results.results import Results
+from tasks.errors import BadInput
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+RATED = ["definition", "link", "conduciveness"]
+
+
+@pytest.fixture(scope="module")
+def published():
+    return results()
+
+
+def planted(published, gain):
+    """The published grid with gains that ``gain`` makes of the frames of intermediates' and targets' facts."""
+    facts = published.tasks.set_index("task")
+    sides = (facts.loc[published.gains[role]].reset_index() for role in ("intermediate", "target"))
+    return replace(published, gains=published.gains.assign(gain=gain(*sides), collapsed=False, contaminated=False))
+
+
+def test_means_of_table_5(published):
+    printed = table("table5_themes").set_index("task")
+    means = rating_means(published).set_index("task").loc[printed.index]
+    assert np.abs(means[RATED] - printed[RATED]).to_numpy().max() < 1e-9
+    assert means[RATED].size == 54
+    assert np.abs(means.overall - printed.overall).max() <= 0.005
+    assert (means.theme == printed.theme).all()
+
+
+def test_tasks_stand_by_theme_and_falling_mean(published):
+    means = rating_means(published)
+    assert list(dict.fromkeys(means.theme)) == ["direct", "abstract", "adjacent"]
+    assert all(part.overall.is_monotonic_decreasing for _, part in means.groupby("theme"))
+
+
+def test_directions_of_figure_3_hold_for_larger_changes(published):
+    frame = theme_counts(published).set_index(["role", "theme"])
+    gains, harms = ((frame[name] / frame.n_pairs).round(3) for name in ("larger_gains", "larger_harms"))
+    assert gains["intermediate"].to_dict() == {"direct": 0.147, "abstract": 0.069, "adjacent": 0.098}
+    assert gains["target"].to_dict() == {"direct": 0.225, "abstract": 0.020, "adjacent": 0.069}
+    assert harms["intermediate"].to_dict() == {"direct": 0.431, "abstract": 0.480, "adjacent": 0.480}
+    assert pytest.approx(0.02) == LARGER
+
+
+@pytest.mark.parametrize(("correlation", "up", "down"), [(0.0, 16, 49), (0.5, 24, 98), (0.8, 30, 155)])
+def test_the_approximate_counts_depend_on_the_assumed_correlation(published, correlation, up, down):
+    frame = theme_counts(approximately_tested(published, correlation=correlation))
+    for _, part in frame.groupby("role"):
+        assert (part.gains.sum(), part.harms.sum()) == (up, down)
+    assert frame.set_index(["role", "theme"]).gains["target", "abstract"] <= 1
+
+
+def test_nothing_is_counted_as_significant_without_a_p(published):
+    frame = theme_counts(published)
+    assert frame[["n_tested", "gains", "harms", "gains_bh", "harms_bh"]].sum().sum() == 0
+    assert frame.n_pairs.sum() == 2 * 306
+
+
+def test_effects_of_tasks_are_found_whatever_pairs_are_missing(published):
+    rng = np.random.default_rng(0)
+    gives, takes = (pd.Series(rng.normal(size=18), published.tasks.task) for _ in range(2))
+    whole = planted(published, lambda top, bottom: gives[top.task].to_numpy() + takes[bottom.task].to_numpy())
+    holes = whole.gains.assign(gain=whole.gains.gain.mask(rng.random(306) < 0.3))
+    for found in (whole, replace(whole, gains=holes)):
+        frame = task_effects(found)
+        for role, truth in (("intermediate", gives), ("target", takes)):
+            points = frame[(frame.cells == ALL) & (frame.role == role)].set_index("task").points
+            assert np.allclose(points, 100 * (truth - truth.mean())[points.index])
+
+
+def test_effects_that_the_pairs_do_not_tell_apart_are_undefined(published):
+    two = published.gains.intermediate.isin(["condolence", "mi_adherent"]) & published.gains.target.isin(
+        ["condolence", "mi_adherent"]
+    )
+    frame = task_effects(replace(published, gains=published.gains[two]))
+    assert frame.points[frame.cells == ALL].isna().all()
+    assert theme_contrasts(frame).empty
+
+
+def test_a_planted_difference_of_themes_is_found_in_its_role_only(published):
+    rng = np.random.default_rng(1)
+    noise = rng.normal(scale=0.01, size=306)
+    found = planted(published, lambda _, bottom: 0.05 * (bottom.theme == "direct") + noise)
+    frame = theme_contrasts(task_effects(found), draws=2000).set_index(["cells", "role", "theme_a"]).sort_index()
+    direct = frame.loc[(ALL, "target", "direct")]
+    assert direct.difference.to_numpy() == pytest.approx([5, 5], abs=0.6)
+    assert (direct.p_max <= 0.01).all()
+    assert (frame.loc[(ALL, "intermediate")].p > 0.05).all()
+    assert (frame.p_max >= frame.p - 0.02).all()
+
+
+def test_without_a_difference_few_grids_raise_an_alarm(published):
+    related = replace(published, tasks=published.tasks.assign(family="one"))  # so that none is left out in turn
+    alarms = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        tasks = pd.Series(rng.normal(size=18), published.tasks.task)
+        noise = rng.normal(size=306)
+        found = planted(related, lambda _, bottom, tasks=tasks, noise=noise: tasks[bottom.task].to_numpy() + noise)
+        frame = theme_contrasts(task_effects(found), draws=200)
+        alarms += (frame.p_max[frame.role == "target"] <= 0.05).any()
+    assert alarms <= 11  # of 100 at 5 %: exceeded with probability .004
+
+
+def test_a_p_of_a_contrast_counts_the_permutations_that_reach_it(published):
+    points = np.concatenate([np.full(4, 9.0), np.arange(14) / 10])
+    themes = ["direct"] * 4 + ["abstract"] * 7 + ["adjacent"] * 7
+    effects = pd.DataFrame({"cells": ALL, "role": "target", "task": published.tasks.task, "theme": themes})
+    frame = theme_contrasts(effects.assign(n_pairs=17, points=points), draws=19, seed=4).set_index("theme_b")
+    permuted = np.random.default_rng(4).permuted(np.tile(points, (19, 1)), axis=1)
+    chance = np.abs(permuted[:, 4:11].mean(axis=1) - permuted[:, 11:].mean(axis=1))
+    last = frame[frame.theme_a == "abstract"].iloc[0]
+    assert last.p == (1 + (chance >= abs(last.difference) - 1e-12).sum()) / 20
+    assert frame[frame.theme_a == "direct"].p.tolist() == [1 / 20] * 2
+    assert frame[frame.theme_a == "direct"].p_max.tolist() == [1 / 20] * 2
+    unknown = effects.assign(n_pairs=17, points=np.where(np.arange(18) == 3, np.nan, points))
+    assert theme_contrasts(unknown, draws=19).empty
+
+
+def test_no_change_is_neither_a_gain_nor_a_harm(published):
+    still = replace(published, gains=published.gains.assign(gain=0.0, p=0.01, p_bh=0.01))
+    counts = theme_counts(still)
+    assert counts.n_tested.sum() == 2 * 306
+    assert counts[["gains", "harms", "gains_bh", "harms_bh"]].sum().sum() == 0
+
+
+def test_tasks_without_a_theme_take_no_part(published):
+    facts = published.tasks.assign(theme=published.tasks.theme.where(published.tasks.theme == "direct", ""))
+    found = replace(published, tasks=facts)
+    assert set(theme_counts(found).theme) == {"direct"}
+    assert theme_contrasts(task_effects(found)).empty
+    assert len(rating_means(found)) == 18
+
+
+def halved(published, over_full, error, *, df=np.inf, p=0.5):
+    """The published grid as if with half data, at these points over full with this standard error in points."""
+    reach = stats.t.ppf(0.975, df) * error / 100
+    frame = published.gains.assign(gain_over_full=over_full / 100)
+    frame = frame.assign(low_over_full=frame.gain_over_full - reach, high_over_full=frame.gain_over_full + reach)
+    frame = frame.assign(standard_error_over_full=error / 100, df_over_full=df, p_over_full=p)
+    return replace(published, gains=frame, setting="half")
+
+
+def test_a_loss_within_the_margin_is_non_inferior_if_it_is_known_well(published):
+    frame = non_inferiority(halved(published, -0.5, 0.1), margin=2.0)
+    assert frame.non_inferior.all()
+    assert (frame.pairs_non_inferior == frame.n_pairs).all()
+    assert (frame.pairs_not_significant == 0).all()  # worse beyond doubt, and yet within the margin
+
+
+def test_what_is_not_significant_is_not_therefore_as_good(published):
+    frame = non_inferiority(halved(published, -1.0, 5.0), margin=2.0)
+    assert (frame.pairs_not_significant == frame.n_pairs).all()
+    assert (frame.pairs_non_inferior == 0).all()
+    assert (frame.pairs_undecided == frame.n_pairs).all()
+
+
+@pytest.mark.parametrize("side", ["intermediate", "target"])
+def test_the_bound_of_a_mean_is_students_over_the_side_that_varies(published, side):
+    rng = np.random.default_rng(2)
+    of_task = pd.Series(rng.normal(-1, 1, 18), published.tasks.task)
+    found = halved(published, published.gains[side].map(of_task), 1.0)
+    frame = non_inferiority(found).set_index(["role", "theme"])
+    assert frame.n_tasks["target", "all"] == 18
+    for role in ("intermediate", "target"):
+        assert frame.points_over_full[role, "all"] == pytest.approx(of_task.mean())
+        error = of_task.std() / np.sqrt(18) * np.sqrt(1 + 1 / 17**2)  # no task is paired with itself
+        expected = of_task.mean() - 1.739607 * error
+        assert frame.lower[role, "all"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_side_with_fewer_tasks_gives_the_degrees_of_freedom(published):
+    rng = np.random.default_rng(5)
+    three = published.gains.intermediate.isin(published.tasks.task[:3])
+    found = halved(published, rng.normal(-1, 1, 306), 1.0)
+    part = replace(found, gains=found.gains[three])
+    points = 100 * part.gains.gain_over_full
+    sides = [points.groupby(part.gains[side]).mean() for side in ("intermediate", "target")]
+    assert [len(side) for side in sides] == [3, 18]
+    error = np.sqrt(sum(side.std() ** 2 / len(side) for side in sides))
+    row = non_inferiority(part, margin=20.0).set_index(["role", "theme"]).loc[("target", "all")]
+    assert row.lower == pytest.approx(points.mean() - stats.t.ppf(0.95, 2) * error)
+    strict = non_inferiority(part, margin=1e-6).set_index(["role", "theme"]).non_inferior["target", "all"]
+    assert (bool(row.non_inferior), bool(strict)) == (True, False)
+    one = replace(part, gains=part.gains[part.gains.intermediate == published.tasks.task[0]])
+    assert pd.isna(non_inferiority(one).non_inferior).all()
+
+
+def test_an_interval_that_touches_0_is_not_significant(published):
+    found = halved(published, 1.0, 0.5)
+    for low, high in ((0.0, 0.02), (-0.02, 0.0)):
+        touching = replace(found, gains=found.gains.assign(low_over_full=low, high_over_full=high))
+        frame = non_inferiority(touching)
+        assert (frame.pairs_not_significant == frame.n_pairs).all()
+
+
+def test_a_mean_without_loss_is_said_to_be_inferior_to_the_margin_as_seldom_as_claimed(published):
+    rng, names = np.random.default_rng(3), published.tasks.task
+    wrong = 0
+    for _ in range(300):
+        below, above = (pd.Series(rng.normal(0, 2, 18), names) for _ in range(2))
+        points = -2.0 + published.gains.intermediate.map(below) + published.gains.target.map(above)
+        frame = non_inferiority(halved(published, points + rng.normal(0, 1, 306), 1.0), margin=2.0)
+        wrong += frame.non_inferior[frame.theme == "all"].iloc[0]
+    assert wrong <= 24  # of 300 at 5 %: exceeded with probability .01
+
+
+def test_pairs_of_few_seeds_are_held_to_students_bound(published):
+    few, many = (non_inferiority(halved(published, -1.0, 0.5, df=df), margin=2.0) for df in (2.0, np.inf))
+    assert (many.pairs_non_inferior == many.n_pairs).all()  # 1.0 + 1.64 x 0.5 < 2
+    assert (few.pairs_undecided == few.n_pairs).all()  # 1.0 + 2.92 x 0.5 > 2
+
+
+def test_a_baseline_that_all_intermediates_share_does_not_make_them_sure(published):
+    of_target = pd.Series(np.linspace(-12, 10, 18), published.tasks.task)
+    found = halved(published, published.gains.target.map(of_target), 1.0)
+    frame = non_inferiority(found).set_index(["role", "theme"])
+    assert (frame.loc["intermediate"].lower < -3).all()  # intermediates hardly differ, targets do
+
+
+def test_gains_over_full_are_counted_with_their_own_p(published):
+    against = against_full(halved(published, 3.0, 1.0, p=0.02))
+    assert against.gains.gain.to_numpy() == pytest.approx(np.full(306, 0.03))
+    assert against.gains.standard_error.to_numpy() == pytest.approx(np.full(306, 0.01))
+    assert (against.gains[["p", "p_bh"]] == 0.02).all(axis=None)
+    assert theme_counts(against).gains.sum() == 2 * 306
+
+
+def test_a_margin_of_nothing_is_refused(published):
+    with pytest.raises(BadInput, match="margin"):
+        non_inferiority(published, margin=0.0)
+
+
+def test_a_study_of_three_tasks_with_a_gap_and_without_ratings_is_told(tmp_path):
+    tasks = [FakeTask("one"), FakeTask("two"), FakeTask("three", kind="continuous")]
+    store, manifest = fake_study(
+        tmp_path, tasks, settings=("full", "half"), absent=[("one", "two")], constant=[("one", "three")]
+    )
+    full = Results.of(store, manifest, draws=200)
+    half = Results.of(store, manifest, setting="half", draws=200)
+    assert rating_means(full).overall.isna().all()
+    assert theme_counts(full).n_pairs.tolist() == [4, 4]  # one missing, one without a correlation
+    assert len(theme_contrasts(task_effects(full))) == 0
+    assert non_inferiority(half).n_pairs.max() == 4
+
+
+def test_results_have_the_standard_errors_of_their_gains(tmp_path):
+    tasks = [FakeTask("one"), FakeTask("two"), FakeTask("three", kind="continuous")]
+    store, manifest = fake_study(tmp_path, tasks, seeds=(1, 2), settings=("full", "half"))
+    pairs = gains(store, manifest, draws=200)
+    for setting, part in pairs.groupby("setting"):
+        frame = Results.from_gains(store, manifest, pairs, setting).gains
+        for name in ("standard_error", "standard_error_over_full"):
+            assert (100 * frame[name]).to_numpy() == pytest.approx(part[name].to_numpy())
+        for name in ("p", "df_over_full", "p_over_full"):
+            assert frame[name].to_numpy() == pytest.approx(part[name].to_numpy())
+    half = pairs[pairs.setting == "half"]
+    assert (half.p_over_full <= 0.05).equals((half.low_over_full > 0) | (half.high_over_full < 0))

@@ -1,0 +1,234 @@
+"""Two studies against each other: by hand, by brute force, and as people ask for it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from scipy.stats import t as student
+
+from adapters_store import Store
+from analysis.gains.cells import cells
+from analysis.sections.compare import (
+    COMPARED,
+    GAIN,
+    HARM,
+    NONE,
+    UNTESTED,
+    Side,
+    compared_gains,
+    compared_scores,
+    crossed,
+    differing,
+    side_of_published,
+    side_of_study,
+    summary,
+)
+from harness.cli.main import main
+from tasks.errors import BadInput
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"), FakeTask("polarity", "continuous"))
+
+
+def _stored(root: Path, name: str, **options: Any) -> tuple[Store, dict[str, Any]]:
+    """A fake study under a name of its own, in a store that holds others."""
+    store, manifest = fake_study(root, TASKS, **options)
+    manifest = manifest | {"name": name}
+    store.write_manifest(name, manifest)
+    return store, manifest
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two studies that share the baselines' and most transfers' plans, with other seeds."""
+    root = tmp_path_factory.mktemp("store")
+    _stored(root, "first", seeds=(1,), helpful=[("role", "hope")], synthetic=True)
+    _stored(root, "second", seeds=(3, 4), helpful=[("hope", "distress")], constant=[("hope", "polarity")])
+    return root
+
+
+@pytest.fixture(scope="module")
+def sides(root: Path) -> tuple[Side, Side]:
+    store = Store(root)
+    first, second = (side_of_study(store, store.manifest(name)) for name in ("first", "second"))
+    return first, second
+
+
+def test_cells_are_matched_by_what_they_are_and_their_seeds_averaged(root: Path, sides: tuple[Side, Side]) -> None:
+    frame = compared_scores(*sides).set_index(["role", "intermediate", "target"])
+    assert len(frame) == 4 + 12
+    assert frame.found.value_counts().to_dict() == {"both": 16}
+    store = Store(root)
+    alone = [
+        cells(store, store.manifest(name)).query("target == 'role' and role == 'baseline'").score
+        for name in ("first", "second")
+    ]
+    row = frame.loc[("baseline", "", "role")]
+    assert (row.score_a, row.score_b) == (pytest.approx(alone[0].mean()), pytest.approx(alone[1].mean()))
+    assert (row.n_seeds_a, row.n_seeds_b, row.same_splits) == (1, 2, True)
+
+
+def test_what_only_one_study_has_or_scores_differently_is_named(sides: tuple[Side, Side]) -> None:
+    a, b = sides
+    fewer = replace(b, scores=b.scores[b.scores.target != "hope"])
+    other = a.scores.assign(metric=a.scores.metric.where(a.scores.target != "role", "multilabel_f1"))
+    frame = compared_scores(replace(a, scores=other), fewer)
+    counts = frame.groupby("target").found.unique()
+    assert {name: list(found) for name, found in counts.items()} == {
+        "hope": ["only a"],
+        "role": ["other metric"],
+        "distress": ["both"],
+        "polarity": ["both"],
+    }
+    assert frame.difference[frame.found != "both"].isna().all()
+    with pytest.raises(BadInput, match="share no finished cell"):
+        compared_scores(a, replace(b, scores=b.scores.assign(target="elsewhere")))
+
+
+def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]) -> None:
+    frame = compared_gains(*sides).set_index(["intermediate", "target"])
+    assert list(frame.columns) == [name for name in COMPARED if name not in ("intermediate", "target")]
+    assert len(frame) == 11  # the constant prediction has no gain
+    a, b = (one.gains.set_index(["intermediate", "target"]).loc[("role", "hope")] for one in sides)
+    row = frame.loc[("role", "hope")]
+    assert (row.points_a, row.points_b) == (a.points, b.points)
+    size = abs(b.points - a.points) / np.hypot(a.standard_error, b.standard_error)
+    parts = [one.standard_error**4 / one.df for one in (a, b)]
+    df = (a.standard_error**2 + b.standard_error**2) ** 2 / sum(parts)
+    assert row.p_difference == pytest.approx(2 * student.sf(size, df))
+    assert row.p_difference > math.erfc(size / math.sqrt(2))
+
+
+def test_equal_gains_of_few_seeds_differ_in_one_of_twenty_comparisons_at_most() -> None:  # of a normal p: one of 8
+    rng, seeds = np.random.default_rng(5), 3
+    sides = []
+    for name in "ab":
+        drawn = rng.normal(size=(4000, seeds))
+        gains = _gains(drawn.mean(axis=1).tolist(), [0.5] * 4000)
+        error = drawn.std(axis=1, ddof=1) / np.sqrt(seeds)
+        gains = gains.assign(standard_error=error, seed_error=error, df=seeds - 1.0)
+        sides.append(Side(name, pd.DataFrame(), gains, {}, {}))
+    frame = compared_gains(*sides)
+    assert (frame.p_difference <= 0.05).mean() < 0.06
+    assert not frame.conditional.any()
+
+
+def _gains(points: list[float], p: list[float | None]) -> pd.DataFrame:
+    names = [f"t{place}" for place in range(len(points))]
+    frame = pd.DataFrame({"intermediate": "i", "target": names, "setting": "full", "metric": "macro_f1"})
+    return frame.assign(points=points, standard_error=1.0, df=9.0, seed_error=0.1, p_bh=pd.Series(p, dtype="float64"))
+
+
+def test_conclusions_flip_only_where_both_are_tested() -> None:
+    a = Side("a", pd.DataFrame(), _gains([3.0, -3.0, 0.2, 4.0, 2.0], [0.01, 0.05, 0.8, 0.01, 0.01]), {}, {})
+    b = Side("b", pd.DataFrame(), _gains([2.0, 3.0, 0.0, 1.0, 9.0], [0.04, 0.01, 1.0, 0.3, None]), {}, {})
+    frame = compared_gains(a, b)
+    assert list(frame.conclusion_a) == [GAIN, HARM, NONE, GAIN, GAIN]
+    assert list(frame.conclusion_b) == [GAIN, GAIN, NONE, NONE, UNTESTED]
+    assert list(frame.is_flipped) == [False, True, False, True, False]
+    assert list(frame.is_same_sign) == [True, False, False, True, True]
+    table = crossed(frame)
+    assert table.loc[GAIN].tolist() == [1, 0, 1, 1]
+    assert table.loc[HARM].tolist() == [1, 0, 0, 0]
+    assert table.to_numpy().sum() == 5
+
+
+def _brute(a: np.ndarray, b: np.ndarray, targets: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """The same statistics of resampled targets the long way: their rows repeated as often as they are drawn."""
+    names = np.unique(targets)
+    drawn = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
+    ranks = [pd.Series(one).rank().to_numpy() for one in (a, b)]
+    found = []
+    for counts in drawn:
+        rows = np.concatenate(
+            [np.repeat(np.flatnonzero(targets == one), k) for one, k in zip(names, counts, strict=True)]
+        )
+        correlations = [np.corrcoef(*(one[rows] for one in pair))[0, 1] for pair in ((a, b), ranks)]
+        found.append([(b - a)[rows].mean(), *correlations, (np.sign(a) == np.sign(b))[rows].mean()])
+    return np.array(found)
+
+
+def test_agreement_and_its_intervals_are_those_of_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    targets = np.repeat([f"t{place}" for place in range(6)], [3, 5, 4, 2, 6, 5])
+    a = rng.normal(1, 3, size=25)
+    b = a + rng.normal(0, 2, size=25)
+    frame = pd.DataFrame({"target": targets, "setting": "full", "points_a": a, "points_b": b})
+    none = pd.DataFrame(columns=["found", "difference", "role", "setting"])
+    row = summary(none, frame, draws=400, seed=3).iloc[0]
+    assert (row.n, row.n_targets) == (25, 6)
+    assert row.pearson == pytest.approx(np.corrcoef(a, b)[0, 1])
+    assert row.spearman == pytest.approx(spearmanr(a, b).statistic)
+    assert row.difference == pytest.approx((b - a).mean())
+    assert row.same_sign == pytest.approx((np.sign(a) == np.sign(b)).mean())
+    ends = np.quantile(_brute(a, b, targets, 400, 3), [0.025, 0.975], axis=0)
+    for place, name in enumerate(("difference", "pearson", "spearman", "same_sign")):
+        np.testing.assert_allclose([row[f"{name}_low"], row[f"{name}_high"]], ends[:, place])
+
+
+def test_of_two_targets_and_of_gains_that_do_not_vary_there_is_no_interval() -> None:
+    frame = pd.DataFrame({"target": ["t", "u"] * 2, "setting": "full", "points_a": 1.0, "points_b": [1.0, 2, 3, 4]})
+    none = pd.DataFrame(columns=["found", "difference", "role", "setting"])
+    row = summary(none, frame, draws=50).iloc[0]
+    assert np.isnan([row.pearson, row.pearson_low, row.difference_low]).all()
+    assert row.difference == 1.5
+
+
+def test_a_study_agrees_with_itself(sides: tuple[Side, Side]) -> None:
+    a = sides[0]
+    agreed = summary(compared_scores(a, a), compared_gains(a, a), draws=200)
+    assert agreed.pearson.to_numpy() == pytest.approx(1)
+    assert agreed.difference.eq(0).all()
+    assert not compared_gains(a, a).is_flipped.any()
+    assert differing(a, a) == {}
+
+
+def test_what_differs_in_the_specifications_is_listed(sides: tuple[Side, Side]) -> None:
+    a, b = sides
+    assert differing(a, b) == {"seeds": ("1", "3, 4")}
+    more = replace(b, facts=dict(b.facts) | {"adapter.method": "par_bn", "further": "1"})
+    assert differing(a, more)["adapter.method"] == ("seq_bn", "par_bn")
+    assert differing(a, more)["further"] == ("not given", "1")
+    assert differing(a, side_of_published()) == {}
+
+
+def test_the_command_writes_page_frames_and_figure(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "first", "second", "--store", str(root), "--out", str(out), "--json"]) == 0
+    page = Path(json.loads(capsys.readouterr().out)["page"]).read_text()
+    assert page.startswith("# SYNTHETIC DATA: first (a) against second (b)")
+    assert "| seeds | 1 | 3, 4 |" in page
+    assert "| Title of role | Title of hope | full |" in page  # it gains in the first alone
+    assert "Transfers in both without a defined gain in one of them: 1." in page
+    assert "11 of 11 differences rest on a gain of one training run" in page
+    names = {path.name for path in out.iterdir()}
+    assert {"compare-gains-full.png", "compare-gains-full.svg", "compare-gains-full.csv"} <= names
+    assert {"compared_scores.csv", "compared_gains.parquet", "agreement.csv"} <= names
+
+
+def test_the_printed_scores_are_compared_without_conclusions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "published", "published", "--out", str(tmp_path)]) == 0
+    page = Path(capsys.readouterr().out.strip()).read_text()
+    assert "No pair is tested in both" in page
+    assert "| a: not tested | 306 |" in page
+    frame = pd.read_csv(tmp_path / "compared_scores.csv")
+    assert frame.role.value_counts().to_dict() == {"transfer": 306, "baseline": 18}
+
+
+def test_a_study_that_is_not_stored_is_one_clear_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "first", "third", "--store", str(root)]) == 2
+    assert "third" in capsys.readouterr().err
+    assert main(["compare", "first", "published", "--store", str(root)]) == 2
+    assert "share no finished cell" in capsys.readouterr().err

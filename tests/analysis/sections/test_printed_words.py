@@ -1,0 +1,71 @@
+"""Numbers and counts as they are printed: never -0, never 1 families, never a random number for a result."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from analysis.importance.grid import grid_of
+from analysis.importance.specification import UNDECLARED
+from analysis.manuscript.numbers import numbers
+from analysis.manuscript.tables import importances
+from analysis.results.results import Results
+from analysis.tables import bare, interval, number, signed
+from tasks.errors import counted
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (number(-0.00004, 4), "0.0000"),
+        (number(-0.00006, 4), "-0.0001"),
+        (signed(-0.00004, 4), "0.0000"),
+        (signed(0.00004, 4), "0.0000"),
+        (signed(0.02, 2), "+0.02"),
+        (interval(-0.001, 0.2, 2), "0.00 to 0.20"),
+        (bare(-0.001), ".00"),
+        (bare(0.845), f"{0.845:.2f}".removeprefix("0")),
+    ],
+)
+def test_nothing_is_printed_as_minus_0(said, text):
+    assert said == text
+
+
+def test_a_count_agrees_with_its_noun():
+    assert [counted(n, "family") for n in (0, 1, 2)] == ["0 families", "1 family", "2 families"]
+    assert counted(1, "gain") == "1 gain"
+    assert counted(3, "analysis", "analyses") == "3 analyses"
+
+
+def test_a_study_of_one_family_is_told_so_in_the_singular(tmp_path):
+    store, manifest = fake_study(tmp_path, [FakeTask("hope", rows=30), FakeTask("role", rows=30)])
+    why = grid_of(Results.of(store, manifest, draws=50), UNDECLARED.specification, None).why_not()
+    assert why.startswith("2 pairs of 2 tasks in 1 family;")
+
+
+@pytest.fixture
+def frames():
+    """What a manuscript's table of importances is made from; random numbers stand in for the second feature."""
+    features = pd.DataFrame({"feature": ["a", "b"], "title": ["Link", "Data similarity"], "verdict": "not tested"})
+    features[["added", "low", "high", "p_tasks", "p_families", "p_corrected", "why"]] = float("nan")
+    fitted = pd.DataFrame({"series": "V1", "feature": ["a", "b"], "title": ["Link", "Data similarity"]})
+    fitted = fitted.assign(importance=[0.5, 0.0063], sd=[0.1, 0.005], is_stand_in=[False, True])
+    run = pd.DataFrame({"fact": ["tasks"], "value": [2.0]})
+    return {"guarded_features": features, "figure-2-importances": fitted, "run": run}
+
+
+def test_a_random_stand_in_is_no_number_in_the_table_of_importances(frames):
+    (table,) = importances(frames)
+    assert [row[1] for row in table.rows] == ["0.500 (0.100)", "--"]
+    assert "Not measured, so that random numbers stood in for it in that fit (--): Data similarity." in table.caption
+    (measured,) = importances(
+        frames | {"figure-2-importances": frames["figure-2-importances"].assign(is_stand_in=False)}
+    )
+    assert measured.rows[1][1] == "0.006 (0.005)"
+    assert "random" not in measured.caption
+
+
+def test_a_random_stand_in_has_no_macro(frames):
+    named = [one.row for one in numbers(frames) if one.file == "data/figure-2-importances.csv"]
+    assert named == ["series=V1; feature=a; is_stand_in=False"] * 2

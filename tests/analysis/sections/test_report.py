@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.gains.cells import CONTROLS
+from analysis.report import report
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+CLASSIFICATION = (FakeTask("hope"), FakeTask("role"))
+BOTH = (*CLASSIFICATION, FakeTask("distress", "continuous"))
+
+
+def _page(tmp_path: Path, *study: object, **options: object) -> str:
+    store, manifest = fake_study(tmp_path / "store", *study, **options)  # type: ignore[arg-type]
+    page = report(store, manifest, tmp_path / "out", draws=300)
+    assert page == tmp_path / "out" / "report.md"
+    return page.read_text()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"seeds": (1, 2), "settings": ("full", "half")},
+        {"constant": [("hope", "distress"), (None, "role")]},
+        {"controls": CONTROLS, "settings": ("full", "25%"), "seeds": (1,), "baseline_seeds": (1, 2)},
+        {"controls": CONTROLS, "constant": [("self", "distress")], "absent": [("random", "hope"), ("hope", "role")]},
+        {"references": ("finetuned",), "constant": [("finetuned", "distress")], "absent": [("finetuned", "hope")]},
+        {"constant": [(None, "distress")]},
+        {"absent": [("hope", "role"), (None, "distress")]},
+        {"absent": [(a, b) for b in ("hope", "role", "distress") for a in (None, "hope", "role", "distress")]},
+    ],
+)
+def test_no_page_has_a_nan_and_every_link_leads_somewhere(tmp_path: Path, options: dict[str, object]) -> None:
+    page = _page(tmp_path, BOTH, **options)
+    assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", page)
+    for link in re.findall(r"\]\((.+?)\)", page):
+        assert (tmp_path / "out" / link).is_file()
+
+
+def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
+    page = _page(tmp_path, BOTH, missing_tasks={"condolence": "condolence.csv is not there; ask its authors"})
+    for part in ("A made-up study", "Title of hope", "fakes", "seq_bn", "clean", "random-tiny", "torch 2.0", "f" * 64):
+        assert part in page
+    assert "| condolence | condolence.csv is not there; ask its authors |" in page
+    assert "conditional on one training run" in page
+    assert "what another seed would give" in page
+    assert "9 of 9 finished" in page
+    assert "at most: train 400\n" in page
+
+
+def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path) -> None:
+    assert "SYNTHETIC DATA" in _page(tmp_path / "made", CLASSIFICATION, synthetic=True)
+    assert "SYNTHETIC DATA" in (tmp_path / "made" / "out" / "heatmap-macro-f1-full.svg").read_text()
+    assert "SYNTHETIC" not in _page(tmp_path / "real", CLASSIFICATION)
+
+
+def test_a_page_holds_every_answer_and_figure_with_its_reason_where_there_is_none(tmp_path: Path) -> None:
+    page = _page(tmp_path, BOTH, settings=("full", "half"))
+    for part in ("Ratings", "What explains a gain", "Themes", "Less data", "The paper's figures"):
+        assert f"\n## {part}" in page, part
+    assert "Figures 9 and 10: not measured" in page
+    assert (tmp_path / "out" / "figure-3-themes.png").is_file()
+    assert (tmp_path / "out" / "table-4-training.csv").is_file()
+
+
+def test_there_is_no_heatmap_of_a_metric_that_no_task_has(tmp_path: Path) -> None:
+    _page(tmp_path, CLASSIFICATION)
+    assert [path.name for path in sorted((tmp_path / "out").glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
+
+
+def test_counts_are_given_with_and_without_collapsed_cells(tmp_path: Path) -> None:
+    pair = ("hope", "role")
+    page = _page(tmp_path, BOTH, flags={pair: ["collapsed"]})
+    assert re.search(r"macro-F1 \| full \| all \| 4 \| 4 ", page)
+    assert re.search(r"macro-F1 \| full \| without collapsed \| 3 \| 3 ", page)
+    assert "| collapsed | at or below what always the commonest answer scores | 1 |" in page
+    assert "Title of hope -> Title of role, seed 1, full" in page
+
+
+def test_missing_cells_are_counted(tmp_path: Path) -> None:
+    page = _page(tmp_path, BOTH, absent=[("hope", "role")])
+    assert "8 of 9 finished" in page
+    assert "1 of 9 planned cells are missing" in page
+
+
+def test_a_test_set_of_one_class_can_be_reported(tmp_path: Path) -> None:
+    flag = "class_missing_in_test:low"
+    tasks = (FakeTask("hope", only_class=1), FakeTask("role"))
+    page = _page(tmp_path, tasks, flags={(None, "hope"): [flag]})
+    assert f"| {flag} | a class has no test row and is not averaged | 1 |" in page
+
+
+def test_a_single_group_has_no_interval(tmp_path: Path) -> None:
+    page = _page(tmp_path, (FakeTask("hope", groups=1), FakeTask("role")))
+    assert "not defined" in page
+    assert "few_groups" in page
+
+
+def test_a_study_of_one_task_plans_no_transfer(tmp_path: Path) -> None:
+    assert "The study plans no transfer." in _page(tmp_path, CLASSIFICATION[:1])
+
+
+def test_a_bar_in_a_title_does_not_break_a_table(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path / "store", CLASSIFICATION)
+    manifest["tasks"]["hope"]["title"] = "hope | despair"
+    page = report(store, manifest, tmp_path / "out", draws=100).read_text()
+    assert "hope \\| despair" in page
+
+
+def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path / "store", BOTH, seeds=(1, 2))
+    for name in ("one", "two"):
+        report(store, manifest, tmp_path / name, draws=100)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert {"report.md", "report.html", "gains.csv", "guarded_features.csv", "figure-3-themes.png"} <= set(names)
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_page_tells_of_every_kind_of_label_and_of_what_was_cut(tmp_path: Path) -> None:
+    kinds = (FakeTask("hope"), FakeTask("felt", "multilabel"), FakeTask("level", "ordinal"))
+    page = _page(tmp_path, kinds, seeds=(1, 2), constant=[("hope", "level"), (None, "felt")])
+    assert "multilabel F1" in page
+    assert "quadratic-weighted kappa" in page
+    assert "| 4.0 % | 2.0 % |" in page
+    assert "version 1 -> 1" in page
+    assert "left out of whatever explains gains by ratings: Title of felt." in page
+    assert not re.search(r"\bnan\b|<NA>|\bNone\b", page)
+
+
+def test_controls_have_a_table_of_their_own_and_stay_out_of_all_others(tmp_path: Path) -> None:
+    page = _page(tmp_path, BOTH, controls=CONTROLS)
+    whole, _, rest = page.partition("## Controls")
+    controls, _, after = rest.partition("## Heatmaps")
+    assert "24 of 24 finished (baseline 3, transfer 6, self 3, shuffled 3, random 3, control 3, imported 3)" in whole
+    for name in ("permuted labels", "an untrained adapter", "self: the target itself", "control: chat"):
+        assert controls.count(name) == 2 + 3, name
+        assert name not in whole + after
+    assert "over the 6 gains" in whole
+    squares = (tmp_path / "out" / "heatmap-macro-f1-full.csv").read_text()
+    assert "random" not in squares and "chat" not in squares
+    assert (tmp_path / "out" / "controls.csv").is_file() and (tmp_path / "out" / "control_means.csv").is_file()
+
+
+def test_less_data_is_compared_with_both_baselines(tmp_path: Path) -> None:
+    page = _page(tmp_path, BOTH, settings=("full", "25%"))
+    assert "points over full" in page
+    assert "heatmap-macro-f1-25pct.png" in page
+    assert "points over full" not in _page(tmp_path / "full", BOTH)
+
+
+def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path) -> None:
+    page = _page(tmp_path, CLASSIFICATION, references=("finetuned",))
+    assert page.count("| whole model |") == 2
+    plain = _page(tmp_path / "plain", CLASSIFICATION)
+    section = page.partition("## Gains")[2].partition("## Flags")[0]
+    assert section == plain.partition("## Gains")[2].partition("## Flags")[0]

@@ -1,0 +1,201 @@
+"""The commands ``analyze`` and ``figures`` on the paper's tables and on a store, and what they write."""
+
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
+import pandas as pd
+import pytest
+
+from analysis.figures.paper_figures import percent_squares, write_figures
+from analysis.gains.gains import gains
+from analysis.importance.guarded import guarded
+from analysis.ratings.agreement import differences
+from analysis.ratings.less_data import MARGIN
+from analysis.results.published import results, table
+from analysis.results.results import Results
+from analysis.sections.answers import half_data, ratings, themes
+from analysis.sections.paper_tables import ratings_table, score_matrix
+from analysis.sections.question import of_study, write_answers
+from harness.cli.main import main
+from harness.cli.parser import parser
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+
+def answered(question):
+    """The paragraphs of all answers but what explains gains."""
+    question.out.mkdir(parents=True, exist_ok=True)
+    return [line for part in (ratings, themes, half_data) for line in part(question)]
+
+
+SCORES = ("table-7-macro-f1", "table-8-pearson-r")
+DATA = ("table-1-sizes", "table-4-training", "table-9-numbers", "table-10-12-labels", "table-9-12-splits")
+RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    """The guarded analysis with so few arrangements that a command line can be tested in seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick = lambda *given, draws, **named: guarded(*given, draws=19, **named)  # noqa: E731
+        patch.setattr("analysis.sections.importance.guarded", quick)
+        yield
+
+
+@pytest.fixture(scope="module")
+def analyzed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("published")
+    with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
+        assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
+    (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
+    assert "12 of 22: models" in shown.getvalue()
+    with redirect_stderr(StringIO()) as said:
+        assert main(["figures", "published", "--out", str(out)]) == 0
+    assert "Figures 9 and 10 need a study" in said.getvalue()
+    return out
+
+
+def stored(tmp_path, **changes):
+    """Results by setting of a small stored study with a gap, a control task and a correlation that does not exist."""
+    tasks = [FakeTask("epitome_er"), FakeTask("one", only_class=1), FakeTask("two", kind="continuous")]
+    options = {"settings": ("full", "half"), "absent": [("one", "two")], "constant": [("epitome_er", "two")]}
+    store, manifest = fake_study(tmp_path / "runs", tasks, **{**options, **changes})
+    return Results.by_setting(store, manifest, gains(store, manifest, draws=200))
+
+
+def test_the_page_has_the_papers_numbers_and_says_what_is_an_approximation(analyzed):
+    page = (analyzed / "analysis.md").read_text(encoding="utf-8")
+    for value in ("0.8562", "0.8324", "0.4569", "0.7220", "0.8700", "0.9068", "0.0370", "2.1e-07"):
+        assert value in page
+    assert "APPROXIMATION" in page
+    assert "nan" not in page.lower()
+
+
+def test_the_tables_hold_what_the_paper_prints(analyzed):
+    assert {path.stem for path in analyzed.glob("table-*.csv")} >= {*SCORES, *DATA, *RATED}
+    printed = table("tables7_8_scores").set_index(["intermediate", "target"]).score
+    for name in SCORES:
+        written = pd.read_csv(analyzed / f"{name}.csv").set_index("intermediate").stack()
+        assert (written == printed[written.index]).all()
+        assert len(written) in (216, 108)
+    rated = pd.read_csv(analyzed / "table-2-ratings.csv").drop(columns=["task", "title"])
+    assert (rated.shape, rated.to_numpy().sum()) == ((18, 6), 347)
+
+
+def test_every_figure_of_print_is_a_png_a_vector_and_a_csv(analyzed):
+    stems = {path.stem for path in analyzed.glob("figure-*")}
+    assert {stem.split("-")[1] for stem in stems} >= {"2", "3", "6", "7", "8"}
+    for stem in stems:
+        assert {path.suffix for path in analyzed.glob(f"{stem}.*")} == {".csv", ".png", ".svg"}
+    assert "APPROXIMATION" in (analyzed / "figure-3-themes.svg").read_text(encoding="utf-8")
+    assert "p(BH)" not in (analyzed / "figure-6-percent-macro-f1.svg").read_text(encoding="utf-8")
+
+
+def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed, tmp_path, capsys):
+    assert main(["analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "Primary analysis NOT DECLARED" in printed.out
+    assert "not published" in printed.out
+    for title in ("Definition", "Link", "Conduciveness"):
+        assert f"{title}: not supported: adds " in printed.out
+    for path in [*sorted(tmp_path.glob("*.csv")), tmp_path / "analysis.md"]:
+        assert path.read_bytes() == (analyzed / path.name).read_bytes(), path.name
+
+
+def test_json_has_the_verdicts_and_names_what_was_written(analyzed):
+    told = json.loads((analyzed / "told.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert told["page"] == str(analyzed / "analysis.md")
+    assert len(told["tables"]) >= 5
+    assert (told["mode"], told["declared"]) == ("guarded", None)
+    verdicts = {row["feature"]: row["verdict"] for row in told["features"]}
+    assert [verdicts[name] for name in ("definition", "data_similarity")] == ["not supported", "not tested"]
+    assert [row["p_tasks"] for row in told["features"] if row["verdict"] == "not tested"] == [None, None]
+    assert len(told["curve"]) == 11
+
+
+def test_the_frames_behind_the_page_are_there_in_both_forms(analyzed):
+    for name in ("features", "models", "curve"):
+        frame = pd.read_csv(analyzed / f"guarded_{name}.csv")
+        assert len(pd.read_parquet(analyzed / f"guarded_{name}.parquet")) == len(frame) > 0
+
+
+def test_squares_are_all_pairs_and_the_targets_alone():
+    squares = percent_squares(results(), "pearson_r")
+    assert squares.status.value_counts().to_dict() == {"done": 102, "baseline": 6, "not_planned": 6}
+    assert squares.set_index(["intermediate", "target"]).percent["news_empathy", "news_distress"] == pytest.approx(
+        19.718, abs=1e-3
+    )
+
+
+def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
+    stored(tmp_path)
+    options = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(["analyze", "fake", *options]) == 0
+    assert main(["figures", "fake", *options]) == 0
+    assert "figure-3-themes.png" in capsys.readouterr().out
+    assert {"heatmap-macro-f1-full.png", "figure-7-percent-pearson-r.png"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+
+
+def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
+    by_setting = stored(tmp_path)
+    question = of_study(by_setting, tmp_path / "out")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
+    assert "## Less data" in page
+    assert "Without ratings: " in page
+    assert "nan" not in page.lower()
+    assert list(pd.read_csv(tmp_path / "out" / "theme_counts.csv").panel.unique()) == [
+        "full",
+        "half",
+        "half against full",
+    ]
+    squares = percent_squares(by_setting["full"], "pearson_r").set_index("intermediate")
+    assert squares.status.drop("").to_dict() == {"epitome_er": "undefined", "one": "missing", "two": "not_planned"}
+    drawn = write_figures(question.results, question.counted, tmp_path / "out")
+    assert all(path.stat().st_size > 5000 for one in drawn for path in (one.png, one.svg))
+
+
+def test_a_study_whose_pairs_are_all_missing_is_analyzed(tmp_path):
+    pairs = [(a, b) for a in ("epitome_er", "one", "two") for b in ("epitome_er", "one", "two")]
+    by_setting = stored(tmp_path, absent=pairs, constant=[], settings=("full",))
+    question = of_study(by_setting, tmp_path / "out")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
+    assert "cannot be compared" in page
+    assert score_matrix(question.results, "macro_f1").drop(columns="intermediate").notna().sum().sum() == 0
+    write_figures(question.results, question.counted, tmp_path / "out")
+
+
+def test_tasks_without_ratings_or_themes_are_no_error(tmp_path):
+    tasks = [FakeTask("one"), FakeTask("two")]
+    store, manifest = fake_study(tmp_path / "runs", tasks)
+    for task in manifest["tasks"].values():
+        task["theme"] = ""
+    by_setting = Results.by_setting(store, manifest, gains(store, manifest, draws=100))
+    question = of_study(by_setting, tmp_path / "out")
+    page = write_answers(question, answered(question)).read_text(encoding="utf-8")
+    assert "nothing can be said about what they explain" in page
+    assert "No task of these results has a theme" in page
+    assert len(ratings_table(by_setting["full"])) == len(differences(by_setting["full"])) == 0
+    write_figures(by_setting["full"], by_setting, tmp_path / "out")
+
+
+def test_made_up_data_say_so(tmp_path):
+    by_setting = stored(tmp_path, synthetic=True)
+    question = of_study(by_setting, tmp_path / "out")
+    assert write_answers(question, answered(question)).read_text(encoding="utf-8").startswith("# SYNTHETIC DATA: ")
+    drawn = write_figures(question.results, question.counted, tmp_path / "out")
+    assert all(one.title.startswith("SYNTHETIC DATA: ") for one in drawn)
+    assert all("SYNTHETIC DATA" in one.svg.read_text(encoding="utf-8") for one in drawn)
+
+
+def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
+    with pytest.raises(SystemExit):
+        parser().parse_args(["analyze", "--help"])
+    assert f"or else {MARGIN:g})" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_unknown_study_is_one_line(tmp_path, capsys):
+    assert main(["analyze", "nobody", "--store", str(tmp_path)]) == 2
+    assert "nobody" in capsys.readouterr().err

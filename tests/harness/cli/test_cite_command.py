@@ -1,0 +1,104 @@
+"""``cite``: everything that a study used has an entry or is named as having none; licences say what may be shared."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+
+import pytest
+
+from analysis.manuscript import references
+from analysis.manuscript.licences import PRIVATE, RULES, UNKNOWN, licences, sharing
+from analysis.manuscript.references import bibliography, entries, used
+from harness.study.config import METHODS
+from tasks.registry import Registry
+from tests.support.studies.manuscript_study import TASKS, small_subject
+
+OURS = entries(resources.files("analysis.manuscript").joinpath("references.bib").read_text(encoding="utf-8"))
+FIELD = re.compile(r"^\s*([a-zA-Z]+)\s*=\s*\{", re.M)
+
+
+def test_the_published_tables_cite_every_data_set_and_method(command):
+    code, out, _ = command("cite", "published", "--out", "-")
+    assert code == 0
+    for key in ("zhou-jurgens-2020-condolence", "liu-etal-2019-roberta", "pfeiffer-etal-2020-mad", "drucker-etal"):
+        assert f"{{{key}" in out
+    found = entries(out.split("# Licences")[0])
+    assert len(found) == len(re.findall(r"^@", out, re.M))
+    datasets = {task.dataset.id: task.dataset for task in Registry.load().tasks.values()}
+    for name in ("condolence", "conv", "empdial", "empdial_ei", "empqt", "epitome", "empathy_hope", "mi", "news"):
+        assert set(entries(datasets[name].citation)) <= set(found), name
+        assert datasets[name].title in out
+
+
+def test_both_files_are_written_and_named(command, tmp_path):
+    code, out, _ = command("cite", "published", "--out", tmp_path)
+    assert code == 0
+    assert out.split() == [str(tmp_path / "references.bib"), str(tmp_path / "licences.md")]
+    assert "CC-BY-NC-SA-3.0" in (tmp_path / "licences.md").read_text()
+
+
+def test_json_names_what_each_entry_is_for(command):
+    _, out, _ = command("cite", "published", "--json")
+    told = json.loads(out)
+    assert {"kind": "backbone", "name": "roberta-base", "keys": ["liu-etal-2019-roberta"]} in told["used"]
+    assert told["licences"][0]["data_set"] == "Condolence and empathy"
+
+
+def test_an_unknown_study_is_one_line(command, tmp_path):
+    code, _, err = command("cite", "nothing", "--store", tmp_path)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return small_subject(tmp_path_factory.mktemp("cited"), TASKS[2:])
+
+
+def test_what_has_no_entry_is_named(small):
+    text = bibliography(used(small))
+    assert "% no entry is known for: data set mine" in text
+    assert "holm-1979-simple" in text
+    assert "akiba" not in text
+    assert text.count("@inproceedings{reimers-gurevych-2019-sentence,") == 0
+
+
+def test_private_data_are_never_to_be_shared(small):
+    rows = {one.data_set: one for one in licences(small)}
+    assert rows["mine"].may_be_shared == PRIVATE
+    assert rows["News stories"].may_be_shared.startswith("unstated for the shared task: nothing is granted")
+
+
+@pytest.mark.parametrize(
+    ("licence", "said"),
+    [
+        ("CC-BY-4.0", "yes, naming its authors"),
+        ("CC-BY-NC-SA-3.0", RULES["cc-by-nc-sa"]),
+        ("unstated; withdrawn from publication", "no: withdrawn by its author"),
+        ("CC-BY-NC-4.0; academic research only", "academic research only: for academic research only"),
+        ("GPL-9", UNKNOWN),
+        ("", UNKNOWN),
+    ],
+)
+def test_a_licence_says_what_may_be_shared_and_an_unknown_one_is_to_be_read(licence, said):
+    assert sharing(licence).endswith(said)
+
+
+def test_every_licence_of_the_registry_is_understood_or_private():
+    for task in Registry.load().tasks.values():
+        assert task.dataset.private or sharing(task.dataset.licence) != UNKNOWN, task.id
+
+
+def test_every_entry_is_complete_and_used_by_something():
+    rules = [references.GAINS, references.RATINGS, references.EXPLAINED, references.SIMILARITIES, references.METHODS]
+    named = {key for rule in [*rules, references.BACKBONES] for keys in rule.values() for key in keys}
+    named |= {references.LIBRARY, references.ADAMW, references.OPTUNA, *references.THE_PAPER}
+    assert named == set(OURS)
+    for key, entry in OURS.items():
+        assert {"title", "author", "year"} <= set(FIELD.findall(entry)), key
+        assert entry.count("{") == entry.count("}"), key
+
+
+def test_every_adapter_method_has_its_paper():
+    assert set(references.METHODS) == set(METHODS)

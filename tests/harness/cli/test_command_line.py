@@ -1,0 +1,226 @@
+"""The console command as people use it: output, exit codes, one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks import synthetic
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The store of a finished tiny study, run in a process of its own."""
+    store = tmp_path_factory.mktemp("finished") / "runs"
+    done = console("run", "tiny", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert "16 trained" in done.stdout
+    return store
+
+
+def console(*arguments, cwd=ROOT, **environment):
+    command = [str(Path(sys.executable).parent / "empathy-transfer"), *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+
+
+def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
+    script = (
+        "import sys; from harness.cli.main import main; "
+        f"code = main(['run', 'tiny', '--store', {str(finished)!r}, '--json', '--quiet']); "
+        "assert 'torch' not in sys.modules, 'torch was loaded'; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (len(report["done"]), len(report["stored"])) == (0, 16)
+
+
+def test_progress_names_done_left_and_the_cell_that_has_ended(tmp_path):
+    done = console("run", "tiny", "--store", tmp_path / "runs", "--only-target", "epitome_er", "--limit", "24")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "finished: " in line]
+    ended = [line.split("finished: ")[1] for line in lines]
+    assert lines[0].startswith("1 done, 6 left; finished: ")
+    assert len(set(ended)) == len(ended) == 7
+    assert sum("(baseline)" in one for one in ended[:4]) == 4
+
+
+def test_status_counts_what_is_stored_and_what_is_left(finished, command):
+    code, out, _ = command("status", "tiny", "--store", finished, "--json")
+    assert code == 0
+    counts = {"study": "tiny", "cells": 16, "done": 16, "left": 0, "left by target": "-"}
+    told = counts | {"done by role": "baseline 4/4, transfer 12/12"}
+    assert json.loads(out).items() >= told.items()
+    _, out, _ = command("status", "--store", finished, "--json")
+    assert json.loads(out) == [told]
+
+
+def test_plan_counts_controls_apart(tmp_path, command):
+    options = ["--store", tmp_path, "--set", 'controls=["random", "self"]', "--set", "baseline_seeds=[1]"]
+    _, out, _ = command("plan", "tiny", *options, "--json")
+    plan = json.loads(out)
+    assert plan["roles"] == {"baseline": 4, "self-intermediate": 4, "transfer": 12, "random": 4, "self": 4}
+    counts = {"baselines": 1, "transfers": 3, "controls": 2, "their intermediates": 1}
+    assert all(row | counts == row and "references" not in row for row in plan["columns"])
+    _, out, _ = command("plan", "tiny", *options)
+    assert "baseline 4, self-intermediate 4, transfer 12, random 4, self 4" in out
+
+
+def test_report_and_figures_need_the_store_alone(finished, tmp_path):
+    done = console("report", "tiny", "--store", finished, "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"report.md", "cells.csv", "gains.csv", "cells.parquet", "gains.parquet"} <= names
+    assert {"heatmap-macro-f1-full.svg", "heatmap-pearson-r-full.svg"} == {
+        n for n in names if n.startswith("heatmap") and n.endswith(".svg")
+    }
+    drawn = console("figures", "tiny", "--store", finished, "--out", tmp_path / "figures", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert all(Path(tmp_path / line).is_file() for line in drawn.stdout.splitlines())
+    assert len(drawn.stdout.splitlines()) >= 4
+
+
+def test_study_show_prints_which_layer_won(command):
+    _, out, _ = command("study", "show", "demo", "--set", "task.epitome_er.epochs=9", "--json")
+    rows = {row["task"]: row for row in json.loads(out)["tasks"]}
+    assert rows["epitome_er"]["epochs"] == {"value": 9, "from": "study.task"}
+    assert rows["empdial_ei"]["epochs"]["from"] == "study"
+    assert rows["empdial_ei"]["clip"]["from"] == "default"
+
+
+def test_tasks_list_filters_and_shows_what_is_missing(command, tmp_path):
+    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
+    _, out, _ = command("tasks", "list", "--data", tmp_path, "--theme", "abstract", "--json")
+    rows = {row["task"]: row["data"] for row in json.loads(out)}
+    assert rows["epitome_er"] == "here"
+    assert rows["condolence"] == "data missing"
+    assert "news_empathy" not in rows
+
+
+def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
+    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
+    _, out, _ = command("tasks", "show", "epitome_er", "--data", tmp_path, "--json")
+    shown = json.loads(out)
+    assert len(shown["ratings"]) == 6
+    assert sum(shown["rows"][part] for part in ("train", "validation", "test")) == sum(
+        shown["rows"]["balance"].values()
+    )
+
+
+def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    code, _, err = command("compare", "published", "published", "--out", tmp_path / "file" / "out")
+    assert code == 2
+    place = tmp_path / "file" / "out" / "compared_scores.csv"
+    assert err == f"empathy-transfer: {place}: cannot be written (Not a directory); mend this, or give another --out\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+USAGE = [
+    (["run", "tinny"], "did you mean 'tiny'"),
+    (["run", "real-small", "--data", "nowhere"], "data folder nowhere does not exist"),
+    (["run", "tiny", "--set", "tasks=['epitome_err']"], "did you mean 'epitome_er'"),
+    (["run", "tiny", "--set", "max_trian=3"], "did you mean 'max_train'"),
+    (["run", "tiny", "--set", "nonsense"], "write key=value"),
+    (["run", "tiny", "--only-target", "epitome_e"], "did you mean 'epitome_er'"),
+    (["run", "tiny", "--limit", "0"], "max_train 0 is not a whole number"),
+    (["run", "tiny", "--threads", "0"], "--threads 0 is not"),
+    (["run", "tiny", "--set", "backbone='./nothing'"], "no such folder"),
+    (["report", "tiny"], "run of study 'tiny' (it has no study yet); start it with: empathy-transfer run tiny\n"),
+    (["status", "mine"], "start it with: empathy-transfer run FILE.toml, the file of a study of this name"),
+    (["status"], "has no study yet"),
+    (["tasks", "show", "epitome_err"], "did you mean 'epitome_er'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE)
+def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, arguments, message):
+    code, out, err = command(*arguments, "--store", tmp_path / "runs")
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def spoil(folder, name, change):
+    path = folder / "epitome/raw/dataset" / name
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+ROWS = [
+    (lambda text: text.replace("response_post", "reply", 1), "response_post"),
+    (lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,7,\n", "'7'"),
+    (lambda text: text.rstrip() + "\nzz9,yy9,a post,,1,\n", "empty"),
+    (lambda text: text.rstrip() + "\nzz9,yy9,a post,a reply,nan,\n", "nan"),
+    (lambda text: text.splitlines()[0] + "\n", "no row"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), ROWS, ids=["column", "label", "text", "nan", "nothing"])
+def test_bad_rows_name_file_and_reason(command, tmp_path, change, message):
+    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
+    spoil(tmp_path, "emotional-reactions-reddit.csv", change)
+    study = tmp_path / "one.toml"
+    study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
+    code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
+    assert code == 2
+    assert "emotional-reactions-reddit.csv" in err or message == "no row"
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_class_absent_from_training_is_refused(command, tmp_path):
+    synthetic.write(tmp_path, ["epitome"], rows=300, seed=1)
+    spoil(tmp_path, "emotional-reactions-reddit.csv", lambda text: "\n".join(
+        line for line in text.splitlines() if ",2," not in line) + "\n")  # fmt: skip
+    study = tmp_path / "one.toml"
+    study.write_text('tasks = ["epitome_er"]\nbackbone = "random-tiny"\nmax_tokens = 64\n', encoding="utf-8")
+    code, _, err = command("run", study, "--data", tmp_path, "--store", tmp_path / "runs")
+    assert code == 2
+    assert "epitome_er" in err
+    assert "'2'" in err
+
+
+def test_a_corrupted_record_names_the_file(finished, command, tmp_path):
+    store = tmp_path / "runs"
+    shutil.copytree(finished, store)
+    victim = sorted(store.glob("objects/*/test.parquet"))[0]
+    victim.write_bytes(victim.read_bytes()[:-7])
+    code, _, err = command("report", "tiny", "--store", store, "--out", tmp_path / "out")
+    assert code == 2
+    assert str(victim) in err
+    assert err.count("\n") == 1
+
+
+def test_an_unreadable_backbone_names_what_is_missing(command, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text("{}", encoding="utf-8")
+    code, _, err = command("run", "tiny", "--set", f"backbone={tmp_path / 'folder'}", "--store", tmp_path / "runs")
+    assert code == 2
+    assert "model.safetensors is missing" in err
+
+
+def test_nobody_elses_tasks_or_analysis_are_picked_up(tmp_path):
+    for name in ("tasks.py", "analysis.py", "harness.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong file was imported')\n", encoding="utf-8")
+    done = console("tasks", "list", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == console("tasks", "list", cwd=ROOT).stdout
+
+
+def test_a_package_of_ours_hidden_by_python_path_is_refused_with_its_name(tmp_path):
+    (tmp_path / "analysis.py").write_text("", encoding="utf-8")
+    done = console("tasks", "list", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert str(tmp_path / "analysis.py") in done.stderr
+    assert done.stderr.count("\n") == 1

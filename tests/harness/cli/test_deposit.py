@@ -1,0 +1,291 @@
+"""``archive`` and ``verify`` as they are typed: what is packed is found again, and whatever was changed is named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from functools import partial
+
+import pandas as pd
+import pytest
+
+from adapters_store import Store
+from analysis.report import report
+from analysis.sharing import recomputed
+from harness.cli import deposit as command
+from harness.cli.main import main
+from tasks import similarity
+from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.forged import forged, members, repacked, with_predictions
+
+WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-4.0"]
+TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continuous"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_draws():
+    """Reports from 300 draws; how many does not matter to what is tested here."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recomputed, "report", partial(report, draws=300))
+        yield
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """A folder with ratings of one's own, of which one belongs to another study."""
+    folder = tmp_path_factory.mktemp("mine") / "registry"
+    folder.mkdir()
+    rows = ["role,link,A,2", "role,link,B,4", "distress,link,A,5", "distress,link,B,5", "elsewhere,link,A,1"]
+    (folder / "ratings.csv").write_text("\n".join(["task,construct,rater,value", *rows]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stored(registry, tmp_path_factory):
+    store, manifest = fake_study(tmp_path_factory.mktemp("store"), TASKS, absent=[("role", "distress")])
+    manifest["study"]["registry"] = [str(registry)]
+    for name, task in manifest["tasks"].items():
+        task |= {"splits_hash": f"{len(name):064x}", "licence": "CC BY 4.0"}
+        inputs = similarity.data_embedding(task["splits_hash"], similarity.POOLED, "random-tiny")
+        store.put_measure(similarity.DATA_EMBEDDING, inputs, {"vector": [float(len(name)), 1.0]}, 1.0)
+    store.write_manifest("fake", manifest)
+    return store
+
+
+@pytest.fixture(scope="module")
+def packed(stored, tmp_path_factory):
+    file = tmp_path_factory.mktemp("packed") / "fake.tar.gz"
+    assert main(["archive", "fake", "--store", str(stored.root), "--out", str(file), "--quiet", *WHO]) == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(packed, tmp_path_factory):
+    """The report in the archive, unpacked."""
+    folder = tmp_path_factory.mktemp("made")
+    with tarfile.open(packed) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "report"
+
+
+@pytest.fixture
+def quick(monkeypatch, made):
+    """Tables that were made once: for tests in which the records are those of the archive."""
+
+    def copied(store, manifest, out, progress):
+        shutil.copytree(made, out)
+        return []
+
+    monkeypatch.setattr(command, "rebuilt", copied)
+
+
+def typed(capsys, *words):
+    code = main([*map(str, words), "--quiet"])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def elsewhere(registry, tmp_path, monkeypatch):
+    """Another folder to work in, and none of one's own entries and ratings."""
+    monkeypatch.chdir(tmp_path)
+    registry.rename(registry.with_name("gone"))
+    yield tmp_path
+    registry.with_name("gone").rename(registry)
+
+
+def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, tmp_path, capsys):
+    shutil.copy(packed, tmp_path / "other-name.tar.gz")
+    code, out, _ = typed(capsys, "verify", "other-name.tar.gz", "--json")
+    assert b"role,link,B,4.0\n" in members(packed)["registry/ratings.csv"]
+    assert b"role" in members(packed)["report/table-2-ratings.csv"]
+    told = json.loads(out)
+    assert (code, told["study"], told["records"], told["differences"], told["versions"]) == (0, "fake", 8, [], [])
+    tables = [name for name in members(packed) if name.startswith("report/") and name.endswith(".csv")]
+    assert told["tables"] == len(tables) > 10 and told["numbers"] > 400
+    assert [path.name for path in tmp_path.iterdir()] == ["other-name.tar.gz"]
+
+
+def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
+    found = members(packed)
+    assert {".zenodo.json", "LICENCES.md", "README.md", "environment.txt", "study.toml", "archive.json"} <= set(found)
+    assert {"report/report.md", "report/gains.csv", "report/heatmap-macro-f1-full.svg"} <= set(found)
+    assert not any(name.endswith((".safetensors", ".parquet")) for name in found if not name.endswith("test.parquet"))
+    assert sum(name.endswith("test.parquet") for name in found) == 8
+    listed = json.loads(found["archive.json"])["members"]
+    assert set(listed) == set(found) - {"archive.json"}
+    assert json.loads(found[".zenodo.json"])["creators"] == [
+        {"name": "Bernard, Ada", "affiliation": "Some University"},
+    ]
+
+
+def test_equal_stores_give_equal_bytes(packed, tmp_path, capsys):
+    assert typed(capsys, "store", "restore", packed, "--store", tmp_path / "again")[0] == 0
+    out = tmp_path / "again.tar.gz"
+    assert typed(capsys, "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
+    assert out.read_bytes() == packed.read_bytes()
+
+
+def test_a_store_takes_the_records_and_leaves_the_rest(stored, packed, tmp_path, capsys):
+    code, out, _ = typed(capsys, "store", "restore", packed, "--store", tmp_path / "there")
+    assert code == 0 and "11 records and measures restored" in out
+    assert Store(tmp_path / "there").keys() == stored.keys()
+    assert sorted(path.name for path in (tmp_path / "there").iterdir() if any(path.iterdir())) == [
+        *("measures", "objects", "studies"),
+    ]
+
+
+KINDS = {
+    "record": lambda name: name.endswith("record.json"),
+    "prediction": lambda name: name.endswith("test.parquet"),
+    "history": lambda name: name.endswith("history.json"),
+    "measure": lambda name: name.endswith("measure.json"),
+    "manifest": lambda name: name == "studies/fake.json",
+    "table": lambda name: name == "report/gains.csv",
+    "page": lambda name: name == "report/report.md",
+    "figure": lambda name: name.endswith(".png"),
+    "licences": lambda name: name == "LICENCES.md",
+    "metadata": lambda name: name == ".zenodo.json",
+    "lock": lambda name: name == "environment.txt",
+    "study": lambda name: name == "study.toml",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_path, capsys, quick, kind):
+    found = members(packed)
+    name = next(name for name in sorted(found) if KINDS[kind](name))
+    content = bytearray(found[name])
+    content[len(content) // 2] ^= 1
+    file = repacked(tmp_path / "altered.tar.gz", found | {name: bytes(content)})
+    code, out, _ = typed(capsys, "verify", file)
+    [first, *_] = out.splitlines()
+    assert code == 1
+    assert first.startswith(f"differs  {name}") and first.count("sha256 ") == 2
+
+
+def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_path, capsys, quick):
+    table = pd.read_csv(io.BytesIO(members(packed)["report/gains.csv"]), dtype=str, keep_default_na=False)
+    before = table.loc[2, "points"]
+    table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
+    file = forged(packed, tmp_path / "forged.tar.gz", {"report/gains.csv": table.to_csv(index=False).encode()})
+    code, out, _ = typed(capsys, "verify", file)
+    assert code == 1
+    assert f"differs  gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
+    assert out.count("differs  ") == 1
+
+
+def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
+    found = members(packed)
+    name = next(name for name in found if name.endswith("test.parquet"))
+    file = repacked(tmp_path / "altered.tar.gz", found | {name: found[name][:-1] + b"?"})
+    code, out, _ = typed(capsys, "verify", file)
+    assert code == 1 and "no table was computed anew" in out
+    [line] = [line for line in out.splitlines() if line.startswith("differs")]
+    cells = json.loads(found["studies/fake.json"])["cells"]
+    [cell] = [one for one in cells if one["key"] in name]
+    on = f"{cell['intermediate']} -> " if cell["intermediate"] else ""
+    assert f"({on}{cell['target']}, seed 1, full)" in line
+
+
+@pytest.mark.parametrize("is_scored", [False, True])
+def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_from_them(
+    packed, tmp_path, capsys, is_scored
+):
+    changed, key = with_predictions(members(packed), is_scored=is_scored)
+    code, out, _ = typed(capsys, "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
+    assert code == 1
+    if is_scored:
+        assert "differs  cells.csv, line " in out and "column score: archive " in out
+    else:
+        assert f"differs  objects/{key}/test.parquet: its predictions score " in out
+        assert "the record says " in out and str(tmp_path) not in out
+
+
+def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, tmp_path, capsys, quick):
+    file = forged(packed, tmp_path / "a.tar.gz", {"report/gains.csv": None, "report/extra.csv": b"a\n1\n"})
+    code, out, _ = typed(capsys, "verify", file)
+    assert code == 1
+    assert "differs  gains.csv: archive 'is not there', found 'is there'\n" in out
+    assert "differs  extra.csv: archive 'is there', found 'is not there'\n" in out
+
+
+@pytest.mark.parametrize("name", ["report/gains.csv", ".zenodo.json", "studies/fake.json"])
+def test_what_was_taken_out_or_renamed_or_added_is_named(packed, tmp_path, capsys, name):
+    found = members(packed)
+    gone = {one: content for one, content in found.items() if one != name}
+    renamed = {("zz" if one == name else one): content for one, content in found.items()}
+    longer = {one: content + b" " * (one == name) for one, content in found.items()}
+    for place, (other, said) in enumerate(
+        [(gone, name), (renamed, name), (longer, name), (found | {"zz": b""}, "holds more than its list")]
+    ):
+        code, out, err = typed(capsys, "verify", repacked(tmp_path / f"{place}.tar.gz", other))
+        assert (code, err) == (1, "")
+        assert out.startswith("differs  ") and said in out.splitlines()[0]
+
+
+def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, packed, tmp_path, capsys):
+    (tmp_path / "text.tar.gz").write_text("no archive")
+    (tmp_path / "cut.tar.gz").write_bytes(packed.read_bytes()[: packed.stat().st_size // 2])
+    typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", tmp_path / "records.tar.gz")
+    out_of_it = forged(packed, tmp_path / "leaves.tar.gz", {"../report.csv": b"a\n"})
+    for file, said in [
+        (tmp_path / "nowhere.tar.gz", "cannot be read"),
+        (tmp_path / "text.tar.gz", "not a readable archive"),
+        (tmp_path / "cut.tar.gz", "not a readable archive"),
+        (tmp_path / "records.tar.gz", "without a report"),
+        (repacked(tmp_path / "any.tar.gz", {"a.csv": b"a"}), "where 'archive.json' is due stands 'a.csv'"),
+        (out_of_it, "'../report.csv' has no place in a store"),
+    ]:
+        code, out, err = typed(capsys, "verify", file)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert said in err
+    assert not (tmp_path / "report.csv").exists() and not (tmp_path.parent / "report.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nobody is named"),
+        (["--creator", "Bernard, Ada"], "SPDX"),
+        (["--creator", "Doe, Jane", "--licence", "mit"], "placeholder"),
+        ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
+    ],
+)
+def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path, capsys, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(said, err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_is_written_over(stored, packed, capsys):
+    before = packed.read_bytes()
+    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
+    assert packed.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_library(stored, tmp_path):
+    packed = str(tmp_path / "fake.tar.gz")
+    for words in (["archive", "fake", "--store", str(stored.root), "--out", packed, *WHO], ["verify", packed]):
+        code = f"import sys; from harness.cli.main import main; done = main([*{words!r}, '--quiet'])"
+        code += "; print(done, *sorted({'torch', 'transformers', 'adapters'} & set(sys.modules)), 'loaded')"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "0 loaded"
+
+
+def test_an_archive_that_was_packed_otherwise_is_the_same_archive(packed, tmp_path, capsys, quick):
+    file = tmp_path / "other.tar.gz"
+    file.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()), 1))
+    code, out, _ = typed(capsys, "verify", file)
+    assert code == 0
+    assert "computed anew from 8 records" in out and "all equal after their printed rounding" in out

@@ -1,0 +1,174 @@
+"""``status`` of one study, once or until it has ended: what is printed on a terminal, in a log, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import status
+from harness.cli.main import main
+from harness.cli.status import MOST, lines, span
+from harness.engines.status import standing
+from tests.harness.engines.test_standing import KEYS, MANIFEST, fail, note, put
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def toy(store):
+    store.write_manifest("toy", MANIFEST)
+    return store
+
+
+@pytest.fixture
+def command(toy, capsys):
+    """Run ``status toy`` on the store in this process; exit code and lines printed."""
+
+    def command(*arguments):
+        code = main(["status", "toy", "--store", str(toy.root), *arguments])
+        return code, capsys.readouterr().out.splitlines()
+
+    return command
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """What happens between two looks of a watch, one function after the other, instead of a wait."""
+    steps = []
+    monkeypatch.setattr(status.time, "sleep", lambda seconds: steps.pop(0)())
+    return steps
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
+    put(toy, "one")
+    note(toy, ("two", "one"), label="one -> two", epoch=1, log="somewhere")
+    fail(toy, "two", reason="RuntimeError: out of\n memory")
+    code, text = command()
+    assert code == 0
+    assert text[0] == "toy: 1 of 4 cells done (baseline 1/2, transfer 0/2)"
+    assert text[1] == "running 1"
+    assert text[2].startswith("  one -> two: epoch 1 of 4, 0 s an epoch, process ")
+    assert text[3:7] == ["failed 1", "  two: RuntimeError: out of memory", "not run 1", "  1 on two, which failed"]
+    assert text[-2] == f"why one failed: empathy-transfer logs {KEYS['two', None][:12]}"
+    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy --failed"
+
+
+def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):
+    then = status.time.time() - 12 * 60
+    note(toy, ("one", None), host="node7", pid=11, epoch=2, since=then, written=then)
+    _, text = command()
+    assert "  one: epoch 2 of 4; no word for 12 min: process 11 on node7 may be gone, or slow" in text
+    assert "stalled packs go on from their last epoch: empathy-transfer run toy" in text
+
+
+def test_a_study_that_nobody_runs_says_how_to_go_on(command, toy):
+    put(toy, "one", seconds=60.0)
+    _, text = command()
+    assert text[1] == "waiting 3"
+    assert text[2].startswith("about 3 min of work left, one pack at a time (from the seconds that 1 finished cell")
+    assert text[3] == "backbone's config and tokenizer: 1 not in keys of schema 1 (see: store migrate)"
+    assert text[4:] == ["nothing runs; to train what waits: empathy-transfer run toy"]
+
+
+def test_as_json_everything_is_a_field(command, toy):
+    put(toy, "one")
+    note(toy, ("two", "one"), state="queued", engine="ray", job="5", label="one -> two")
+    fail(toy, "two")
+    told = json.loads("\n".join(command("--json")[1]))
+    assert (told["study"], told["cells"], told["done"], told["left"], told["waiting"]) == ("toy", 4, 1, 3, 0)
+    assert [(one["label"], one["job"], one["cells"]) for one in told["queued"]] == [("one -> two", "5", 1)]
+    assert (told["running"], told["stalled"]) == ([], [])
+    assert [one["reason"] for one in told["failed"]] == ["it broke"]
+    assert [one["key"] for one in told["not run"]] == [KEYS["one", "two"]]
+    assert told["seconds left"] == 10.0
+
+
+def test_many_failures_are_counted_after_the_first(store):
+    rows = [{**MANIFEST["cells"][0], "key": f"{number:064x}"} for number in range(MOST + 5)]
+    now = standing(store, "toy", {"cells": rows})
+    now.failures.update({one["key"]: type("N", (), {"label": "x", "reason": "y"}) for one in rows})
+    assert lines(now, None)[MOST + 2] == "  and 5 more"
+
+
+def test_a_watch_prints_a_line_per_change_and_ends_when_nothing_runs(command, toy, looks):
+    note(toy, ("one", None), epoch=1)
+
+    def done():
+        put(toy, "one")
+        note(toy, ("two", "one"), label="one -> two")
+
+    rest = [("two", None), ("one", "two"), ("two", "one")]
+    looks += [lambda: None, lambda: note(toy, ("one", None), epoch=2), done, lambda: [put(toy, *pair) for pair in rest]]
+    code, text = command("--watch")
+    assert code == 0
+    assert text[0] == "toy: 0 of 4 done, 1 running, 3 waiting; one: epoch 1/4"
+    assert text[1].startswith("toy: 0 of 4 done, 1 running, 3 waiting; one: epoch 2/4")
+    assert text[2].startswith("toy: 1 of 4 done, 1 running, 2 waiting; one -> two: epoch 0/4")
+    assert text[3:] == ["toy: 4 of 4 done, nothing left"]
+    assert not looks
+
+
+def test_a_watch_waits_some_looks_for_the_next_pack(command, toy, looks):
+    looks += [lambda: None, lambda: note(toy, ("one", None)), interrupt]
+    assert command("--watch") == (
+        0,
+        ["toy: 0 of 4 done, 4 waiting", "toy: 0 of 4 done, 1 running, 3 waiting; one: epoch 0/4"],
+    )
+    (toy.pack_folder("pack") / "progress.json").unlink()
+    looks += [lambda: None, lambda: None]
+    assert command("--watch") == (0, ["toy: 0 of 4 done, 4 waiting"])
+
+
+def test_ctrl_c_ends_a_watch_and_touches_nothing(command, toy, looks):
+    note(toy, ("one", None))
+    before = {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file()}
+    looks.append(interrupt)
+    assert command("--watch", "--json")[0] == 0
+    assert {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file()} == before
+
+
+def test_a_watch_as_json_prints_an_object_a_line(command, toy, looks):
+    note(toy, ("one", None))
+    looks += [lambda: None, interrupt]
+    _, text = command("--watch", "--json")
+    assert [json.loads(line)["running"][0]["label"] for line in text] == ["one"]
+
+
+def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, monkeypatch):
+    monkeypatch.setattr(status.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(status.shutil, "get_terminal_size", lambda: os.terminal_size((12, 3)))
+    note(toy, ("one", None))
+    looks.append(interrupt)
+    assert command("--watch")[1] == ["\x1b[H\x1b[2Jtoy: 0 of 4 ", "running 1"]
+
+
+def test_a_watch_needs_to_know_of_which_study(toy, capsys):
+    toy.write_manifest("another", MANIFEST)
+    assert main(["status", "--watch", "--store", str(toy.root)]) == 2
+    assert "name the one to watch: another, toy" in capsys.readouterr().err
+
+
+def test_a_status_never_loads_torch(toy):
+    script = (
+        "import sys; from harness.cli.main import main; "
+        f"code = main(['status', 'toy', '--store', {str(toy.root)!r}]); "
+        "assert 'torch' not in sys.modules, 'torch was loaded'; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (2e5, "2 d")]
+)
+def test_spans_are_in_the_unit_that_fits(seconds, words):
+    assert span(seconds) == words

@@ -1,0 +1,295 @@
+"""The Slurm engine over a Slurm that is played: what is submitted after what, again, or not at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from dataclasses import replace
+
+import pytest
+
+from harness.engines import slurm_engine, slurm_queue
+from harness.engines.remote import Launch
+from harness.engines.slurm_engine import Refused, SlurmEngine
+from harness.run import notes
+from harness.run.grid import Step
+from harness.study.cell import make_cell
+from harness.study.plan import Pack
+from harness.study.schedulers import Slurm
+from tests.support.clusters.fake_slurm import FakeExecutor, FakeSlurm
+
+TASKS = ("one", "two", "three")
+
+
+@pytest.fixture
+def slurm(store, monkeypatch):
+    fake = FakeSlurm(store)
+    monkeypatch.setattr(FakeExecutor, "slurm", fake, raising=False)
+    monkeypatch.setattr(slurm_engine.submitit, "SlurmExecutor", FakeExecutor)
+    monkeypatch.setattr(slurm_engine, "POLL_SECONDS", 0)
+    for name in ("jobs", "cancel", "site", "submissions", "standing"):
+        monkeypatch.setattr(slurm_queue, name, getattr(fake, name))
+    monkeypatch.setattr(slurm_queue, "check_commands", lambda: None)
+    return fake
+
+
+@pytest.fixture
+def launch(store):
+    return Launch("toy", "random-tiny", (), "data", "clean", None, str(store.root))
+
+
+@pytest.fixture
+def steps(study, tiny, toy_splits):
+    """A baseline of each task, then each on the others."""
+    rows = {name: toy_splits(name, seed=number) for number, name in enumerate(TASKS)}
+    below = {name: make_cell(study, tiny, one, seed=1, setting="full") for name, one in rows.items()}
+    baselines = {name: Pack((cell,)) for name, cell in below.items()}
+    found = [Step(pack) for pack in baselines.values()]
+    for name, one in rows.items():
+        others = [other for other in TASKS if other != name]
+        cells = [make_cell(study, tiny, one, seed=1, setting="full", intermediate=below[other]) for other in others]
+        found.append(Step(Pack(tuple(cells)), frozenset(baselines[other].id for other in others)))
+    return found
+
+
+def told(outcomes):
+    """What became of every cell, by its label."""
+    found = {one.cell.label.partition(",")[0]: (one.error, one.was_run) for one in outcomes}
+    assert len(found) == len(outcomes)
+    return found
+
+
+def test_all_jobs_are_in_the_queue_at_once_and_each_waits_for_exactly_what_it_stands_on(slurm, launch, steps):
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert len(outcomes) == 9
+    assert slurm.arrays == [3, 1, 1, 1]
+    assert slurm.needs == {
+        **{f"1_{n}": [] for n in range(3)},
+        **{"2": ["1_1", "1_2"], "3": ["1_0", "1_2"], "4": ["1_0", "1_1"]},
+    }
+    assert not notes.progress(slurm.store)
+
+
+def test_with_a_throttle_packs_that_wait_share_an_array_for_it_counts_within_one(slurm, launch, steps):
+    list(SlurmEngine(Slurm(throttle=2)).run(launch, steps))
+    assert slurm.arrays == [3, 3]
+    assert slurm.needs["2_0"] == ["1_0", "1_1", "1_2"]
+
+
+def test_only_the_owner_may_enter_the_folder_from_which_jobs_are_started(slurm, launch, steps):
+    list(SlurmEngine(Slurm()).run(launch, steps))
+    (folder,) = (slurm.store.root / "jobs" / "slurm").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_job_that_dies_is_submitted_again_and_those_that_wait_for_it_are_too(slurm, launch, steps):
+    slurm.fate["one"] = ["NODE_FAIL"]
+    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert slurm.cancelled == ["3", "4"]
+    assert slurm.arrays == [3, 1, 1, 1, 1, 2]
+    assert slurm.needs["6_0"] == slurm.needs["6_1"] == [], "what has ended is no longer waited for"
+
+
+def test_a_job_that_dies_at_every_try_is_a_failure_that_names_job_and_log(slurm, launch, steps):
+    slurm.fate["one"] = ["OUT_OF_MEMORY"] * 9
+    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
+    error, was_run = outcomes["one (baseline)"]
+    assert was_run
+    assert error == "job 5 ended as OUT_OF_MEMORY and left no word (the last of 2 tries); its log: 5.out"
+    assert outcomes["one -> two"] == ("its intermediate one failed", False)
+    assert outcomes["three -> two"] == (None, True)
+    found = {note.label.split(",")[0]: note for note in notes.failures(slurm.store).values()}
+    assert set(found) == {"one (baseline)", "two -> one", "three -> one"}  # whatever trains on one dies
+    note = found["one (baseline)"]
+    assert (note.reason, note.job, note.log) == (error, "5", "5.out")
+
+
+def test_a_cell_that_fails_is_data_and_not_tried_again(slurm, launch, steps):
+    slurm.fate["one"] = ["fails"]
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert outcomes["one (baseline)"] == ("it broke", True)
+    assert outcomes["one -> two"] == ("its intermediate one failed", False)
+    assert outcomes["two -> one"] == (None, True)
+    assert slurm.arrays == [3, 1, 1, 1]
+
+
+def test_a_job_that_somebody_cancels_stays_cancelled(slurm, launch, steps):
+    slurm.fate["one"] = ["CANCELLED"]
+    outcomes = told(list(SlurmEngine(Slurm(tries=5)).run(launch, steps)))
+    assert outcomes["one (baseline)"] == ("job 1_0 was cancelled; its log: 1_0.out", True)
+    assert [note.reason for note in notes.failures(slurm.store).values()] == ["job 1_0 was cancelled; its log: 1_0.out"]
+    assert sum(pack.target == "one" and len(pack.cells) == 1 for pack in slurm.packs.values()) == 1
+
+
+def test_a_second_driver_waits_for_the_jobs_of_the_first(slurm, launch, steps):
+    slurm.is_stopped = True
+    first = slurm_engine._Watch(Slurm(), launch, list(steps))
+    first._submit()
+    assert len(slurm.packs) == 6
+    slurm.is_stopped = False
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert len(slurm.packs) == 6
+
+
+def test_a_second_driver_waits_for_the_jobs_of_another_person_too(slurm, launch, steps):
+    slurm.is_stopped, slurm.user = True, 1
+    slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
+    slurm.is_stopped, slurm.user = False, os.getuid()
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert len(slurm.packs) == 6
+
+
+def test_jobs_that_have_left_the_queue_are_not_waited_for(slurm, launch, steps):
+    slurm.is_stopped = True
+    slurm_engine._Watch(Slurm(), launch, list(steps))._submit()
+    slurm.states = {id: replace(seen, state="TIMEOUT") for id, seen in slurm.states.items()}
+    slurm.is_stopped = False
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert len(slurm.packs) == 12
+
+
+def test_jobs_beyond_the_limit_of_the_site_wait_until_others_are_over(slurm, launch, steps, caplog):
+    slurm.most = 4
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert "QOSMaxSubmitJobPerUserLimit" in caplog.text
+
+
+def test_jobs_of_which_slurm_takes_none_are_bad_input(slurm, launch, steps):
+    slurm.most = 0
+    with pytest.raises(Refused, match=r"QOSMaxSubmitJobPerUserLimit\): perhaps your other jobs are all") as refused:
+        list(SlurmEngine(Slurm()).run(launch, steps))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_controller_that_is_silent_for_a_while_is_waited_for(slurm, launch, steps):
+    slurm.silences = [False, True, True]
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    slurm.silences = [True]
+    with pytest.raises(Refused, match="squeue does not answer"):
+        list(SlurmEngine(Slurm()).run(launch, steps))
+
+
+def test_a_driver_that_is_stopped_says_that_its_jobs_go_on(slurm, launch, steps, caplog, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(slurm_engine.time, "sleep", interrupt)
+    with caplog.at_level(logging.WARNING), pytest.raises(KeyboardInterrupt):
+        list(SlurmEngine(Slurm()).run(launch, steps))
+    assert "6 jobs go on by themselves" in caplog.text
+    assert "empathy-transfer cancel toy" in caplog.text
+    assert not slurm.cancelled
+
+
+def stale(store, step, **fields):
+    """A note, thirty days old, of a job of the study that trained a pack."""
+    keys = tuple(cell.key for cell in step.pack.cells)
+    then = time.time() - 30 * 86400
+    whose = {"job_name": "empathy-toy", "user": os.getuid(), "cluster": "here", "submitted": then}
+    note = notes.Progress("running", "toy", keys, "one", "slurm", written=then, **{"job": "4711", **whose, **fields})
+    notes.write(store, step.pack.id, note)
+    return note
+
+
+UNKNOWN = {"job_name": "", "user": -1, "cluster": "", "submitted": 0.0}  # as in the notes of earlier versions
+FOREIGN = {
+    "another name": ({"name": "render"}, {}),
+    "another user": ({"user": 1}, {}),
+    "submitted later": ({}, {}),
+    "another cluster": ({"submitted": 0}, {"cluster": "there"}),
+    "an old note, another name": ({"name": "render", "submitted": 0}, UNKNOWN),
+    "an old note, another user": ({"user": 1, "submitted": 0}, UNKNOWN),
+    "an old note, submitted later": ({}, UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("job", "note"), FOREIGN.values(), ids=FOREIGN)
+def test_a_job_that_only_has_the_number_of_a_noted_one_is_neither_waited_for_nor_cancelled(
+    slurm, launch, steps, job, note
+):
+    slurm.now = int(time.time())
+    slurm.states["4711"] = slurm.seen("RUNNING", **job)
+    stale(slurm.store, steps[0], **note)
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert slurm.states["4711"].state == "RUNNING"
+    assert not slurm.cancelled
+
+
+def test_a_job_in_flight_whose_number_becomes_anothers_is_over(slurm, launch, steps):
+    slurm.is_stopped = True
+    watch = slurm_engine._Watch(Slurm(tries=1), launch, steps[:1])
+    watch._submit()
+    slurm.now += 900
+    slurm.states["1"] = slurm.seen("RUNNING", name="render")
+    (outcome,) = watch._settle(watch._look())
+    assert outcome.error.startswith(
+        "job 1 has vanished from the queue (its number is now that of another job, render of me) and left no word"
+    )
+    assert not slurm.cancelled
+
+
+@pytest.mark.parametrize("fields", [{}, UNKNOWN], ids=["a note", "an old note"])
+def test_a_job_that_was_requeued_is_still_the_noted_one_though_slurm_calls_it_submitted_later(
+    slurm, launch, steps, fields
+):
+    slurm.is_stopped, slurm.now = True, int(time.time())
+    slurm_engine._Watch(Slurm(), launch, steps[:1])._submit()
+    stale(slurm.store, steps[0], job="1", **fields)
+    slurm.requeue("1")
+    second = slurm_engine._Watch(Slurm(), launch, steps[:1])
+    second._adopt(second._look())
+    assert [flight.job for flight in second.flights.values()] == ["1"]
+    assert not list(second._settle(second._look()))
+    slurm.requeues.clear()  # nobody asks for it again: its new time is known
+    assert not list(second._settle(second._look()))
+    assert second.flights
+
+
+def test_arrays_hold_no_more_jobs_than_the_site_lets_them(slurm, launch, steps):
+    slurm.size = 2
+    outcomes = told(list(SlurmEngine(Slurm(throttle=1)).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert slurm.arrays == [2, 1, 2, 1]
+
+
+def test_an_array_larger_than_what_a_user_may_have_in_the_queue_is_halved(slurm, launch, steps):
+    slurm.most = 2
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert max(slurm.arrays) == 1
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_a_controller_that_goes_away_right_before_jobs_are_submitted_is_waited_for(
+    slurm, launch, steps, refusals, caplog
+):
+    slurm.refusals = ["Batch job submission failed: Unable to contact slurm controller (connect failure)"] * refusals
+    outcomes = told(list(SlurmEngine(Slurm()).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+    assert caplog.text.count("sbatch does not reach Slurm") == refusals
+
+
+def test_a_queue_that_forgets_jobs_as_soon_as_they_are_over_changes_nothing(slurm, launch, steps):
+    slurm.forgets = True
+    slurm.fate["one"] = ["NODE_FAIL"]
+    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
+    assert set(outcomes.values()) == {(None, True)}
+
+
+def test_of_an_array_only_the_element_that_is_cancelled_fails_and_what_stands_on_it_is_not_run(slurm, launch, steps):
+    slurm.fate["two"] = ["CANCELLED"]
+    outcomes = told(list(SlurmEngine(Slurm(tries=2)).run(launch, steps)))
+    failed = {label for label, (error, was_run) in outcomes.items() if error and was_run}
+    assert failed == {"two (baseline)"}
+    assert {label for label, (_, was_run) in outcomes.items() if not was_run} == {"two -> one", "two -> three"}
+    assert slurm.arrays[0] == 3

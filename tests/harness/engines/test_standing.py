@@ -1,0 +1,218 @@
+"""Where a study stands is told by its store: records, notes of packs and of failures, and Slurm where it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from adapters_store import key_of
+from harness.engines import status
+from harness.engines.status import planned, seconds_left
+from harness.run import notes
+from tests.support.clusters.fake_slurm import put_commands, queue_row
+
+HERE = {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+def spec_of(target, intermediate):
+    return {"target": target, "intermediate": intermediate}
+
+
+KEYS = {pair: key_of(spec_of(*pair)) for pair in [(a, b) for a in ("one", "two") for b in (None, "one", "two")]}
+
+
+def row(target, intermediate=None):
+    below = KEYS[intermediate, None] if intermediate else None
+    plain = {"target": target, "intermediate": intermediate, "seed": 1, "setting": "full"}
+    role = "transfer" if intermediate else "baseline"
+    return {"key": KEYS[target, intermediate], "role": role, "intermediate_key": below, **plain}
+
+
+MANIFEST = {"cells": [row("one"), row("two"), row("one", "two"), row("two", "one")]}
+
+
+def put(store, target, intermediate=None, seconds=10.0):
+    spec = spec_of(target, intermediate)
+    with store.staging() as folder:
+        store.put(key_of(spec), spec=spec, results={}, provenance={"wall_seconds": seconds}, folder=folder)
+
+
+def note(store, *pairs, pack="pack", **fields):
+    """A pack under way in a store, by default one that this process wrote just now."""
+    now = status.time.time()
+    fields = {"state": "running", "label": "one", "engine": "local", "epochs": 4, **HERE, "since": now, **fields}
+    fields = {"written": now, **fields}
+    notes.write(store, pack, notes.Progress(study="toy", keys=tuple(KEYS[pair] for pair in pairs), **fields))
+
+
+def fail(store, target, intermediate=None, reason="it broke"):
+    key = KEYS[target, intermediate]
+    notes.write(store, key, notes.Failure(key=key, study="toy", label=target, reason=reason))
+
+
+def look(store):
+    return status.standing(store, "toy", MANIFEST)
+
+
+def works(store):
+    return [(work.state, work.why) for work in look(store).works]
+
+
+@pytest.fixture
+def ended():
+    """The id of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
+def squeue(tmp_path, monkeypatch):
+    """A function that puts a command ``squeue`` on the PATH that knows one job, or does not work."""
+
+    def squeue(*row):
+        put_commands(tmp_path / "bin", [queue_row(*row)])
+        if not row[0]:
+            (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+    return squeue
+
+
+def test_a_study_that_nobody_runs_waits(store):
+    put(store, "one")
+    now = look(store)
+    assert now.counts == {"done": 1, "waiting": 3}
+    assert not now.is_under_way
+
+
+def test_every_cell_is_in_one_state_and_what_stands_on_a_failed_one_is_not_run(store):
+    put(store, "one")
+    fail(store, "two")
+    note(store, ("two", "one"))
+    now = look(store)
+    assert now.counts == {"done": 1, "failed": 1, "running": 1, "not run": 1}
+    assert [cell.label for cell in now.of("not run")] == ["two -> one, seed 1, full"]
+    assert now.is_under_way
+
+
+def test_a_failure_is_no_more_once_the_cell_is_stored(store):
+    fail(store, "two")
+    put(store, "two")
+    assert look(store).counts == {"done": 1, "waiting": 3}
+
+
+def test_a_manifest_from_before_cells_named_what_they_stand_on_has_them_wait(store):
+    fail(store, "two")
+    rows = [{k: v for k, v in one.items() if k not in ("intermediate_key", "role")} for one in MANIFEST["cells"]]
+    now = status.standing(store, "toy", {"cells": rows})
+    assert now.counts == {"failed": 1, "waiting": 3}
+    assert [cell.role for cell in now.cells] == ["baseline", "baseline", "transfer", "transfer"]
+
+
+def test_a_note_of_another_study_counts_where_it_trains_one_of_ours(store):
+    note(store, ("one", None))
+    path = store.pack_folder("pack") / notes.PROGRESS
+    path.write_text(path.read_text().replace('"toy"', '"other"'))
+    assert look(store).counts == {"running": 1, "waiting": 3}
+    note(store, ("one", "one"), pack="theirs")
+    assert len(look(store).works) == 1
+
+
+def test_a_pack_whose_process_is_gone_from_this_machine_is_stalled(store, ended):
+    note(store, ("one", None), pid=ended)
+    assert works(store) == [("stalled", f"process {ended} on {HERE['host']} is gone")]
+    note(store, ("one", None), pid=ended, host="another")
+    assert works(store) == [("running", "")]
+
+
+@pytest.mark.parametrize(
+    ("age", "rate", "state"), [(290, 1, "running"), (310, 1, "stalled"), (310, 200, "running"), (610, 200, "stalled")]
+)
+def test_a_pack_is_silent_after_five_minutes_or_three_of_its_epochs(store, age, rate, state):
+    then = status.time.time() - age
+    note(store, ("one", None), host="another", written=then, since=then - 2 * rate, epoch=3, first_epoch=1)
+    ((found, why),) = works(store)
+    assert found == state
+    assert bool(why) == (state == "stalled")
+
+
+def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
+    note(store, ("one", None), written=status.time.time() + 9999)
+    (work,) = look(store).works
+    assert (work.state, work.age) == ("running", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "state", "expected"),
+    [
+        ((None,), "queued", "queued"),
+        (("7_1", "PENDING", "Priority"), "queued", "queued"),
+        (("7_1", "RUNNING"), "queued", "running"),
+        (("7_1", "PENDING", "BeginTime"), "running", "queued"),
+        (("7_1", "RUNNING"), "running", "running"),
+        (("7_1", "PENDING", "DependencyNeverSatisfied"), "queued", "stalled"),
+        (("7_1", "CANCELLED"), "queued", "stalled"),
+        (("7_2", "RUNNING"), "running", "stalled"),
+    ],
+)
+def test_slurm_knows_better_than_a_note_whether_a_job_runs_waits_or_is_gone(store, squeue, jobs, state, expected):
+    squeue(*jobs)
+    note(store, ("one", None), engine="slurm", job="7_1", state=state, host="node1")
+    assert [found for found, _ in works(store)] == [expected]
+
+
+def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store, squeue, ended):
+    squeue(None)
+    for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
+        note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
+        assert [found for found, _ in works(store)] == [expected]
+
+
+def test_time_left_is_of_running_packs_epochs_and_of_finished_cells_seconds(store):
+    put(store, "one", seconds=20.0)
+    put(store, "two", seconds=40.0)
+    then = status.time.time()
+    note(store, ("one", "two"), label="two -> one, seed 1, full", epoch=2, since=then - 10, written=then)
+    left = status.time_left(store, look(store))
+    assert left.seconds == pytest.approx(2 * 5 + 40)  # two epochs of 5 s, and one more cell of target two
+    assert left.packs == 1
+    assert left.source == "the epochs of 1 running pack and the seconds that 1 finished cell took"
+
+
+def test_time_left_is_shared_by_what_runs_and_takes_other_targets_for_want_of_better(store):
+    put(store, "one", seconds=30.0)
+    note(store, ("two", None), pack="a")
+    note(store, ("one", "two"), pack="b")
+    left = status.time_left(store, look(store))
+    assert (left.seconds, left.packs) == (3 * 30 / 2, 2)
+
+
+def test_no_time_is_told_where_nothing_is_known_or_nothing_is_left(store):
+    assert status.time_left(store, look(store)) is None
+    note(store, ("one", None))
+    assert status.time_left(store, look(store)) is None
+    for pair in ((t, i) for t, i in KEYS if t != i):
+        put(store, *pair)
+    assert status.time_left(store, look(store)) is None
+
+
+def test_cells_that_failed_take_no_more_time(store):
+    put(store, "one", seconds=30.0)
+    fail(store, "two")
+    fail(store, "two", "one")
+    assert status.time_left(store, look(store)) is None
+
+
+def test_lanes_end_together_and_cells_one_after_the_other():
+    cells = tuple(planned(MANIFEST)[2:])
+    work = status.Work("pack", notes.Progress("running", "toy", (), cells[0].label, "local", 1, 4), "running", 0, cells)
+    assert seconds_left(replace(work, note=replace(work.note, since=0.0, written=3.0))) == 3 * (3 + 4)
+    lanes = replace(work.note, label=f"{cells[0].label} and 1 more lanes", since=0.0, written=3.0)
+    assert seconds_left(replace(work, note=lanes)) == 3 * 3
+    assert seconds_left(replace(work, note=replace(work.note, epoch=0))) is None

@@ -1,0 +1,164 @@
+"""What an archive says of itself: in the fields that Zenodo documents, and only what its makers have said."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from analysis.manuscript.licences import licences_page
+from harness.sharing import deposit as deposits
+from harness.sharing.deposit import (
+    BadMetadata,
+    Deposit,
+    MayNotShare,
+    beside,
+    creator,
+    lock,
+    otherwise,
+    study_file,
+    zenodo_metadata,
+)
+from harness.study.file import load_study
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+UPLOAD_TYPES = (
+    *("publication", "poster", "presentation", "dataset", "image", "video", "software", "lesson"),
+    *("physicalobject", "other"),
+)
+ACCESS = ("open", "embargoed", "restricted", "closed")
+DOCUMENTED = {  # of the metadata of a deposit: https://developers.zenodo.org
+    *("upload_type", "publication_type", "image_type", "publication_date", "title", "creators", "description"),
+    *("access_right", "license", "embargo_date", "access_conditions", "doi", "prereserve_doi", "keywords", "notes"),
+    *("related_identifiers", "contributors", "references", "communities", "grants", "version", "language", "method"),
+    *("locations", "dates", "subjects", "imprint_publisher", "imprint_isbn", "imprint_place", "partof_title"),
+}
+OF_CREATORS = {"name", "affiliation", "orcid", "gnd"}
+WHO = "Bernard, Ada; Some University; 0000-0002-1825-0097"  # the number of ORCID's own example
+GIVEN = Deposit([WHO], "CC-BY-4.0")
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    made = fake_study(tmp_path_factory.mktemp("made"), (FakeTask("hope"), FakeTask("distress", "continuous")))[1]
+    made["tasks"]["hope"] |= {"licence": "CC-BY-NC-4.0"}
+    made["tasks"]["distress"] |= {"licence": "on request; not to be passed on"}
+    return made
+
+
+def test_the_metadata_have_every_mandatory_field_and_only_documented_ones(manifest):
+    told = json.loads(beside(manifest, GIVEN, 4)[".zenodo.json"])
+    assert set(told) <= DOCUMENTED
+    assert {"upload_type", "title", "creators", "description", "access_right", "license"} <= set(told)
+    assert told["upload_type"] in UPLOAD_TYPES and told["access_right"] in ACCESS
+    assert told["license"] == "cc-by-4.0"
+    assert all(isinstance(word, str) for word in told["keywords"])
+    assert told["title"] == "A made-up study" and "4 trainings" in told["description"]
+    for one in told["creators"]:
+        assert set(one) <= OF_CREATORS and re.fullmatch(r"[^,]+, [^,]+", one["name"])
+
+
+def test_what_is_said_goes_before_what_the_study_says_and_is_no_markup():
+    told = zenodo_metadata(Deposit([WHO], "cc0-1.0", "One <title>", "a < b"), "study", "what it is")
+    assert told["title"] == "One <title>" and told["description"] == "<p>a &lt; b</p>"
+
+
+@pytest.mark.parametrize(
+    ("typed", "fields"),
+    [
+        ("Bernard, Ada", {"name": "Bernard, Ada"}),
+        ("Doe, Adaeze", {"name": "Doe, Adaeze"}),
+        ("Bernard ,  Ada;Some University", {"name": "Bernard, Ada", "affiliation": "Some University"}),
+        (
+            WHO,
+            {"name": "Bernard, Ada", "affiliation": "Some University", "orcid": "0000-0002-1825-0097"},
+        ),
+        (
+            "Bernard, Ada; https://orcid.org/0000-0002-1694-233X",
+            {"name": "Bernard, Ada", "orcid": "0000-0002-1694-233X"},
+        ),
+    ],
+)
+def test_a_creator_is_read_as_typed(typed, fields):
+    assert creator(typed) == fields
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *("", "Ada Bernard", "Doe, Jane", "Family name, TODO", "Name, Author", "Bernard,", ", Ada"),
+        *("Bernard, Ada; 0000-0002-1825-0098", "Bernard, Ada; 0000-0002", "Bernard, Ada; a; b", "A, B; c; d; e"),
+    ],
+)
+def test_a_placeholder_or_a_number_that_cannot_be_right_is_refused_in_one_line(typed):
+    with pytest.raises(BadMetadata, match="--creator") as refused:
+        creator(typed)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Deposit([], "cc-by-4.0"), "nobody is named"),
+        (Deposit([WHO], ""), "SPDX"),
+        (Deposit([WHO], "see the file"), "SPDX"),
+        (Deposit([WHO], "mit", title="TODO"), "--title"),
+        (Deposit([WHO], "mit", description=" "), "--description"),
+    ],
+)
+def test_nobody_no_licence_and_no_word_are_invented(given, said):
+    with pytest.raises(BadMetadata, match=said):
+        zenodo_metadata(given, "study", "what it is")
+
+
+def test_a_study_with_a_private_task_is_not_archived_for_others(manifest):
+    hidden = {**manifest, "tasks": {**manifest["tasks"], "hope": {**manifest["tasks"]["hope"], "private": True}}}
+    with pytest.raises(MayNotShare, match="task hope is private"):
+        beside(hidden, GIVEN, 4)
+
+
+def test_the_page_of_licences_has_every_data_set_with_what_may_be_shared(manifest):
+    page = licences_page(manifest)
+    assert "| hope | hope | CC-BY-NC-4.0 | yes, naming its authors, not commercially |" in page
+    assert "| distress | distress | on request; not to be passed on | on request: no: ask its authors" in page
+    assert "made up" not in page and "made up" in licences_page({**manifest, "synthetic": True})
+    assert "of others" not in page
+    brought = {**manifest, "study": {**manifest["study"], "imported": {"their_er": "f" * 64}}}
+    assert "Cells stand on adapters of others: their_er." in licences_page(brought)
+    assert "| hope | hope | unstated | nothing is granted" in licences_page(
+        {**manifest, "tasks": {"hope": {"dataset": "hope"}}}
+    )
+
+
+@pytest.mark.parametrize("name", ["tiny", "demo", "real-small", "real-12", "muddy-waters"])
+def test_the_study_file_in_an_archive_is_the_study(name, tmp_path):
+    study = load_study(name)
+    (tmp_path / "study.toml").write_text(study_file(study.as_json()), encoding="utf-8")
+    assert load_study(str(tmp_path / "study.toml")) == study
+
+
+def test_ratings_of_ones_own_go_along_for_the_tasks_of_the_study_alone(manifest, tmp_path):
+    rows = 'task,construct,rater,value\nhope,link,"Z, the third",4\nother,link,Z,3\n'
+    (tmp_path / "ratings.csv").write_text(rows, encoding="utf-8")
+    mine = {**manifest, "study": {**manifest["study"], "registry": [str(tmp_path)]}}
+    assert beside(mine, GIVEN, 4)["registry/ratings.csv"].decode().splitlines() == [
+        "task,construct,rater,value",
+        'hope,link,"Z, the third",4.0',
+    ]
+    assert "registry/ratings.csv" not in beside(manifest, GIVEN, 4)
+
+
+def test_the_lock_names_what_is_installed_and_what_differs_is_told_with_both_versions(monkeypatch):
+    text = lock()
+    assert re.search(r"^# python 3\.\d+", text) and re.search(r"^numpy==\d", text, re.MULTILINE)
+    assert otherwise(text) == []
+    there = re.sub(r"^numpy==.*$", "numpy==0.1", text, flags=re.MULTILINE) + "gone==1\n"
+    [numpy, gone] = otherwise(there)
+    assert numpy.startswith("numpy 0.1 (here ") and gone == "gone 1 (here none)"
+    monkeypatch.setattr(deposits, "lock", lambda: "a==1\n")
+    assert otherwise("a==1\nb==2\n# c==3\n") == ["b 2 (here none)"]
+
+
+def test_equal_studies_are_described_in_equal_bytes(manifest):
+    assert beside(manifest, GIVEN, 4) == beside(json.loads(json.dumps(manifest)), GIVEN, 4)

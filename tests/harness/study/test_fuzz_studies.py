@@ -1,0 +1,121 @@
+"""Study files of any content: only our own errors come out, one line each."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adapters_store.key import plain
+from harness.cli.main import main
+from harness.study.backbone import BadBackbone, resolve
+from harness.study.config import Adapter, Analysis, StudyConfig, Training
+from harness.study.file import load_study
+from tasks.errors import BadEntry, BadInput, BadStudy
+from tasks.registry import Registry
+from tests.support.studies.toml_values import TEXT, VALUES, toml, toml_value
+
+GOOD = {"tasks": ["epitome_er", "epitome_ex"], "backbone": "random-tiny", "data": "synthetic"}
+TABLES = {"adapter": Adapter, "training": Training, "task.epitome_er": Training, "analysis": Analysis}
+FIELDS = [one.name for one in dataclasses.fields(StudyConfig)] + ["extends"]
+FIELDS += [f"{table}.{one.name}" for table, record in TABLES.items() for one in dataclasses.fields(record)]
+ANY_FILE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def tried(path):
+    """Read the study as a run does, which writes it into a manifest; only an error of ours may refuse it."""
+    try:
+        study = load_study(str(path))
+    except BadInput as problem:
+        assert str(problem).strip()
+    else:
+        plain(study.as_json())
+
+
+@ANY_FILE
+@given(fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
+def test_any_values_in_any_fields_are_used_or_refused_in_one_line(tmp_path, fields):
+    path = tmp_path / "any.toml"
+    path.write_text(toml(GOOD | fields), encoding="utf-8")
+    tried(path)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(override=st.builds("{}={}".format, st.sampled_from(FIELDS) | TEXT, VALUES.map(toml_value) | TEXT))
+def test_any_override_is_used_or_refused_in_one_line(capsys, override):
+    code, said = main(["study", "show", "tiny", "--set", override]), capsys.readouterr()
+    assert (code, said.err.count("\n")) in ((0, 0), (2, 1))
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=60) | st.text(st.sampled_from('tasks=["a"]\n[]{},.=\'#\\ \t\x00'), max_size=60))
+def test_any_text_is_refused(tmp_path, text):
+    (tmp_path / "any.toml").write_text(text, encoding="utf-8", errors="replace")
+    with pytest.raises(BadStudy):
+        load_study(str(tmp_path / "any.toml"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("name = []", r"name \[\] is not a text"),
+        ("title = 3", "title 3 is not a text"),
+        ("backbone = 2020-02-29", r"backbone datetime.* is not a text"),
+        ("retry_collapsed = 'no'", "retry_collapsed 'no' is not true or false"),
+        ("shared_noise = 0", "shared_noise 0 is not true or false"),
+        ("registry = [1]", r"registry \(1,\) is not a list of texts"),
+        ("adapter.non_linearity = 1", r"adapter\.non_linearity 1 is not a text"),
+        ("task = []", "task is a table of tables"),
+        ("training.learning_rate = 1" + "0" * 400, "learning_rate 1.* is out of range"),
+        ("analysis.margin = 1" + "0" * 400, r"analysis\.margin 1.* is not a number of points"),
+        ("extends = 3", "extends 3 is no built-in study"),
+        ("extends = '" + "x" * 300 + ".toml'", "extends 'x.* is no built-in study"),
+    ],
+)
+def test_what_was_once_taken_or_ended_in_a_traceback_is_refused(tmp_path, line, said):
+    path = tmp_path / "any.toml"
+    path.write_text(toml(GOOD | {"data": "files"}).replace('backbone = "random-tiny"\n', "") + line, encoding="utf-8")
+    with pytest.raises(BadStudy, match=said):
+        load_study(str(path))
+
+
+def test_tasks_of_a_study_are_ids(tmp_path):
+    (tmp_path / "any.toml").write_text('tasks = ["../x"]', encoding="utf-8")
+    with pytest.raises(BadStudy, match=r"task '\.\./x': an id may hold only"):
+        load_study(str(tmp_path / "any.toml"))
+
+
+def test_an_override_cannot_extend(capsys):
+    assert main(["study", "show", "tiny", "--set", "extends=demo"]) == 2
+    assert "extends another in its file only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name", "a" * 300, "\0"])
+def test_a_backbone_that_can_be_no_folder_is_refused(name):
+    with pytest.raises(BadBackbone):
+        resolve(name)
+
+
+@pytest.mark.parametrize("folder", ["a" * 300, "\0"])
+def test_a_registry_that_can_be_no_folder_is_refused(folder):
+    with pytest.raises(BadEntry, match="not a folder"):
+        Registry.load([Path(folder)])
+
+
+@pytest.mark.parametrize("text", ["x = " + "9" * 5000, "x = " + "[" * 100_000, "x = 1e400\n"])
+def test_toml_that_only_a_machine_writes_is_refused(tmp_path, text):
+    (tmp_path / "any.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(BadStudy):
+        load_study(str(tmp_path / "any.toml"))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@given(value=VALUES)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_value_in_every_field_is_used_or_refused_in_one_line(tmp_path, field, value):
+    path = tmp_path / "any.toml"
+    path.write_text(toml({name: one for name, one in GOOD.items() if name != field} | {field: value}), encoding="utf-8")
+    tried(path)

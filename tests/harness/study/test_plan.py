@@ -1,0 +1,224 @@
+"""From a study to cells and packs, and the loop that runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+
+from harness.engines.local import LocalEngine
+from harness.run.grid import GridReport, Outcome, run_grid, startable, steps_of
+from harness.study.file import load_study
+from harness.study.plan import make_plan
+from tasks import synthetic
+from tasks.errors import BadStudy, MissingData, UnknownTask
+from tasks.registry import Registry
+from tests.support.studies.made_up_records import plan_of
+
+
+@pytest.fixture
+def study():
+    return dataclasses.replace(load_study("tiny"), tasks=("epitome_er", "news_emotion", "news_empathy"))
+
+
+def test_every_ordered_pair_and_every_baseline_is_planned_once(study, data):
+    plan = plan_of(study, data)
+    pairs = [(cell.intermediate, cell.target) for cell in plan.cells]
+    expected = [(None, t) for t in study.tasks] + [(i, t) for t in study.tasks for i in study.tasks if i != t]
+    assert sorted(pairs, key=str) == sorted(expected, key=str)
+    assert len({cell.key for cell in plan.cells}) == 9
+
+
+def test_transfer_packs_hold_one_column_each_and_come_after_the_baselines(study, data):
+    plan = plan_of(study, data)
+    assert [len(pack.cells) for pack in plan.baselines] == [1, 1, 1]
+    assert all(len({cell.target for cell in pack.cells}) == 1 and len(pack.cells) == 2 for pack in plan.transfers)
+
+
+def test_keys_do_not_depend_on_the_order_of_tasks(study, data):
+    turned = dataclasses.replace(study, tasks=study.tasks[::-1])
+    assert {c.key for c in plan_of(study, data).cells} == {c.key for c in plan_of(turned, data).cells}
+
+
+def test_seeds_and_settings_multiply_cells_and_intermediates_stay_on_full_data(study, data):
+    plan = plan_of(dataclasses.replace(study, seeds=(1, 2), settings=("full", "half")), data)
+    assert len(plan.cells) == 2 * (3 + 6 + 3 + 6)
+    full = {cell.key for cell in plan.cells if cell.setting == "full" and cell.intermediate is None}
+    assert {cell.spec["intermediate_key"] for cell in plan.cells if cell.intermediate} == full
+
+
+def test_an_intermediate_shares_the_seed_of_its_column(study, data):
+    plan = plan_of(dataclasses.replace(study, seeds=(1, 2)), data)
+    seed_of = {cell.key: cell.seed for cell in plan.cells}
+    assert all(seed_of[cell.spec["intermediate_key"]] == cell.seed for cell in plan.cells if cell.intermediate)
+
+
+def test_a_task_without_files_is_left_out_and_named(study, data):
+    plan = plan_of(dataclasses.replace(study, tasks=(*study.tasks, "mi_behavior")), data)
+    assert list(plan.missing) == ["mi_behavior"]
+    assert len(plan.cells) == 9
+
+
+def test_a_study_without_any_files_is_refused(study, tmp_path):
+    with pytest.raises(MissingData, match="no task of study"):
+        plan_of(study, tmp_path)
+
+
+def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_each_task(study, data, monkeypatch):
+    plain = plan_of(study, data).splits
+    monkeypatch.setattr(
+        "harness.study.backbone.Backbone.language_warning", lambda self, language: f"knows no {language}"
+    )
+    warned = plan_of(study, data).splits
+    assert {name: splits.warnings for name, splits in warned.items()} == {
+        name: (*splits.warnings, "knows no en") for name, splits in plain.items()
+    }
+    assert all(isinstance(warning, str) for splits in plain.values() for warning in splits.warnings)
+
+
+def test_an_unknown_task_suggests_the_nearest(study, data):
+    with pytest.raises(UnknownTask, match="epitome_er"):
+        plan_of(dataclasses.replace(study, tasks=("epitome_err",)), data)
+
+
+def test_more_tokens_than_the_backbone_takes_are_refused(study, data):
+    with pytest.raises(BadStudy, match="max_tokens 513 is more than"):
+        plan_of(dataclasses.replace(study, max_tokens=513), data)
+
+
+def test_only_one_column_keeps_the_baselines_that_it_stands_on(study, data):
+    plan = plan_of(study, data).only(["epitome_er"])
+    assert {cell.target for cell in plan.cells if cell.intermediate} == {"epitome_er"}
+    assert {cell.target for cell in plan.cells if not cell.intermediate} == set(study.tasks)
+    with pytest.raises(BadStudy, match="did you mean 'epitome_er'"):
+        plan.only(["epitome_e"])
+
+
+def stored(cell, store):
+    with store.staging() as folder:
+        (folder / "x").write_bytes(b"x")
+        store.put(cell.key, spec=dict(cell.spec), results={}, provenance={}, folder=folder)
+
+
+def run(plan, store, fails=lambda cell: False, meanwhile=None):
+    """The report and what was run; another run stores the cell ``meanwhile`` while the first pack is under way."""
+    ran = []
+
+    def run_pack(pack):
+        if meanwhile and not ran:
+            stored(meanwhile, store)
+        left, told = startable(pack, store)
+        yield from told
+        for cell in left.cells if left else ():
+            ran.append(cell)
+            if fails(cell):
+                yield Outcome(cell, "it broke")
+            else:
+                stored(cell, store)
+                yield Outcome(cell)
+
+    return run_grid(plan, store, LocalEngine(), run_pack, lambda report: None), ran
+
+
+def test_the_grid_runs_baselines_first_and_each_cell_once(study, data, store):
+    plan = plan_of(study, data)
+    report, ran = run(plan, store)
+    assert [c.key for c in ran] == [c.key for c in plan.cells]
+    assert report.is_complete
+    assert len(report.done) == 9
+
+
+def test_a_second_run_trains_nothing_and_a_partial_one_the_rest(study, data, store):
+    plan = plan_of(study, data)
+    for cell in plan.cells[::2]:
+        stored(cell, store)
+    _report, ran = run(plan, store)
+    assert [c.key for c in ran] == [c.key for c in plan.cells[1::2]]
+    again, ran_again = run(plan, store)
+    assert (ran_again, len(again.stored)) == ([], 9)
+
+
+def test_a_transfer_comes_after_the_packs_that_train_what_it_stands_on(study, data, store):
+    """Packs that are stored are waited for by nobody; of a pack that is stored in part, the rest is left."""
+    plan = plan_of(study, data)
+    there, part = plan.baselines[0].cells[0], plan.transfers[2].cells[0]
+    for cell in (there, part):
+        stored(cell, store)
+    report = GridReport()
+    steps = {(step.pack.target, step.pack.cells[0].role): step for step in steps_of(plan, store, report)}
+    assert list(steps) == [(name, "baseline") for name in study.tasks[1:]] + [
+        (name, "transfer") for name in study.tasks
+    ]
+    maker = {name: steps[name, "baseline"].pack.id for name in study.tasks[1:]}
+    first, second, third = study.tasks
+    assert steps[first, "transfer"].after == {maker[second], maker[third]}
+    assert steps[second, "transfer"].after == {maker[third]}
+    assert all(not steps[name, "baseline"].after for name in study.tasks[1:])
+    assert [cell.key for cell in steps[third, "transfer"].pack.cells] == [plan.transfers[2].cells[1].key]
+    assert report.stored == [there, part]
+
+
+def test_cells_that_were_not_run_make_a_run_incomplete(study, data):
+    first, second = plan_of(study, data).cells[:2]
+    report = GridReport()
+    report.add(Outcome(first))
+    assert report.is_complete
+    report.add(Outcome(second, "its intermediate is not in the store", was_run=False))
+    assert (report.failed, report.is_complete) == ([], False)
+
+
+def test_a_cell_that_another_run_has_stored_meanwhile_is_not_counted_as_trained_here(study, data, store):
+    plan = plan_of(study, data)
+    report, ran = run(plan, store, meanwhile=plan.transfers[0].cells[0])
+    assert plan.transfers[0].cells[0] not in ran
+    assert report.stored == [plan.transfers[0].cells[0]]
+    assert len(report.done) == 8
+
+
+def test_a_failed_baseline_stops_only_the_cells_that_stand_on_it(study, data, store):
+    plan = plan_of(study, data)
+    report, _ran = run(plan, store, lambda cell: cell.intermediate is None and cell.target == "epitome_er")
+    assert [cell.target for cell, _ in report.failed] == ["epitome_er"]
+    assert {(cell.intermediate, reason) for cell, reason in report.not_run} == {
+        ("epitome_er", "its intermediate epitome_er is not in the store")
+    }
+    assert len(report.not_run) == 2
+    assert len(report.done) == 9 - 3
+    assert not report.is_complete
+
+
+def test_a_failed_transfer_stops_nothing_else(study, data, store):
+    plan = plan_of(study, data)
+    broken = plan.transfers[0].cells[0]
+    report, _ = run(plan, store, lambda cell: cell.key == broken.key)
+    assert [cell.key for cell, _ in report.failed] == [broken.key]
+    assert len(report.done) == 8
+
+
+def test_baselines_of_more_seeds_are_trained_for_targets_alone(study, data):
+    plan = plan_of(dataclasses.replace(study, seeds=(2,), baseline_seeds=(1, 2, 3), settings=("full", "half")), data)
+    alone = Counter((cell.seed, cell.setting) for cell in plan.cells if cell.role == "baseline")
+    assert alone == {(seed, setting): 3 for seed in (1, 2, 3) for setting in ("full", "half")}
+    transfers = [cell for cell in plan.cells if cell.role == "transfer"]
+    assert Counter(cell.setting for cell in transfers) == {"full": 6, "half": 6}
+    key_of = {cell.key: cell for cell in plan.cells}
+    below = [key_of[cell.spec["intermediate_key"]] for cell in transfers]
+    assert {(cell.seed, cell.setting) for cell in (*transfers, *below)} == {(2, "full"), (2, "half")}
+    assert {cell.setting for cell in below} == {"full"}
+
+
+def test_the_paper_plans_18_baselines_and_306_transfers_and_as_many_again_with_half(tmp_path):
+    registry, paper = Registry.load(), load_study("muddy-waters")
+    synthetic.write(tmp_path, sorted({registry.task(name).dataset.id for name in paper.tasks}), rows=200, seed=1)
+    tiny = dataclasses.replace(paper, backbone="random-tiny", input_format="pair", max_tokens=64)
+    plan = make_plan(tiny, registry, tmp_path)
+    assert not plan.missing
+    assert Counter(cell.role for cell in plan.cells) == {"baseline": 18, "transfer": 306}
+    assert [len(pack.cells) for pack in plan.transfers] == [17] * 18
+    both = make_plan(dataclasses.replace(tiny, settings=("full", "half")), registry, tmp_path)
+    assert Counter((cell.role, cell.setting) for cell in both.cells) == {
+        **{("baseline", setting): 18 for setting in ("full", "half")},
+        **{("transfer", setting): 306 for setting in ("full", "half")},
+    }
+    assert {cell.key for cell in plan.cells} < {cell.key for cell in both.cells}

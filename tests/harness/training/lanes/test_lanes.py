@@ -1,0 +1,230 @@
+"""All cells of a column at once: equal to the library alone, and to themselves in any company, to rounding."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from adapters import BertAdapterModel, RobertaAdapterModel, XLMRobertaAdapterModel
+
+from adapters_store import Store
+from harness.run.pack import run_cells
+from harness.study.cell import make_cell
+from harness.training.batches import TRAINED, Cutting, cuts, trained_cutting
+from harness.training.lanes import fit
+from harness.training.lanes.forward import forward
+from harness.training.lanes.frozen import freeze
+from harness.training.lanes.masks import draw
+from harness.training.lanes.state import put_back, stacked
+from harness.training.objective import summed_losses
+from harness.training.trained import Part
+from tests.support.studies.toy_lanes import alone, fitted, intermediates, network, part, trainer
+
+
+@pytest.mark.parametrize("kind", [RobertaAdapterModel, BertAdapterModel, XLMRobertaAdapterModel])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
+def test_every_lane_equals_the_library_training_that_cell_alone(kind, dtype, tolerance):
+    made, data, test = network(kind).to(dtype), part(96), part(40, seed=7)
+    lanes = intermediates(made, 4)
+    start = stacked(made, "t", lanes).trained
+    together = trainer(copy.deepcopy(made), lanes, dtype=dtype)
+    together.fit(data, part(16, seed=9), lambda *_: None)
+    logits, trained = together.predict(test), {name: v.detach() for name, v in together.state.trained.items()}
+    for lane, one in enumerate(lanes):
+        single = alone(made, one, data, dtype)
+        apart = {name: float((single.weights[name] - trained[name][lane]).abs().max()) for name in start}
+        moved = max(float((single.weights[name] - start[name][lane]).abs().max()) for name in start)
+        assert max(apart.values()) < tolerance < moved / 100
+        assert (single.logits(test).argmax(axis=1) == logits[lane].argmax(axis=1)).all()
+
+
+def test_a_lane_does_not_depend_on_its_neighbours_with_dropout_on():
+    made, data = network(dropout=0.1), part(400)
+    lanes = intermediates(made, 5)
+    all_five = fitted(copy.deepcopy(made), lanes, data)
+    for chosen in ([0], [3], [4, 1]):
+        few = fitted(copy.deepcopy(made), [lanes[i] for i in chosen], data)
+        for place, lane in enumerate(chosen):
+            assert all(float((few[n][place] - all_five[n][lane]).abs().max()) < 1e-5 for n in few)
+
+
+def test_weights_do_not_depend_on_how_batches_are_cut(monkeypatch):
+    from harness.training.lanes import fit
+
+    made, data = network(dropout=0.1), part(400)
+    whole = fitted(copy.deepcopy(made), intermediates(made, 2), data)
+    monkeypatch.setattr(fit, "cuts", lambda numbers, lengths, *_: cuts(numbers, lengths, max_tokens=30))
+    cut = fitted(copy.deepcopy(made), intermediates(made, 2), data)
+    assert all(float((whole[name] - cut[name]).abs().max()) < 1e-5 for name in whole)
+
+
+def test_lanes_in_bf16_stay_near_fp32_and_keep_their_weights_in_fp32():
+    made, data = network(dropout=0.1), part(96)
+    start = {name: value.clone() for name, value in stacked(made, "t", intermediates(made, 3)).trained.items()}
+    exact, rounded = trainer(copy.deepcopy(made), intermediates(made, 3)), trainer(made, intermediates(made, 3))
+    rounded.frozen = freeze(made, torch.bfloat16)
+    before = float((torch.from_numpy(exact.predict(data)) - torch.from_numpy(rounded.predict(data))).abs().max())
+    assert 0 < before < 0.1
+    for one in (exact, rounded):
+        one.fit(data, part(16, seed=9), lambda *_: None)
+    moved = torch.cat([(exact.state.trained[n] - start[n]).detach().flatten() for n in start])
+    apart = torch.cat([(exact.state.trained[n] - rounded.state.trained[n]).detach().flatten() for n in start])
+    assert 0 < float(apart.norm()) < 0.5 * float(moved.norm())
+    assert all(value.dtype == torch.float32 for value in rounded.state.trained.values())
+    assert all(parameter.dtype == torch.float32 for parameter in made.parameters())
+
+
+def test_a_lane_that_explodes_does_not_touch_its_neighbours():
+    made, data = network(), part(96)
+    lanes = intermediates(made, 3)
+    calm = fitted(copy.deepcopy(made), lanes, data)
+    wild = trainer(copy.deepcopy(made), lanes)
+    wild.optimizer.rates[1] = 1e30
+    wild.fit(data, part(16, seed=9), lambda *_: None)
+    for lane in (0, 2):
+        assert all(torch.equal(calm[name][lane], wild.state.trained[name][lane]) for name in calm)
+
+
+def test_a_saved_lane_predicts_the_same_in_the_library(tmp_path):
+    made, data = network(dropout=0.1), part(96)
+    lanes = intermediates(made, 3)
+    one = trainer(made, lanes)
+    one.fit(data, part(16, seed=9), lambda *_: None)
+    logits = one.predict(data)
+    put_back(made, "t", one.state, 0)
+    made.save_adapter(str(tmp_path), "t", use_safetensors=True)
+    fresh = network()
+    fresh.delete_adapter("t")
+    fresh.delete_head("t")
+    fresh.load_adapter(str(tmp_path), use_safetensors=True, set_active=True)
+    with torch.no_grad():
+        for number, windows in enumerate(data.rows[:8]):
+            theirs = fresh.eval()(input_ids=torch.tensor([windows[0].ids]), head="t").logits[0].numpy()
+            np.testing.assert_allclose(logits[0, number], theirs, atol=1e-5)
+
+
+def test_loss_under_dropout_has_the_library_s_mean_and_spread():
+    """Over 2,000 draws; what tells 8-bit masks apart stands in test_lane_invariance.py."""
+    made, data = network(dropout=0.1), part(8, longest=12)
+    frozen = trainer(copy.deepcopy(made), [None])
+    lengths = [len(row[0].ids) for row in data.rows]
+    batch = frozen._batch([row[0] for row in data.rows], range(8))
+    labels = torch.from_numpy(data.labels)
+    made.train_adapter("t")
+    made.active_head = "t"
+    made.train()
+    ours, theirs = [], []
+
+    with torch.no_grad():
+        for step in range(2000):
+            masks = draw(frozen.frozen, lengths, range(8), seed=1, target="t", step=step)
+            ours.append(float(summed_losses(forward(frozen.frozen, frozen.state.lanes(), batch, masks), labels)) / 8)
+            torch.manual_seed(step)
+            theirs.append(float(made(**batch, labels=labels, head="t").loss))
+    error = np.hypot(np.std(ours), np.std(theirs)) / np.sqrt(2000)
+    assert abs(np.mean(ours) - np.mean(theirs)) < 3 * error
+    assert 0.94 < np.std(ours) / np.std(theirs) < 1.06
+
+
+def test_masks_drop_the_exact_share_and_belong_to_the_example():
+    frozen = dataclasses.replace(freeze(network()), hidden_dropout=0.1, attention_dropout=0.1)
+    options = dict(seed=1, target="t", step=3)
+    both = draw(frozen, [20, 11], [7, 2], **options)
+    single = draw(frozen, [11], [2], **options)
+    assert torch.equal(both.output[0][1, :11], single.output[0][0, :11])
+    assert torch.equal(both.attention[1][1, :, :11, :11], single.attention[1][0, :, :11, :11])
+    many = draw(frozen, [64] * 40, range(40), **options).attention[0]
+    dropped = float((many == 0).float().mean())
+    assert abs(dropped - 0.1) < 4 * np.sqrt(0.09 / many.numel())
+    assert float(many.max()) == pytest.approx(1 / 0.9, abs=2e-5)
+
+
+def test_only_bf16_on_a_processor_is_cut_otherwise_than_its_device():
+    assert trained_cutting("cpu", is_bf16=False) == TRAINED["cpu"] == Cutting(96)
+    assert trained_cutting("cpu", is_bf16=True) == Cutting(192, spare=32)
+    assert trained_cutting("cuda", is_bf16=True) == trained_cutting("cuda", is_bf16=False) == TRAINED["cuda"]
+
+
+@pytest.mark.parametrize(("max_tokens", "spare"), [(96, 0), (192, 32), (4096, 768)])
+def test_cuts_keep_every_row_once_within_bounds(max_tokens, spare):
+    lengths = np.random.default_rng(0).integers(1, 200, 300).tolist()
+    made = list(cuts(range(300), lengths, max_tokens=max_tokens, spare=spare))
+    assert sorted(i for cut in made for i in cut) == list(range(300))
+    for cut in made:
+        padded, used = max(lengths[i] for i in cut) * len(cut), sum(lengths[i] for i in cut)
+        assert len(cut) == 1 or padded <= max_tokens
+        assert len(cut) == 1 or padded - used <= max(0.12 * padded, spare)
+    assert any(sum(lengths[i] for i in cut) < 0.88 * max(lengths[i] for i in cut) * len(cut) for cut in made) == (
+        spare > 0
+    )
+
+
+@pytest.fixture
+def column(study, tiny, toy_splits, tmp_path):
+    """Stored baselines and the transfer cells of one column, all as lanes."""
+    laned = dataclasses.replace(study, trainer="lanes", tasks=("one", "two", "three"))
+    names = {"one": "binary", "two": "binary", "three": "continuous"}
+    splits = {name: toy_splits(name, kind, seed) for seed, (name, kind) in enumerate(names.items())}
+    store = Store(tmp_path / "laned")
+    full = {name: make_cell(laned, tiny, splits[name], seed=1, setting="full") for name in splits}
+    for cell in full.values():
+        run_cells([cell], tiny, splits[cell.target], store, lambda *_: None)
+    lanes = [
+        make_cell(laned, tiny, splits["one"], seed=1, setting="full", intermediate=full[n]) for n in ("two", "three")
+    ]
+    run_cells(lanes, tiny, splits["one"], store, lambda *_: None)
+    return store, full, lanes, splits
+
+
+def test_records_of_lanes_have_proofs_and_predictions_of_their_own(column):
+    store, full, lanes, _ = column
+    for cell in lanes:
+        results = store.get(cell.key).results
+        assert results["intermediate_unchanged"] is True
+        assert results["liveness"] > 0
+    tables = [pd.read_parquet(store.open(cell.key, "test.parquet")) for cell in (full["one"], *lanes)]
+    assert not tables[1].equals(tables[2])
+    assert all(list(table["id"]) == list(tables[0]["id"]) for table in tables)
+
+
+def test_a_pack_of_one_gives_the_scores_of_the_whole_pack(column, tiny, tmp_path):
+    store, full, lanes, splits = column
+    again = Store(tmp_path / "again")
+    run_cells([full["three"]], tiny, splits["three"], again, lambda *_: None)
+    run_cells([lanes[1]], tiny, splits["one"], again, lambda *_: None)
+    first, second = (pd.read_parquet(s.open(lanes[1].key, "test.parquet")) for s in (store, again))
+    np.testing.assert_allclose(first["logit_0"], second["logit_0"], atol=1e-5)
+
+
+def test_the_way_of_training_is_part_of_the_key(study, tiny, toy_splits):
+    splits = toy_splits("one")
+    keys = [
+        make_cell(dataclasses.replace(study, trainer=one), tiny, splits, seed=1, setting="full").key
+        for one in ("library", "lanes")
+    ]
+    assert keys[0] != keys[1]
+
+
+def test_liveness_is_the_largest_change_and_holds_no_more_tokens_at_once_than_an_evaluation(monkeypatch):
+    made, rows = network(), [windows[0] for windows in part(16, longest=60).rows]
+    lanes = intermediates(made, 3)
+    one = trainer(made, lanes)
+    bare = trainer(copy.deepcopy(made), lanes)
+    bare.state = dataclasses.replace(bare.state, frozen={})
+    windows = Part([(row,) for row in rows], np.zeros(16, dtype=np.int64))
+    expected = np.abs(one.predict(windows) - bare.predict(windows)).max(axis=(1, 2))
+    sizes = []
+
+    def watched(frozen, lanes, batch, masks):
+        sizes.append(batch["input_ids"].numel())
+        return forward(frozen, lanes, batch, masks)
+
+    monkeypatch.setattr(fit, "forward", watched)
+    monkeypatch.setitem(fit.EVALUATED, "cpu", Cutting(64))
+    assert one.liveness(rows) == pytest.approx(expected, abs=1e-6)
+    assert max(sizes) <= 64 < sum(sizes)
+    assert expected[0] == 0 < min(expected[1:])

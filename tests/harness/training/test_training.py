@@ -1,0 +1,152 @@
+"""One cell at a time: what is trained, what stays frozen, what is equal to what."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from adapters.composition import Stack
+
+from adapters_store import Store
+from harness.run.pack import run_cells
+from harness.study.cell import make_cell, seed_of
+from harness.training import model
+from harness.training import model as checks
+from harness.training.batches import training_batches
+from tasks import metrics
+
+
+def silent(*_):
+    """Watch nothing."""
+
+
+@pytest.fixture
+def cells(study, tiny, store, toy_splits):
+    """A stored baseline of each toy task and the transfer two -> one, with their splits."""
+    splits = {"one": toy_splits("one"), "two": toy_splits("two", seed=1)}
+    one, two = (make_cell(study, tiny, splits[name], seed=1, setting="full") for name in ("one", "two"))
+    transfer = make_cell(study, tiny, splits["one"], seed=1, setting="full", intermediate=two)
+    for cell in (one, two, transfer):
+        run_cells([cell], tiny, splits[cell.target], store, silent)
+    return splits, one, two, transfer
+
+
+def test_seed_recipe_is_golden():
+    assert seed_of(1, "epitome_er", "adapter") == 2903527413000523772
+
+
+def test_records_hold_predictions_that_give_the_stored_score(cells, store):
+    for cell in cells[1:]:
+        frame = pd.read_parquet(store.open(cell.key, "test.parquet"))
+        logits = frame[[c for c in frame if c.startswith("logit_")]].to_numpy()
+        assert store.get(cell.key).results["test"] == pytest.approx(metrics.score("macro_f1", frame["label"], logits))
+
+
+def test_record_of_a_transfer_proves_its_intermediate_frozen_and_alive(cells, store):
+    results = store.get(cells[3].key).results
+    assert results["intermediate_unchanged"] is True
+    assert results["liveness"] > checks.ALIVE
+    assert "dead_intermediate" not in results["flags"]
+
+
+def test_history_has_a_row_per_epoch_and_the_best_epoch_is_the_first_of_the_best(cells, store):
+    history = json.loads(store.open(cells[1].key, "history.json").read_text())
+    scores = [row["validation"] for row in history]
+    assert store.get(cells[1].key).results["best_epoch"] == 1 + int(np.argmax(scores))
+    assert [row["epoch"] for row in history] == [1, 2]
+
+
+def test_no_record_names_a_path_or_a_text(cells, store, tmp_path):
+    for cell in cells[1:]:
+        for file in (store.root / "objects" / cell.key).rglob("*"):
+            if file.is_file():
+                assert str(tmp_path).encode() not in file.read_bytes()
+                assert b"harsh" not in file.read_bytes()
+
+
+def test_the_same_cell_trained_twice_gives_the_same_bytes(cells, tiny, store, tmp_path):
+    splits, _, two, transfer = cells
+    again = Store(tmp_path / "again")
+    for cell in (two, transfer):
+        run_cells([cell], tiny, splits[cell.target], again, silent)
+        for name in ("test.parquet", "adapter/adapter.safetensors", "adapter/model_head.safetensors"):
+            assert again.open(cell.key, name).read_bytes() == store.open(cell.key, name).read_bytes()
+
+
+def test_a_store_may_keep_the_adapters_of_baselines_only(cells, tiny, tmp_path, store):
+    splits, _, two, transfer = cells
+    lean = Store(tmp_path / "lean")
+    for cell in (two, transfer):
+        run_cells([cell], tiny, splits[cell.target], lean, silent, keep="baselines")
+    assert lean.get(two.key).files == store.get(two.key).files
+    weights = {name: stamp for name, stamp in store.get(transfer.key).files.items() if name.startswith("adapter/")}
+    assert weights
+    assert {**lean.get(transfer.key).files, **weights} == store.get(transfer.key).files
+    assert lean.get(transfer.key).results == store.get(transfer.key).results
+
+
+def test_an_identity_intermediate_gives_the_baseline_exactly(study, tiny, store, monkeypatch, toy_splits):
+    splits = {"one": toy_splits("one"), "two": toy_splits("two", seed=1)}
+    one, two = (make_cell(study, tiny, splits[name], seed=1, setting="full") for name in ("one", "two"))
+    for cell in (one, two):
+        run_cells([cell], tiny, splits[cell.target], store, silent)
+    load = model.add_intermediate
+
+    def load_zeroed(network, folder, name):
+        load(network, folder, name)
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                if f".adapters.{model.INTERMEDIATE}." in name:
+                    parameter.zero_()
+
+    monkeypatch.setattr(model, "add_intermediate", load_zeroed)
+    transfer = make_cell(study, tiny, splits["one"], seed=1, setting="full", intermediate=two)
+    run_cells([transfer], tiny, splits["one"], store, silent)
+    assert store.open(transfer.key, "test.parquet").read_bytes() == store.open(one.key, "test.parquet").read_bytes()
+    flags = [set(store.get(cell.key).results["flags"]) for cell in (one, transfer)]
+    assert flags[1] == flags[0] | {"dead_intermediate"}
+
+
+def composed(cells, tiny, store):
+    _, _, two, transfer = cells
+    network = model.load_backbone(tiny)
+    model.add_intermediate(network, store.open(two.key, "adapter/adapter.safetensors").parent)
+    model.add_target(network, transfer)
+    return network, transfer
+
+
+def test_the_wrong_call_order_fails_the_composition_and_the_liveness_check(cells, tiny, store):
+    network, transfer = composed(cells, tiny, store)
+    network.set_active_adapters(Stack(model.INTERMEDIATE, transfer.target))
+    network.train_adapter([transfer.target])  # sets what is active, too: the intermediate is silently gone
+    with pytest.raises(checks.WrongComposition, match="active adapters"):
+        checks.check_composition(network, transfer)
+    batch = {"input_ids": torch.randint(5, 60, (4, 12)), "attention_mask": torch.ones(4, 12, dtype=torch.long)}
+    assert checks.liveness(network, transfer, batch) <= checks.ALIVE
+
+
+def test_training_the_whole_stack_fails_the_check_of_trainable_parameters(cells, tiny, store):
+    network, transfer = composed(cells, tiny, store)
+    network.train_adapter(Stack(model.INTERMEDIATE, transfer.target))
+    with pytest.raises(checks.WrongComposition, match=r"intermediate.* is trained"):
+        checks.check_trainable(network, transfer)
+
+
+def test_the_right_call_order_passes_all_checks(cells, tiny, store):
+    network, transfer = composed(cells, tiny, store)
+    model.compose(network, transfer)
+    checks.check_composition(network, transfer)
+    assert checks.check_trainable(network, transfer) == store.get(transfer.key).results["trainable_parameters"]
+
+
+def test_batches_are_a_permutation_sorted_from_long_to_short():
+    lengths = [3, 9, 4, 4, 1, 7, 2]
+    batches = list(training_batches(lengths, 3, seed=1, target="t", epoch=1))
+    assert sorted(i for batch in batches for i in batch) == list(range(7))
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    assert all(lengths[a] >= lengths[b] for batch in batches for a, b in pairwise(batch))
+    assert batches != list(training_batches(lengths, 3, seed=1, target="t", epoch=2))

@@ -1,0 +1,35 @@
+"""Short runs of the drills that `tests/support` does at length: disks that fail, and inputs with random damage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults.failing_disk import NoCompiler, preloaded
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("cite", "analyze", "power", "tasks new", "ratings sheet", "score to csv", "adapter export", "store archive")
+
+
+def drill(name, *arguments):
+    command = [sys.executable, "-m", f"tests.support.{name}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_a_command_on_a_failing_disk_says_one_line_and_leaves_no_half_file(tmp_path):
+    try:
+        preloaded(tmp_path)
+    except NoCompiler as reason:
+        assert "CI" not in os.environ, str(reason)
+        pytest.skip(str(reason))
+    assert "wrong 0" in drill("faulty_writes", "--times", "24", "--seed", "3", "--only", *QUICK)
+
+
+def test_a_damaged_input_is_read_or_refused_soon_and_in_bounds():
+    assert "; 0 wrong" in drill("mutated_inputs", "--times", "2000", "--seed", "3")

@@ -1,0 +1,101 @@
+"""What is installed is what is in the tree, and its house papers agree with each other."""
+
+import hashlib
+import importlib
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, SETUPTOOLS = PYPROJECT["project"], PYPROJECT["tool"]["setuptools"]
+TOP = ("adapters_store", "analysis", "harness", "tasks")
+FOLDERS = {*TOP, "tests", "benchmarks", "docs", ".ci", "containers"}
+FILES = {
+    ".dockerignore",
+    ".gitignore",
+    ".pre-commit-config.yaml",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "NOTICE",
+    "README.md",
+    "SECURITY.md",
+    "constraints.txt",
+    "lock-cuda.txt",
+    "lock.txt",
+    "pyproject.toml",
+}
+
+
+def dotted(folder):
+    return ".".join(folder.relative_to(ROOT).parts)
+
+
+def files_of_packages():
+    return [
+        path for top in TOP for path in (ROOT / top).rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
+
+
+def test_every_package_of_the_tree_is_listed_and_no_other():
+    in_tree = {dotted(path.parent) for path in files_of_packages() if path.name == "__init__.py"}
+    assert set(SETUPTOOLS["packages"]) == in_tree
+    assert len(SETUPTOOLS["packages"]) == len(in_tree)
+
+
+def test_every_module_lies_in_a_package():
+    modules = [path for path in files_of_packages() if path.suffix == ".py"]
+    assert [path for path in modules if not (path.parent / "__init__.py").exists()] == []
+
+
+def test_every_data_file_is_shipped_and_every_pattern_ships_something():
+    data = {path for path in files_of_packages() if path.suffix not in (".py", ".pyc")}
+    patterns = [
+        (ROOT / package.replace(".", "/"), pattern)
+        for package, listed in SETUPTOOLS["package-data"].items()
+        for pattern in listed
+    ]
+    shipped = {pattern: set(folder.glob(pattern)) for folder, pattern in patterns}
+    assert data - set().union(*shipped.values()) == set()
+    assert [pattern for pattern, found in shipped.items() if not found] == []
+
+
+def test_the_repository_has_no_other_top_level_entries():
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    names = listing.stdout.splitlines()
+    assert {name.split("/")[0] for name in names if "/" in name} <= FOLDERS
+    assert {name for name in names if "/" not in name} <= FILES
+
+
+def test_the_console_command_exists():
+    module, function = PROJECT["scripts"]["empathy-transfer"].split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_every_dependency_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    extras = PROJECT["optional-dependencies"].values()
+    asked = [*PROJECT["dependencies"], *(one for extra in extras for one in extra)]
+    assert {re.split(r"[~=<>!]", one)[0] for one in asked} - set(pinned) == set()
+    assert pinned["torch"] == "2.13.0"
+
+
+def test_version_and_licence_are_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"\nlicense: {PROJECT['license']}\n" in citation
+    assert f"\n## [{PROJECT['version']}] - " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_licence_is_the_unmodified_apache_text():
+    digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"

@@ -1,0 +1,129 @@
+"""A GPU where there is none: tensors that are computed here but say that they are elsewhere.
+
+They refuse to be mixed with tensors of the processor where CUDA would, and every operation for which a real GPU would
+make the host wait is written down. Torch knows the pretended device as ``meta``.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from harness.study.device import Place
+from harness.training import batches
+
+aten = torch.ops.aten
+DEVICE = torch.device("meta")
+READS = {aten._local_scalar_dense.default, aten.equal.default, aten.nonzero.default, aten.is_nonzero.default}
+INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default}
+LAYOUT = ("device", "layout", "pin_memory")
+
+
+class Mixed(Exception):
+    """An operation met tensors of two devices: on a real GPU, an error."""
+
+
+class Apart(torch.Tensor):
+    """A tensor on the pretended device; ``here`` is what is computed with."""
+
+    @staticmethod
+    def __new__(cls, here):
+        strides = dict(strides=here.stride(), storage_offset=here.storage_offset())
+        return torch.Tensor._make_wrapper_subclass(cls, here.shape, dtype=here.dtype, device=DEVICE, **strides)
+
+    def __init__(self, here):
+        self.here = here
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return dispatched(func, args, kwargs or {}, [])
+
+
+class PretendGpu(TorchDispatchMode):
+    """While it is on, tensors can be made for and sent to ``DEVICE``; ``waits`` names what the host waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return dispatched(func, args, kwargs or {}, self.waits)
+
+
+def dispatched(func, args, kwargs, waits):
+    if func is aten._to_copy.default:
+        return copied(args[0], kwargs, waits)
+    tensors = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
+    is_apart = any(isinstance(one, Apart) for one in tensors) or is_device(kwargs)
+    if is_apart:
+        check(func, tensors, waits)
+    kwargs = kwargs | ({"device": torch.device("cpu")} if is_device(kwargs) else {})
+    found = func(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
+    if func._schema.is_mutable and func._schema.returns:
+        return args[0]
+    return tree_map(lambda one: Apart(one) if isinstance(one, torch.Tensor) else one, found) if is_apart else found
+
+
+def check(func, tensors, waits):
+    """Raise Mixed where CUDA would refuse, and note what makes the host wait."""
+    if any(one.is_meta and not isinstance(one, Apart) for one in tensors):
+        raise Mixed(f"{func}: torch itself has moved a tensor to the device and lost it; move it in the open")
+    strangers = [one for one in tensors if not isinstance(one, Apart) and one.dim() > 0]
+    if func in READS or (strangers and (func in INDEXING or func is aten.copy_.default)):
+        waits.append(str(func))
+    elif strangers:
+        raise Mixed(f"{func} of tensors on the pretended device and on the processor")
+
+
+def copied(value, kwargs, waits):
+    """A change of type, or a way to the device or back; only what is pinned goes there without a wait."""
+    to = kwargs.get("device")
+    goes, comes = to == DEVICE and not isinstance(value, Apart), to is not None and to != DEVICE
+    if (goes and not (kwargs.get("non_blocking") and hasattr(value, "is_pinned_here"))) or (
+        comes and isinstance(value, Apart)
+    ):
+        waits.append(f"{'to' if goes else 'from'} the device")
+    options = {name: one for name, one in kwargs.items() if name not in LAYOUT}
+    made = aten._to_copy.default(unwrapped(value), **options)
+    return Apart(made) if to == DEVICE or (to is None and isinstance(value, Apart)) else made
+
+
+def is_device(kwargs):
+    device = kwargs.get("device")
+    return device is not None and torch.device(device) == DEVICE
+
+
+def unwrapped(one):
+    return one.here if isinstance(one, Apart) else one
+
+
+def made_here(data, *, device=None, _tensor=torch.tensor, **options):
+    """What ``torch.tensor`` does for a GPU: made by the host, then sent."""
+    made = _tensor(data, **options)
+    return made if device is None else made.to(device)
+
+
+def pinned(value):
+    value = value.clone()
+    value.is_pinned_here = True
+    return value
+
+
+@contextmanager
+def pretend_gpu(monkeypatch, cutting="cpu"):
+    """Places are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "ready", lambda self: DEVICE)
+        patch.setattr(torch.Tensor, "pin_memory", pinned)
+        patch.setattr(torch.cuda, "mem_get_info", lambda device: (10**12, 10**12))
+        patch.setattr(torch.cuda, "get_device_name", lambda device: "pretended")
+        for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED):
+            if cutting in rule:
+                patch.setitem(rule, DEVICE.type, rule[cutting])
+        patch.setattr(torch, "tensor", made_here)
+        patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
+        with PretendGpu() as gpu:
+            yield gpu

@@ -1,0 +1,333 @@
+"""Inputs of eight kinds with random damage: what comes out is a result or one of our own errors, soon and in bounds.
+
+python -m tests.support.faults.mutated_inputs --times 20000 --seed 1 [--only readers archives]
+
+Each kind has a few small good inputs; a round takes one, changes some bytes or swaps a piece for something nasty, and
+reads it as a command would. Rounds run in forked children with a limit of 1 GB of memory and 10 seconds for each input.
+Exit code 1 if anything but a BadInput or StoreError came out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS, MEMORY, BATCH = 10, 1 << 30, 250
+NASTY = (
+    *(b"\0", b'"', b"\n", b"\r", b",", b"\t", b"\\", b"'", b"#", b"=", b"-1", b"0", b"1e999", b"-0.0", b"nan", b"inf"),
+    *(b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\\ud800", b"null", b"true", b"[]", b"{}", b'""', b"[[1]]"),
+    *(b"9" * 400, b"9" * 5000, b"[" * 3000, b"{a=" * 500, b"a" * 70_000, b"../../etc/passwd", b"/", b"~", b"\x1b[2J"),
+    *("\u202e".encode(), "\u2028".encode(), b"roberta-base", b'{"a": {"b": 1}}', b"9007199254740993", b"\r\n\r\n"),
+)
+
+
+def damaged(rng: random.Random, content: bytes) -> bytes:
+    """The content with one to four changes."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        start = rng.randint(0, len(content))
+        end = min(len(content), start + rng.choice((0, 0, 1, 2, 8, 40)))
+        how = rng.randrange(6)
+        if how == 0 and content:
+            place = min(start, len(content) - 1)
+            content = content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
+        elif how == 1:
+            content = content[:start] if rng.random() < 0.3 else content[:start] + content[end:]
+        elif how == 2:
+            content = content[:end] + content[start:]
+        elif how == 3:
+            content = content[:start] + rng.choice(NASTY) + content[end:]
+        else:
+            content = _with_another_value(rng, content)
+    return content
+
+
+def _with_another_value(rng: random.Random, content: bytes) -> bytes:
+    """Swap what stands between two separators, a cell or a value, for something nasty or for another one."""
+    ends = [place for place, byte in enumerate(content) if byte in b'=:,\n"[]{}\t']
+    if len(ends) < 2:
+        return content
+    number = rng.randrange(len(ends) - 1)
+    other = rng.randrange(len(ends) - 1)
+    value = rng.choice(NASTY) if rng.random() < 0.6 else content[ends[other] + 1 : ends[other + 1]]
+    return content[: ends[number] + 1] + value + content[ends[number + 1] :]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Good inputs, a file's content by the file's name each, and what reads a folder that holds a changed one."""
+
+    inputs: tuple[tuple[str, bytes], ...]
+    read: Callable[[Path], object]
+    beside: Path | None = None  # a folder whose other files are there too
+
+
+def kinds(folder: Path) -> dict[str, Kind]:
+    """All eight; what is costly to make is made once, in ``folder``."""
+    return {
+        "readers": Kind(_tables(folder), _read_rows),
+        "entries": Kind((("mine.toml", _entry()),), _read_entry),
+        "studies": Kind((("mine.toml", _study()),), _read_study),
+        "grids": Kind((("grid.csv", _grid()),), _read_grid),
+        "ratings": Kind(
+            (("ratings.csv", b"task,construct,rater,value\nmine,link,A,2\nmine,link,B,4\n"),), _read_ratings
+        ),
+        "scores": Kind(_tables(folder), _read_texts),
+        "adapters": _adapters(folder),
+        "archives": Kind(_archives(folder), _read_archive),
+    }
+
+
+def _tables(folder: Path) -> tuple[tuple[str, bytes], ...]:
+    import pandas as pd
+
+    rows = [{"text": f'words, "{place}"\nmore', "id": f"i{place}", "label": place % 2} for place in range(12)]
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(folder / "rows.parquet", index=False)
+    frame.assign(n=[{"b": 1}] * 12).to_parquet(folder / "nested.parquet", index=False, compression="zstd")
+    lines = "".join(json.dumps({**row, "post": {"body": row["text"]}}) + "\n" for row in rows).encode()
+    csv = frame.to_csv(index=False).encode()
+    return (
+        *((name, (folder / name).read_bytes()) for name in ("rows.parquet", "nested.parquet")),
+        *(("rows.csv", csv), ("rows.tsv", frame.to_csv(index=False, sep="\t").encode()), ("rows.jsonl", lines)),
+        *(("rows.json", json.dumps(rows).encode()), ("rows.csv.gz", gzip.compress(csv)), ("rows.txt", b"a\nb\n")),
+    )
+
+
+def _entry() -> bytes:
+    return b"""id = "mine"
+title = "Mine"
+files = ["rows.csv"]
+text = "text"
+label = "label"
+kind = "binary"
+classes = ["0", "1"]
+group = "id"
+language = "en"
+licence = "MIT"
+[training]
+epochs = 2
+learning_rate = 1e-4
+[[downloads]]
+url = "https://example.org/rows.csv"
+path = "rows.csv"
+bytes = 100
+"""
+
+
+def _study() -> bytes:
+    return b"""extends = "tiny"
+tasks = ["news_emotion", "news_empathy"]
+seeds = [1, 2]
+settings = ["full", "half", "25%"]
+max_train = 16
+[adapter]
+method = "seq_bn"
+reduction_factor = 16
+[training]
+epochs = 2
+[task.news_emotion]
+batch_size = 8
+[analysis]
+draws = 99
+margin = 1.5
+[slurm]
+time = "01:00:00"
+"""
+
+
+def _grid() -> bytes:
+    head, names = "intermediate,target,metric,score,baseline\n", ("a", "b", "c")
+    return (head + "".join(f"{one},{two},macro_f1,.5,.4\n" for one in names for two in names if one != two)).encode()
+
+
+def _adapters(folder: Path) -> Kind:
+    from tests.support.studies.old_adapters import old_folder
+
+    good = old_folder(folder / "adapter")
+    files = tuple((path.name, path.read_bytes()) for path in sorted(good.iterdir()) if path.is_file())
+    return Kind(files, _read_adapter, good)
+
+
+def _archives(folder: Path) -> tuple[tuple[str, bytes], ...]:
+    """A good archive, for its bytes; and its manifest and list, which are changed before it is packed again."""
+    from adapters_store.archive import archive
+    from tests.support.studies.fake_study import FakeTask, fake_study
+    from tests.support.studies.forged import members
+
+    store, _ = fake_study(folder / "runs", [FakeTask("aaa", rows=8, groups=4), FakeTask("bbbb", rows=8, groups=4)])
+    archive(store, "fake", [], folder / "fake.tar.gz", is_light=True, beside={"report/report.csv": b"a\n1\n"})
+    found = members(folder / "fake.tar.gz")
+    record = next(name for name in found if name.endswith("record.json"))
+    shutil.copy(folder / "fake.tar.gz", folder / "good.tar.gz")
+    inside = tuple((name, found[name]) for name in ("studies/fake.json", "archive.json", record))
+    return (("fake.tar.gz", (folder / "fake.tar.gz").read_bytes()), *inside, *inside)
+
+
+def _read_rows(file: Path) -> object:
+    from tasks.proposal import opened
+    from tasks.readers.raw import read_raw
+
+    read_raw(file, delimiter="," if file.suffix == ".txt" else "")
+    return opened(file)
+
+
+def _read_entry(file: Path) -> object:
+    from tasks.registry import Registry
+
+    return Registry.load([file.parent]).task("mine")
+
+
+def _read_study(file: Path) -> object:
+    from harness.study.file import load_study
+
+    return load_study(str(file)).as_json()
+
+
+def _read_grid(file: Path) -> object:
+    from analysis.results.own_table import read_matrix
+
+    return read_matrix(file)
+
+
+def _read_ratings(file: Path) -> object:
+    from tasks.ratings import ratings
+
+    return ratings([file])
+
+
+def _read_texts(file: Path) -> object:
+    from harness.scoring.texts import Texts
+
+    texts = Texts(str(file), text="text" if file.suffix != ".txt" else "", id="id" if file.suffix != ".txt" else "")
+    return texts.about(), sum(1 for _ in texts.lines())
+
+
+def _read_adapter(file: Path) -> object:
+    from harness.sharing.incoming import head_in, read_incoming, settings_in
+
+    found = read_incoming(file.parent, file.parent)
+    return settings_in(found.adapter), found.head and head_in(found.head, "mine")
+
+
+def _read_archive(file: Path) -> object:
+    from adapters_store import Store
+    from adapters_store.restore import looked_through, restore
+    from harness.api import stored_manifest
+    from harness.study.manifest import SCHEMA
+    from tests.support.studies.forged import forged, members, repacked
+
+    if file.name != "fake.tar.gz":
+        good, content = _root(file).parent / "good.tar.gz", file.read_bytes()
+        name, packed = file.relative_to(_root(file)).as_posix(), _root(file) / "odd.tar.gz"
+        if name == "archive.json":
+            repacked(packed, {**members(good), name: content})
+        else:
+            forged(good, packed, {name: content})
+        file = packed
+    looked_through(file)
+    store = Store(file.parent / "restored")
+    restore(file, store)
+    return SCHEMA, [stored_manifest(store, name) for name in store.manifests()]
+
+
+def _root(file: Path) -> Path:
+    return next(one for one in file.parents if one.name.startswith("round-"))
+
+
+def run(folder: Path, chosen: dict[str, Kind], times: int, seed: int, say: Callable[[str], None]) -> int:
+    """Run the rounds, a child for each batch; how many came out wrong."""
+    wrong, came = 0, Counter()
+    for start in range(0, times, BATCH):
+        first = start
+        while first < min(times, start + BATCH):
+            child = os.fork()
+            if child == 0:
+                _be_child(folder, chosen, range(first, min(times, start + BATCH)), seed)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            lines = (folder / "came").read_text().splitlines() if (folder / "came").exists() else []
+            (folder / "came").unlink(missing_ok=True)
+            came.update(line.split("\t")[1] for line in lines)
+            for line in lines:
+                if "\t!" in line:
+                    wrong += 1
+                    say(line.replace("\\n", "\n"))
+            first += len(lines)
+            if code:  # it died at an input
+                wrong += 1
+                died = "took more than 10 seconds" if code == -signal.SIGALRM else f"ended the process with {code}"
+                say(f"input {first}: {list(chosen)[first % len(chosen)]}: {died}")
+                first += 1
+    counts = ", ".join(f"{what} {count}" for what, count in sorted(came.items()))
+    say(f"{times} inputs of {len(chosen)} kinds: {counts}; {wrong} wrong")
+    return wrong
+
+
+def _be_child(folder: Path, chosen: dict[str, Kind], numbers: range, seed: int) -> None:
+    from adapters_store import StoreError
+    from tasks.errors import BadInput
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    names = list(chosen)
+    with (folder / "came").open("w") as came:
+        for number in numbers:
+            name = names[number % len(names)]
+            kind, rng = chosen[name], random.Random(f"{seed} {number}")
+            place = folder / f"round-{number}"
+            signal.alarm(SECONDS)
+            try:
+                input_name, content = rng.choice(kind.inputs)
+                if kind.beside:
+                    shutil.copytree(kind.beside, place)
+                file = place / input_name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(damaged(rng, content))
+                kind.read(file)
+                came.write(f"{number}\tread\n")
+            except (BadInput, StoreError):
+                came.write(f"{number}\trefused\n")
+            except BaseException:
+                text = traceback.format_exc()[-1500:].replace("\n", "\\n")
+                came.write(f"{number}\tfailed\t!{name} {input_name}\\n{text}\n")
+            signal.alarm(0)
+            came.flush()
+            shutil.rmtree(place, ignore_errors=True)
+    os._exit(0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        chosen = {name: kind for name, kind in kinds(folder).items() if name in (options.only or name)}
+        wrong = run(folder, chosen, options.times, options.seed, say)
+    spent = os.times()
+    say(f"{spent.user + spent.children_user + spent.system + spent.children_system:.0f} s of processor time")
+    return 1 if wrong else 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

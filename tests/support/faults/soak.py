@@ -1,0 +1,58 @@
+"""Kills ``tiny`` again and again, in lanes and one by one, and prints what came of it.
+
+python -m tests.support.faults.soak --kills 100. Exit code 1 if a study did not end with the tables of one that was left
+alone, or something finished was trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.faults.kill_drill import LANES, Tally, kill_and_continue, run, tables, two_drivers
+
+WAYS = ((), LANES)
+
+
+def main():
+    """Print a line for each study that was killed on its way, and the counts at the end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    tally, alike = Tally(), []
+    with tempfile.TemporaryDirectory() as folder:
+        wholes = [_whole(Path(folder) / f"whole-{number}", way) for number, way in enumerate(WAYS)]
+        while sum(tally.kills) < options.kills:
+            number = len(tally.kills)
+            way = number % len(WAYS)
+            place, left = Path(folder) / str(number), options.kills - sum(tally.kills)
+            kill_and_continue(place, left, options.seed + number, wholes[way], WAYS[way], tally)
+            say(f"{'lanes' if way else 'one by one'}: {tally}")
+        for number, way in enumerate(WAYS):
+            codes, _, counted = two_drivers(Path(folder) / f"two-{number}", way)
+            is_same = tables(Path(folder) / f"two-{number}" / "runs") == wholes[number]
+            alike.append(codes == [0, 0] and is_same)
+            say(
+                f"two drivers at once, {'lanes' if number else 'one by one'}: exit codes {codes}, the same tables:"
+                f" {is_same}; {counted.total()} trainings came to their end, {counted['again']} of stored cells"
+            )
+    return 0 if all([*tally.survived, *alike]) and not (tally.again or tally.changed) else 1
+
+
+def _whole(store, way):
+    subprocess.run(run(store, *way), check=True, capture_output=True)
+    return tables(store)
+
+
+def say(text):
+    """Print at once, also into a file."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

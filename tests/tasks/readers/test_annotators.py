@@ -1,0 +1,177 @@
+"""Several annotators of a row: their labels combined, how far they agree, and what cannot be combined."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.ratings.agreement import alpha
+from harness.cli.main import main
+from tasks.entry import tasks_of
+from tasks.errors import BadEntry, BadInput
+from tasks.proposal import opened, proposal
+from tasks.readers import found
+from tasks.readers.annotators import krippendorff
+
+ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = ["a1", "a2", "a3"]\n'
+MEAN = ENTRY + 'kind = "continuous"\ncombine = "mean"\n'
+MAJORITY = ENTRY + 'kind = "binary"\ncombine = "majority"\n'
+
+
+def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[str, ...]]:
+    """Labels and notes of rows of three annotators, cells between semicolons."""
+    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
+    (folder / "my.csv").write_text("text;a1;a2;a3\n" + lines)
+    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
+    (task,) = tasks_of(folder / "mine.toml")
+    _, examples, notes = found(task, folder)
+    return [row.label for row in examples], notes
+
+
+def refusal(folder: Path, entry: str, *rows: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        labelled(folder, entry, *rows)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@given(
+    marks=st.lists(st.lists(st.floats(-9, 9) | st.none(), min_size=3, max_size=3).filter(any), min_size=1, max_size=9)
+)
+@settings(max_examples=60)
+def test_the_mean_is_over_those_who_gave_a_number(marks: list[list[float | None]]) -> None:
+    rows = [";".join("" if mark is None else repr(mark) for mark in row) for row in marks]
+    with tempfile.TemporaryDirectory() as folder:
+        values, _ = labelled(Path(folder), MEAN, *rows)
+    assert values == pytest.approx([np.mean([mark for mark in row if mark is not None]) for row in marks])
+
+
+def test_a_mean_of_decimal_commas_is_a_number(tmp_path: Path) -> None:
+    assert labelled(tmp_path, MEAN + 'decimal = ","\n', "1,5;2,5;3", "1;;")[0] == pytest.approx([7 / 3, 1.0])
+
+
+def test_the_majority_counts_and_a_tie_is_left_out_and_said(tmp_path: Path) -> None:
+    values, notes = labelled(tmp_path, MAJORITY, "yes;no;yes", "no;;", "yes;no;", "no;no;yes", "yes;yes;yes")
+    assert values == [1, 0, 0, 1]
+    assert "1 of 5 rows have no majority; left out" in notes
+
+
+def test_each_annotators_label_is_renamed_and_dropped_before_they_are_combined(tmp_path: Path) -> None:
+    entry = MAJORITY + 'relabel = { "Y" = "yes" }\ndrop_labels = ["?"]\n'
+    values, _ = labelled(tmp_path, entry, "Y;no;yes", "?;?;no", "?;?;?")
+    assert values == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "row", "said"),
+    [
+        (MEAN, "1;two;3", "my.csv:2: a1, a2, a3 'two' is not a number"),
+        (MEAN + "maximum = 5\n", "1;9;1", "9.0 is outside"),
+        (MEAN, ";;", "'' is empty; mend the row, or leave out all rows without a label by `drop_labels"),
+        (MAJORITY + 'classes = ["no", "yes"]\n', "yes;yes;maybe", "'maybe' is not one of no, yes"),
+    ],
+)
+def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
+    tmp_path: Path, entry: str, row: str, said: str
+) -> None:
+    message = refusal(tmp_path, entry, row)
+    assert said in message and "my.csv:2" in message
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (ENTRY + 'kind = "binary"\n', 'or of annotators, with `combine` "mean" or "majority"'),
+        (ENTRY + 'kind = "binary"\ncombine = "mean"\n', "combine 'mean' does not suit a binary label; use 'majority'"),
+        (ENTRY + 'kind = "continuous"\ncombine = "majority"\n', "use 'mean'"),
+        (ENTRY + 'kind = "multilabel"\ncombine = "majority"\n', "combine 'majority'"),
+        (MEAN.replace('["a1", "a2", "a3"]', '"a1"'), "1 column(s) and combine 'mean'"),
+        (MEAN.replace('"a3"', '"a1"'), "label columns repeat"),
+        (MEAN + 'combin = "mean"\n', "did you mean 'combine'"),
+        (MAJORITY + 'decimal = ","\n', "decimal ',' is not"),
+        (MEAN + 'decimal = ";"\n', "decimal ';' is not"),
+        (MEAN + 'reader = "esconv"\n', "`combine` is for the readers 'table' and 'joined'"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path: Path, entry: str, said: str) -> None:
+    (tmp_path / "mine.toml").write_text(entry)
+    with pytest.raises(BadEntry) as caught:
+        tasks_of(tmp_path / "mine.toml")
+    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+
+
+def pairable(values: np.ndarray) -> list[list[float]]:
+    units = [[value for value in row if np.isfinite(value)] for row in values.tolist()]
+    return [unit for unit in units if len(unit) > 1]
+
+
+@pytest.mark.parametrize("is_number", [False, True])
+@given(seed=st.integers(0, 10**6), gaps=st.floats(0, 0.6))
+@settings(max_examples=40)
+def test_agreement_is_krippendorffs_alpha_as_the_analysis_computes_it(is_number: bool, seed: int, gaps: float) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 4 if is_number else 2, size=(12, 3)).astype(float)  # of two values nominal is interval
+    values[rng.random(values.shape) < gaps] = np.nan
+    ours = krippendorff(pairable(values), is_number=is_number)
+    theirs = alpha(values) if pairable(values) else np.nan
+    assert ours is None if np.isnan(theirs) else ours == pytest.approx(theirs)
+
+
+def test_the_published_example_has_its_published_alphas() -> None:
+    gap = np.nan  # Krippendorff (2011), section D: four observers, twelve units
+    table = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, gap, gap, gap],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, gap, 3],
+        [gap, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, gap],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, gap],
+    ]
+    units = pairable(np.array(table, dtype=float).T)
+    assert krippendorff(units, is_number=False) == pytest.approx(0.743, abs=0.0005)
+    assert krippendorff(units, is_number=True) == pytest.approx(0.849, abs=0.0005)
+
+
+def test_agreement_is_shown_before_anything_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i % 5};{i % 5};{(i + i // 7 % 2) % 5}" for i in range(200)]
+    _, notes = labelled(tmp_path, MEAN, *rows)
+    values = np.array([[float(cell) for cell in row.split(";")] for row in rows])
+    expected = (
+        f"3 annotators (a1, a2, a3): Krippendorff's alpha (interval) {alpha(values):.2f} over the 200 of 200 rows"
+    )
+    assert notes[0].startswith(expected)
+    common = ["--registry", str(tmp_path), "--data", str(tmp_path), "--json"]
+    assert main(["tasks", "show", "mine", *common]) == 0
+    assert any(expected in warning for warning in json.loads(capsys.readouterr().out)["rows"]["warnings"])
+    assert main(["tasks", "check", "mine", *common, "--store", str(tmp_path / "runs")]) == 0
+    assert any(expected in warning for warning in json.loads(capsys.readouterr().out)["tasks"][0]["warnings"])
+
+
+def test_of_ordered_classes_agreement_counts_their_distance(tmp_path: Path) -> None:
+    entry = ENTRY + 'kind = "ordinal"\nclasses = ["weak", "plain", "strong"]\ncombine = "majority"\n'
+    rows = ["weak;weak;plain", "strong;strong;plain", "plain;plain;plain"]
+    _, notes = labelled(tmp_path, entry, *rows)
+    assert f"(interval) {alpha(np.array([[0, 0, 1], [2, 2, 1], [1, 1, 1]], dtype=float)):.2f}" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (("0", "1"), {"kind": "multilabel"}),
+        (("no", "yes"), {"kind": "binary", "combine": "majority"}),
+        (("a", "b", "c"), {"kind": "multiclass", "combine": "majority"}),
+        (("1", "2", "3.5"), {"kind": "continuous", "combine": "mean"}),
+        (("1", "2,5", "3,5"), {"kind": "continuous", "combine": "mean", "decimal": ","}),
+    ],
+)
+def test_several_label_columns_suggest_how_they_are_combined(
+    tmp_path: Path, cells: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    lines = "".join(f"some words {i};{cells[i % len(cells)]};{cells[i // 2 % len(cells)]}\n" for i in range(12))
+    (tmp_path / "my.csv").write_text("text;a1;a2\n" + lines)
+    fields = proposal(opened(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
+    assert {name: fields.get(name) for name in ("kind", "combine", "decimal") if name in fields} == expected

@@ -1,0 +1,263 @@
+"""Readers for questions, interviews, emotional support, chats and labels joined with texts, on lines written here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import BadEntry, BadInput, MissingData
+from tasks.readers import found, read
+from tasks.registry import Registry
+from tasks.splits.loading import load
+from tasks.synthetic import write
+from tasks.task import Task, Turn
+
+REGISTRY = Registry.load()
+QACT, QINT = REGISTRY.task("empdial_qact"), REGISTRY.task("empdial_qint")
+MI, ADHERENT = REGISTRY.task("mi_behavior"), REGISTRY.task("mi_adherent")
+HOPE, STRATEGY, QUESTION = (REGISTRY.task(name) for name in ("empathy_hope", "esconv_strategy", "esconv_question"))
+REPLY, ASKED = REGISTRY.task("control_reply"), REGISTRY.task("control_question")
+TURNS = (
+    "conv_id,utterance_idx,context,prompt,speaker_idx,utterance,set_id,utterance_split,question_count,"
+    "labeled_question_idx,act_list,intent_list,act_source,intent_source\n"
+)
+
+
+def written(folder: Path, content: str, name: str) -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content.encode())
+    return folder
+
+
+def refusal(task: Task, data: Path) -> str:
+    with pytest.raises(BadInput) as caught:
+        read(task, data)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def labels(task: Task, data: Path) -> list[str]:
+    return [task.label.classes[int(row.label)] for row in read(task, data)]
+
+
+@pytest.fixture
+def dialogue(tmp_path: Path) -> Path:
+    rows = (
+        "c1,1,sad,It rained_comma_ hard.,7,Oh_comma_ rain.,train,\"['Oh_comma_ rain.']\",-1,,,,,",
+        'c1,2,sad,It rained_comma_ hard.,8,I see. Wet? Cold?,train,"[\'I see.\', \'Wet?\', ""Cold?""]",2,"[1, 2]",'
+        "\"['Request information', 'Irony']\",\"['Express interest', 'Support']\","
+        "\"['manual', 'QBERT']\",\"['mturk', 'SBERT']\"",
+        "c1,3,sad,It rained_comma_ hard.,7,Yes.,train,\"['Yes.']\",-1,,,,,",
+        "c2,2,sad,Other,9,Why?,train,\"['Why?']\",1,[0],['Irony'],['Motivate'],['mturk'],['QBERT']",
+    )
+    return written(tmp_path, TURNS + "\n".join(rows) + "\n", QACT.files[0])
+
+
+def test_each_labelled_question_is_a_row_after_what_came_before_it(dialogue: Path) -> None:
+    first, second, third = read(QACT, dialogue)
+    opening = (Turn("prompt", "It rained, hard."), Turn("speaker", "Oh, rain."))
+    assert (first.id, first.group, first.text) == ("c1:2:0", "c1", "Wet?")
+    assert first.context == (*opening, Turn("listener", "I see."))
+    assert (second.id, second.text) == ("c1:2:1", "Cold?")
+    assert second.context == (*opening, Turn("listener", "I see. Wet?"))
+    assert third.context == (Turn("prompt", "Other"),)
+    assert labels(QACT, dialogue) == ["Request information", "Irony", "Irony"]
+    assert labels(QINT, dialogue) == ["Express interest", "Support", "Motivate"]
+
+
+def test_human_questions_are_those_that_people_labelled(dialogue: Path) -> None:
+    assert [row.id for row in read(REGISTRY.task("empdial_qact_human"), dialogue)] == ["c1:2:0", "c2:2:0"]
+    assert [row.id for row in read(REGISTRY.task("empdial_qint_human"), dialogue)] == ["c1:2:0"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[1, 2]", "[1]", "differ in length"),
+        ("[1, 2]", "[1, 9]", "names a sentence"),
+        ("[1, 2]", "[1, True, 2]", "differ in length"),
+        ("[1, 2]", "1 and 2", "holds no list"),
+        ("'Irony']\"", "'Sarcasm']\"", "'Sarcasm' is not one of"),
+        ("c1,2,", "c1,two,", "utterance_idx 'two'"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused_with_their_line(dialogue: Path, old: str, new: str, said: str) -> None:
+    file = dialogue / QACT.files[0]
+    file.write_text(file.read_text().replace(old, new))
+    message = refusal(QACT, dialogue)
+    assert f"{file}:3" in message and said in message
+
+
+def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path: Path) -> None:
+    text = "Oh, rain. \n I see. Wet? Cold?"
+    content = f'index,id,utterance_truncated,type,intent\n0,a-b-2-2,"{text}",Irony,Support\n'
+    data = written(tmp_path, content, "empqt/derived/test_set.csv")
+    (row,), notes = found(QACT, data)[1:]
+    assert (row.id, row.group, row.text) == ("a-b:2:1", "a-b", "Cold?")
+    assert row.context == (Turn("speaker", "Oh, rain."), Turn("listener", "I see. Wet?"))
+    assert "test_set.csv" in notes[0] and "ed_annotated.csv" in notes[0]
+    with pytest.raises(MissingData):
+        read(REGISTRY.task("empdial_qact_human"), data)
+
+
+def test_both_files_of_questions_name_the_same_rows(tmp_path: Path) -> None:
+    write(tmp_path, ["empqt"], rows=90, seed=3)
+    full = {row.id: row for row in read(QINT, tmp_path)}
+    (tmp_path / QINT.files[0]).unlink()
+    for row in read(QINT, tmp_path):
+        assert row == full[row.id]._replace(context=full[row.id].context[1:])
+
+
+def test_an_id_without_numbers_is_refused(tmp_path: Path) -> None:
+    content = "index,id,utterance_truncated,type,intent\n0,a-b,Why?,Irony,Support\n"
+    assert ":2: the id" in refusal(QACT, written(tmp_path, content, "empqt/derived/test_set.csv"))
+
+
+SESSIONS = (
+    "dialog_id,author,text,final agreed label\n"
+    "1,speaker,first post,\n1,listener,hello,Other\n1,listener,why so?,Open Question\n1,speaker,second post,\n"
+    "1,listener,do this,Direct\n1,listener,hm,-\n2,listener,no post yet,Affirm\n2,listener,well,\n"
+)
+
+
+def test_interviews_keep_agreed_codes_after_the_latest_post(tmp_path: Path) -> None:
+    data = written(tmp_path, SESSIONS, MI.files[0])
+    rows = read(MI, data)
+    assert [(row.id, row.text) for row in rows] == [("1:3", "why so?"), ("1:5", "do this"), ("2:1", "no post yet")]
+    assert [row.context for row in rows] == [(Turn("speaker", "first post"),), (Turn("speaker", "second post"),), ()]
+    assert labels(MI, data) == ["Open Question", "Direct", "Affirm"]
+    assert labels(ADHERENT, data) == ["Adherent", "Non-adherent", "Adherent"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"), [("listener,hello", "robot,hello", ":3: author"), ("Direct", "Command", ":6:")]
+)
+def test_an_unknown_author_or_code_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert said in refusal(MI, written(tmp_path, SESSIONS.replace(old, new), MI.files[0]))
+
+
+def hope_files(folder: Path, texts: str) -> Path:
+    rows = "111,Supportive\n222,Not Supportive\n333,Supportive\n"
+    written(folder, "tweet_id,gold_label\n" + rows, HOPE.files[0])
+    return written(folder, "tweet_id,text\n" + texts, HOPE.files[1])
+
+
+def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
+    _, rows, notes = found(HOPE, hope_files(tmp_path, '333,"be safe,\nall"\n111,pray\n'))
+    assert [(row.id, row.text, row.label) for row in rows] == [("111", "pray", 1), ("333", "be safe,\nall", 1)]
+    assert notes == ("1 of 3 rows have no text; left out",)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [("1.11E+02,pray\n", "none of the 3 ids"), ("111,a\n111,b\n", ":3: tweet_id occurs a second time")],
+)
+def test_texts_that_cannot_be_joined_are_refused(tmp_path: Path, texts: str, said: str) -> None:
+    assert said in refusal(HOPE, hope_files(tmp_path, texts))
+
+
+def test_a_join_needs_two_files(tmp_path: Path) -> None:
+    with pytest.raises(BadEntry, match="labels, texts"):
+        read(replace(HOPE, files=HOPE.files[:1]), tmp_path)
+
+
+def test_both_forms_of_esconv_give_the_same_turns(tmp_path: Path) -> None:
+    write(tmp_path, ["esconv"], rows=600, seed=1)
+    whole = read(STRATEGY, tmp_path)
+    assert max(len(row.context) for row in whole) > 4 and whole[-1].context[0].speaker == "speaker"
+    (tmp_path / STRATEGY.files[0]).unlink()
+    flat = read(STRATEGY, tmp_path)
+    assert [(row.text, row.label, row.context[-4:]) for row in whole] == [
+        (row.text, row.label, row.context) for row in flat
+    ]
+    assert len({row.group for row in flat}) == len({row.group for row in whole})
+    assert any("ESConv.json" in warning for warning in load(QUESTION, tmp_path).warnings)
+
+
+def test_a_strategy_alone_is_a_yes_or_no_of_every_turn(tmp_path: Path) -> None:
+    write(tmp_path, ["esconv"], rows=120, seed=1)
+    every = read(QUESTION, tmp_path)
+    asked = {row.id for row in every if row.label == 1}
+    assert asked == {row.id for row in read(STRATEGY, tmp_path) if row.label == 0}
+    assert len(every) > len(read(STRATEGY, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"dialog": 1},
+        [{"situation": "s"}],
+        [{"dialog": [{"speaker": "nurse", "annotation": {}, "content": "x"}]}],
+        [{"dialog": [{"speaker": "seeker", "annotation": [], "content": "x"}]}],
+        [{"dialog": [{"speaker": "supporter", "annotation": {"strategy": "Other"}}]}],
+        [[]],
+        7,
+    ],
+)
+def test_another_shape_of_json_is_refused(tmp_path: Path, value: object) -> None:
+    assert "ESConv.json: conversation 0" in refusal(STRATEGY, written(tmp_path, json.dumps(value), STRATEGY.files[0]))
+
+
+def test_broken_json_is_refused_with_its_line(tmp_path: Path) -> None:
+    assert "ESConv.json:2: not valid JSON" in refusal(STRATEGY, written(tmp_path, "[\n{,]", STRATEGY.files[0]))
+
+
+@pytest.mark.parametrize("line", ["hello", "1.0 0 3 only the seeker", "1.0 1 3 no strategy", "1.0 1 x [Other] text"])
+def test_a_flat_line_that_is_no_turn_is_refused(tmp_path: Path, line: str) -> None:
+    names = QUESTION.columns["fallback_files"]
+    for name in names:
+        written(tmp_path, f"1.0 0 0 hi EOS 1.0 1 1 [Questions] why?\n{line}\n", name)
+    assert "devWithStrategy_short.tsv:2" in refusal(QUESTION, tmp_path)
+
+
+CHATS = (
+    "1 your persona: i row .\n2 hi\thello ?\n3 how\tfine .\n4 ok\tyes\n"
+    "1 partner's persona: i ski .\n2 yo\thm .\n3 so\tdo you ?\n1 lone\tgood\n2 last\t?\n"
+)
+
+
+def test_every_second_reply_changes_places_with_the_neighbouring_chats(tmp_path: Path) -> None:
+    rows = read(REPLY, written(tmp_path, CHATS, REPLY.files[0]))
+    assert [(row.context[0].text, row.text, row.label) for row in rows] == [
+        ("hi", "hello ?", 1), ("how", "do you ?", 0), ("ok", "yes", 1), ("yo", "hm .", 1), ("so", "fine .", 0),
+        ("lone", "good", 1), ("last", "?", 1),
+    ]  # fmt: skip
+    assert len({row.group for row in rows}) == 3 and len({row.block for row in rows}) == 2
+
+
+def test_questions_lose_their_marks(tmp_path: Path) -> None:
+    rows = read(ASKED, written(tmp_path, CHATS, ASKED.files[0]))
+    assert [(row.text, row.label) for row in rows] == [
+        ("hello", 1), ("fine .", 0), ("yes", 0), ("hm .", 0), ("do you", 1), ("good", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["no number\tx", "3 no tab", "3 \tempty", "0 zero\tx"])
+def test_a_chat_line_of_another_form_is_refused(tmp_path: Path, line: str) -> None:
+    assert ":2:" in refusal(REPLY, written(tmp_path, f"1 a\tb\n{line}\n", REPLY.files[0]))
+
+
+def test_labels_may_be_renamed_dropped_and_joined(tmp_path: Path) -> None:
+    task = replace(
+        REGISTRY.task("iempathize"),
+        files=("my.csv",),
+        label=replace(REGISTRY.task("iempathize").label, classes=("a", "b", "c")),
+        columns={"text": "text", "relabel": {"0": "a", "1": "b"}, "relabel_rest": "c", "drop_labels": ("9",)},
+    )
+    data = written(tmp_path, "text,label\nx,0\ny,1\nz,2\nw,9\nv,a\n", "my.csv")
+    assert labels(task, data) == ["a", "b", "c", "c"]
+
+
+@pytest.mark.parametrize(("name", "positive", "other"), [("seek", "1", "2"), ("provide", "2", "1")])
+def test_of_the_two_ways_to_count_the_other_class_one_drops_it_and_one_takes_it_as_negative(
+    tmp_path: Path, name: str, positive: str, other: str
+) -> None:
+    dropping, counting = (REGISTRY.task(f"iempathize_{name}{ending}") for ending in ("", "_all"))
+    data = written(tmp_path, f"text,label\nx,0\ny,{positive}\nz,{other}\n", dropping.files[0])
+    assert labels(dropping, data) == ["0", positive]
+    assert labels(counting, data) == ["0", positive, "0"]
+    assert dropping.dataset.family == counting.dataset.family

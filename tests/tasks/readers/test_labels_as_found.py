@@ -1,0 +1,194 @@
+"""Labels as files have them: decimal commas, gaps, other cases and spaces; and the sets that data name themselves."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli.main import main
+from tasks.errors import BadEntry, BadInput
+from tasks.proposal import opened, proposal
+from tasks.readers import found, read
+from tasks.readers.answers import number_of
+from tasks.readers.rows import RawRow
+from tasks.registry import Registry
+from tasks.splits.loading import load
+from tasks.task import Label, Task
+
+ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = "label"\n'
+
+
+def a_task(folder: Path, labels: list[str], more: str = 'kind = "binary"\n') -> Task:
+    lines = "".join(f"some words {i};{label}\n" for i, label in enumerate(labels))
+    (folder / "my.csv").write_text("text;label\n" + lines)
+    (folder / "mine.toml").write_text(f'{ENTRY}delimiter = ";"\n{more}')
+    return Registry.load([folder]).task("mine")
+
+
+def refusal(task: Task, folder: Path) -> str:
+    with pytest.raises(BadInput) as caught:
+        load(task, folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@given(number=st.decimals(-999, 999, places=3))
+@settings(max_examples=60)
+def test_a_decimal_comma_gives_the_number(number: object) -> None:
+    text = str(number).replace(".", ",")
+    assert number_of(Label("x", "continuous", decimal=","), RawRow("", "", "", "", (), "", text)) == float(str(number))
+
+
+@pytest.mark.parametrize("text", ["1.234,5", "1.234", "1,2,3", "3,5 x", ","])
+def test_what_is_no_number_with_a_decimal_comma_is_refused(tmp_path: Path, text: str) -> None:
+    task = a_task(tmp_path, ["1,5", text], 'kind = "continuous"\ndecimal = ","\n')
+    assert f"my.csv:3: label {text!r} is not a number" in refusal(task, tmp_path)
+
+
+def test_a_decimal_comma_that_the_entry_does_not_know_is_answered_with_the_line(tmp_path: Path) -> None:
+    task = a_task(tmp_path, ["1", "2,5"], 'kind = "continuous"\n')
+    assert "label '2,5' is not a number; write `decimal = \",\"` in the entry" in refusal(task, tmp_path)
+    assert proposal(opened(tmp_path / "my.csv"), {}) == {
+        "text": "text", "label": "label", "kind": "binary", "delimiter": ";",
+    }  # fmt: skip
+    a_task(tmp_path, ["1", "2,5", "3,25", "4"])
+    assert proposal(opened(tmp_path / "my.csv"), {})["decimal"] == ","
+    assert proposal(opened(tmp_path / "my.csv"), {"kind": "continuous"})["decimal"] == ","
+
+
+def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_write(tmp_path: Path) -> None:
+    labels = ["very warm", "cold", "Very  warm", "Cold"] * 3 + ["very warm", "cold"] * 20
+    task = a_task(tmp_path, labels, 'kind = "multiclass"\n')
+    (warning,) = [one for one in found(task, tmp_path).notes if "case or space" in one]
+    line = warning.partition("write ")[2]
+    assert tomllib.loads(line) == {"relabel": {"Cold": "cold", "Very  warm": "very warm"}}
+    mended = a_task(tmp_path, labels, f'kind = "binary"\n{line}\n')
+    assert found(mended, tmp_path).task.label.classes == ("cold", "very warm")
+    assert not any("case or space" in one for one in found(mended, tmp_path).notes)
+
+
+def test_three_spellings_of_two_labels_say_how_to_join_them(tmp_path: Path) -> None:
+    assert 'write relabel = { "Yes" = "yes" }' in refusal(a_task(tmp_path, ["yes", "no", "yes", "Yes"]), tmp_path)
+    task = a_task(tmp_path, ["yes", "no", "YES"], 'kind = "binary"\nclasses = ["no", "yes"]\n')
+    assert 'is not one of no, yes; written otherwise it is: relabel = { "YES" = "yes" }' in refusal(task, tmp_path)
+
+
+def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path: Path) -> None:
+    labels = ["yes", "no", ""] * 40
+    assert (
+        "label '' is empty; mend the row, or leave out all rows without a label by `drop_labels = [\"\"]`"
+        in refusal(a_task(tmp_path, labels), tmp_path)
+    )
+    splits = load(a_task(tmp_path, labels, 'kind = "binary"\ndrop_labels = [""]\n'), tmp_path)
+    assert "40 of 120 rows have no label; left out by `drop_labels`" in splits.warnings
+    assert sum(len(part) for part in (splits.train, splits.validation, splits.test)) == 80
+    assert proposal(opened(tmp_path / "my.csv"), {})["drop_labels"] == [""]
+    task = a_task(tmp_path, ["1.5", ""] * 9, 'kind = "continuous"\n')
+    assert '`drop_labels = [""]`' in refusal(task, tmp_path)
+
+
+def official(
+    folder: Path, more: str, *, column: bool = False, sets: tuple[str, ...] = ("train", "dev", "test")
+) -> Task:
+    """Three files of 60, 20 and 30 rows, or one file with a column of their names."""
+    sizes = {"train": 60, "dev": 20, "test": 30, "Validation": 20, "": 5}
+    lines = {name: [f"{name} words {i},{'ny'[i % 2]},g{i // 2}{name}" for i in range(sizes[name])] for name in sets}
+    if column:
+        rows = [f"{line},{name}" for name in sets for line in lines[name]]
+        (folder / "all.csv").write_text("\n".join(["text,label,dialogue,fold", *rows]) + "\n")
+    for name in sets:
+        (folder / f"{name or 'none'}.csv").write_text("\n".join(["text,label,dialogue", *lines[name]]) + "\n")
+    files = ["all.csv"] if column else [f"{name}.csv" for name in sets]
+    entry = ENTRY.replace('["my.csv"]', json.dumps(files)) + 'kind = "binary"\ngroup = "dialogue"\n'
+    (folder / "mine.toml").write_text(entry + more)
+    return Registry.load([folder]).task("mine")
+
+
+FILES = 'split_files = { train = "train.csv", validation = ["dev.csv"], test = "test.csv" }\n'
+
+
+@pytest.mark.parametrize("column", [False, True])
+def test_the_sets_that_data_name_are_the_published_ones(tmp_path: Path, column: bool) -> None:
+    task = official(tmp_path, 'split_column = "fold"\n' if column else FILES, column=column)
+    splits = load(task, tmp_path, "as-published")
+    assert [len(splits.train), len(splits.validation), len(splits.test)] == [60, 20, 30]
+    assert all(row.text.startswith("test ") for row in splits.test) and splits.warnings == ()
+    assert splits.known == ("train", "validation", "test")
+    clean = load(task, tmp_path)
+    assert 'splits = "as-published"' in clean.warnings[0] and len(clean.test) != 30
+
+
+def test_names_of_sets_are_read_in_any_case_and_rows_of_none_are_left_out(tmp_path: Path) -> None:
+    task = official(tmp_path, 'split_column = "fold"\n', column=True, sets=("train", "Validation", "test", ""))
+    splits = load(task, tmp_path, "as-published")
+    assert [len(splits.train), len(splits.validation), len(splits.test)] == [60, 20, 30]
+    assert "5 rows are in no published set; left out" in splits.warnings
+
+
+def test_without_a_validation_set_a_tenth_of_trains_groups_is_drawn_and_that_is_said(tmp_path: Path) -> None:
+    files = 'split_files = { train = "train.csv", test = "test.csv" }\n'
+    task = official(tmp_path, files, sets=("train", "test"))
+    splits = load(task, tmp_path, "as-published")
+    assert 4 <= len(splits.validation) <= 8 and len(splits.train) + len(splits.validation) == 60
+    assert not {row.group for row in splits.train} & {row.group for row in splits.validation}
+    assert len(splits.test) == 30 and splits.known == ("test",)
+    assert any(warning.startswith("approximate: the data name no validation set") for warning in splits.warnings)
+
+
+def test_a_leak_of_published_sets_is_said(tmp_path: Path) -> None:
+    task = official(tmp_path, FILES)
+    table = (tmp_path / "test.csv").read_text()
+    (tmp_path / "test.csv").write_text(table.replace("g0test", "g0train"))
+    warnings = load(task, tmp_path, "as-published").warnings
+    assert "leak: 1 of 15 test groups are in train" in warnings
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (FILES.replace("dev.csv", "other.csv"), "`split_files.validation` 'other.csv' is not one of `files`"),
+        (FILES.replace("validation =", "vali ="), "`split_files.vali` is no set; did you mean 'valid"),
+        (FILES.replace('validation = ["dev.csv"], ', ""), "`split_files` names no set for 'dev.csv'"),
+        (FILES.replace('"test.csv"', '["test.csv", "train.csv"]'), "puts 'train.csv' into two sets"),
+        (FILES + 'split_column = "fold"\n', "keep one of them"),
+        (FILES.replace('"train.csv"', "3"), "`split_files.train` 3 is not one of `files`"),
+        ('split_file = { train = "train.csv" }\n', "did you mean 'split_files'"),
+        (FILES + 'reader = "esconv"\n', "`split_files` is for the reader 'table'"),
+    ],
+)
+def test_sets_that_do_not_fit_the_files_are_refused_in_the_entry(tmp_path: Path, more: str, said: str) -> None:
+    with pytest.raises(BadEntry) as caught:
+        official(tmp_path, more)
+    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+
+
+def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path: Path) -> None:
+    task = official(tmp_path, 'split_column = "fold"\n', column=True)
+    table = (tmp_path / "all.csv").read_text()
+    (tmp_path / "all.csv").write_text(table.replace("g0train,train", "g0train,1", 1))
+    with pytest.raises(BadInput, match=r"all\.csv:2: fold '1' is no set; sets are train, "):
+        read(task, tmp_path)
+
+
+def test_a_column_of_sets_is_proposed(tmp_path: Path) -> None:
+    official(tmp_path, 'split_column = "fold"\n', column=True)
+    path = tmp_path / "all.csv"
+    assert "split_column" not in proposal(opened(path), {})
+    path.write_text(path.read_text().replace("dialogue,fold", "dialogue,split"))
+    assert proposal(opened(path), {})["split_column"] == "split"
+
+
+def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a_task(tmp_path, ["yes", "no"] * 6)
+    (tmp_path / "mine.toml").unlink()
+    common = ["tasks", "new", str(tmp_path / "my.csv"), "--registry", str(tmp_path), "--skip-training"]
+    assert main([*common, "--id", "plain"]) == 0
+    assert 'split = "cv5"' in capsys.readouterr().out
+    assert main([*common, "--id", "folded", "--split", "cv5"]) == 0
+    assert 'split = "cv5"\n' in (tmp_path / "folded.toml").read_text()
+    assert len(load(Registry.load([tmp_path]).task("folded"), tmp_path).folds) == 5

@@ -1,0 +1,136 @@
+"""Near duplicates are found exactly; contacts count what a test shares with training data; measures are kept."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adapters_store import Store
+from harness.study.manifest import measured
+from tasks.splits import contamination
+from tasks.splits.contamination import CONTAMINATION, GRAM, SHORTEST, THRESHOLD, Contact, contacts, evened, near_pairs
+from tasks.splits.loading import Splits, content_hash
+from tasks.task import Dataset, Example, Label, Task, Turn
+
+STORY = "my neighbour lost her dog last week and she is still looking for it every evening"
+
+
+def splits(name: str, train: list[Example], test: list[Example], dataset: str = "toy", family: str = "toys") -> Splits:
+    task = Task(
+        name, Dataset(dataset, dataset, family), name, ("x.csv",), "table", Label("label", "binary", ("0", "1"))
+    )
+    return Splits(task, tuple(train), (), tuple(test), content_hash(train, [], test), ())
+
+
+def row(id: str, text: str, group: str = "", block: str = "", context: str = "") -> Example:
+    turns = (Turn("speaker", context),) if context else ()
+    return Example(id, group or id, block or group or id, turns, text, 0)
+
+
+def one(target: Splits, intermediate: Splits) -> Contact:
+    pair = (target.task.id, intermediate.task.id)
+    return contacts({pair[1]: intermediate, pair[0]: target}, [pair])[0]
+
+
+def grams(text: str) -> set[str]:
+    padded = [f" {word} " for word in text.split()]
+    return {word[i : i + GRAM] for word in padded for i in range(max(1, len(word) - GRAM + 1))}
+
+
+def test_exactly_the_pairs_above_the_threshold_are_found() -> None:
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh"), size=6)) for _ in range(60)]
+    base = [" ".join(rng.choice(words, size=12)) for _ in range(30)]
+    changed = [
+        " ".join(w if rng.random() > share else "zzz" for w in text.split()) for text in base for share in (0.05, 0.2)
+    ]
+    texts = sorted({*base, *changed})
+    expected = set()
+    for i, j in combinations(range(len(texts)), 2):
+        a, b = grams(texts[i]), grams(texts[j])
+        if len(a & b) >= THRESHOLD * (len(a) * len(b)) ** 0.5:
+            expected.add((i, j))
+    found = {(int(i), int(j)) for i, j in near_pairs(texts)}
+    assert found == expected and len(expected) > 10
+
+
+def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone() -> None:
+    assert evened("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
+    short = "thank you very much"
+    assert len(short) < SHORTEST and near_pairs([short, f"{short} x"]).shape == (0, 2)
+    assert near_pairs([]).shape == (0, 2)
+
+
+def test_rows_groups_pairs_and_texts_of_a_sibling_are_counted() -> None:
+    train = [row("a", STORY, "g1"), row("b", "hello", "g2", context="first"), row("c", "yes", "g3")]
+    test = [
+        row("a", "no", "g9"),
+        row("x", "hello", "g8", context="first"),
+        row("y", "hello", "g3"),
+        row("z", STORY + " now", "g7"),
+    ]
+    found = one(splits("target", [], test), splits("other", train, []))
+    assert found == Contact("target", "other", 4, 1, 1, 1, 1, 2, 1, 4, 1)
+    assert found.is_contaminated
+
+
+def test_another_dataset_of_the_family_shares_blocks_and_another_family_nothing_but_texts() -> None:
+    train = [row("1", "aaa", group="7", block="art1"), row("2", "bbb", group="art9", block="art2")]
+    test = [row("1", "ccc", group="art9", block="art9"), row("5", "ddd", group="8", block="art1")]
+    sibling = one(splits("t", [], test), splits("o", train, [], dataset="second"))
+    stranger = one(splits("t", [], test), splits("o", train, [], dataset="second", family="others"))
+    assert (sibling.same_row, sibling.same_group, sibling.groups_in_train) == (0, 1, 1)
+    assert (stranger.same_row, stranger.same_group, stranger.groups_in_train) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("equal", "is_contaminated"), [(1, False), (4, False), (5, True)])
+def test_up_to_two_percent_of_equal_texts_does_not_mark_a_pair(equal: int, is_contaminated: bool) -> None:
+    test = [row(f"t{i}", f"{STORY} {'qwertz ' * 9} {i * 7919}") for i in range(200)]
+    train = [row(f"o{i}", test[i].text) for i in range(equal)]
+    test = [
+        one._replace(text=f"{i * 104729} {'abcdefg'[i % 7] * 9} {i}") if i >= equal else one
+        for i, one in enumerate(test)
+    ]
+    assert one(splits("t", [], test), splits("o", train, [], "else", "elsewhere")).is_contaminated is is_contaminated
+
+
+def test_a_task_in_folds_is_compared_with_itself_fold_by_fold() -> None:
+    rows = [row(str(i), f"number {i} of many", f"g{i}") for i in range(6)]
+    folds = (splits("t", rows[:3], rows[3:]), splits("t", rows[3:], rows[:3]))
+    whole = splits("t", rows[:3], rows)
+    own = Splits(whole.task, whole.train, (), whole.test, whole.content_hash, (), folds=folds)
+    found = contacts({"t": own, "u": splits("u", rows[:3], rows[3:])}, [("t", "t"), ("t", "u")])
+    assert (found[0].n_test, found[0].same_row, found[0].is_contaminated) == (6, 0, False)
+    assert found[1].same_row == 3
+
+
+def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "runs")
+    both = {name: splits(name, [row("a", STORY)], [row("b", name)]) for name in ("one", "two")}
+    first = measured(both, store)
+    assert [(found.target, found.intermediate) for found in first] == [
+        ("one", "one"),
+        ("one", "two"),
+        ("two", "one"),
+        ("two", "two"),
+    ]
+    monkeypatch.setattr("harness.study.manifest.contacts", lambda *_: pytest.fail("computed again"))
+    assert measured(both, store) == first
+    content = next((tmp_path / "runs/measures").glob("*/measure.json")).read_text()
+    assert CONTAMINATION in content and STORY not in content
+
+
+def test_what_a_measure_depends_on_is_in_its_inputs() -> None:
+    facts = {"dataset": "d", "family": "f", "splits_hash": "h"}
+    seen = [contamination.contamination_inputs({"t": facts, "u": {**facts, name: "other"}}) for name in facts]
+    assert len({str(inputs) for inputs in (*seen, contamination.contamination_inputs({"t": facts, "v": facts}))}) == 4
+
+
+@pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])
+def test_equal_rows_mark_a_pair_and_so_do_nearly_equal_texts(same_pair: int, near_text: int) -> None:
+    counts = {"n_test": 100, "n_long": 100, "same_row": 0, "same_group": 0, "same_text": 0, "n_groups": 100}
+    contact = Contact("t", "o", **counts, same_pair=same_pair, near_text=near_text, groups_in_train=0)
+    assert contact.is_contaminated

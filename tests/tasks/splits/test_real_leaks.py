@@ -1,0 +1,91 @@
+"""On the real files: the audit's verdicts, the published sets and what leaks; skipped where the data is not at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.main import main
+from tasks.errors import MissingData
+from tasks.registry import Registry
+from tasks.splits.contamination import Contact, contacts
+from tasks.splits.loading import Splits, load
+
+SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
+DATA, IDS = SHARED / "data", SHARED / "paper/splits"
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.slow,
+    pytest.mark.skipif(not IDS.is_dir(), reason="no raw data; set EMPATHY_SHARED to the folder that holds data/"),
+]
+REGISTRY = Registry.load()
+SECONDS: dict[str, float] = {}
+EMPDIAL = ("empdial_ei", "empdial_emo", "empdial_role", "empdial_qact", "empdial_qint")
+VERDICTS = {
+    **dict.fromkeys(("news_empathy", "news_distress", "news_emotion"), "exact"),
+    **dict.fromkeys(("conv_empathy", "conv_emoint", "conv_emopol", "empdial_ei"), "exact"),
+    **dict.fromkeys(("epitome_er", "epitome_ex", "epitome_ip"), "exact"),
+    **dict.fromkeys(("empdial_emo", "empdial_role"), "shares exact"),
+    **dict.fromkeys(("empdial_qact", "empdial_qint"), "close"),
+    **dict.fromkeys(("condolence", "empathy_hope", "mi_adherent", "mi_behavior"), "data missing"),
+}
+
+
+@cache
+def splits(kind: str) -> dict[str, Splits]:
+    found = {}
+    for name, task in REGISTRY.tasks.items():
+        try:
+            found[name] = load(task, DATA, kind, IDS)
+        except MissingData:
+            continue
+    return found
+
+
+@cache
+def all_contacts(kind: str) -> dict[tuple[str, str], Contact]:
+    named, started = splits(kind), time.process_time()
+    found = contacts(named, [(target, other) for target in named for other in named])
+    SECONDS[kind] = time.process_time() - started
+    return {(one.target, one.intermediate): one for one in found}
+
+
+def test_the_audit_reproduces_the_papers_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "audit", "--data", str(DATA), "--splits", str(IDS), "--json"]) == 0
+    rows: dict[str, dict[str, Any]] = {row["task"]: row for row in json.loads(capsys.readouterr().out)}
+    assert {name: row["verdict"] for name, row in rows.items()} == VERDICTS
+    assert rows["epitome_ip"]["train/validation/test"] == "2418/303/302"
+    assert rows["news_emotion"]["train/validation/test"] == "800/1000/900" and rows["news_emotion"]["rows"] == 2700
+    assert "7.2 %" in rows["empdial_role"]["note"]
+
+
+@pytest.mark.parametrize("name", ["news_empathy", "news_distress", "news_emotion"])
+def test_as_published_800_of_900_news_test_essays_are_training_essays(name: str) -> None:
+    own = all_contacts("as-published")[name, name]
+    assert (own.same_row, own.same_pair, own.n_test) == (800, 800, 900)
+
+
+def test_as_published_most_test_dialogues_stand_in_a_siblings_training_data() -> None:
+    found = all_contacts("as-published")
+    assert 0.75 < found["empdial_emo", "empdial_ei"].same_group / found["empdial_emo", "empdial_ei"].n_test < 0.85
+    assert 0.75 < found["empdial_ei", "empdial_role"].same_group / found["empdial_ei", "empdial_role"].n_test < 0.85
+    assert found["empdial_emo", "empdial_role"].same_group == 0
+
+
+def test_no_clean_test_item_is_training_material_of_a_sibling() -> None:
+    families = {name: one.task.dataset.family for name, one in splits("clean").items()}
+    siblings = [one for (a, b), one in all_contacts("clean").items() if families[a] == families[b]]
+    assert {one.target for one in siblings} >= set(EMPDIAL)
+    assert sum(one.same_row + one.same_group + one.same_pair for one in siblings) == 0
+    assert not [one for one in siblings if one.is_contaminated]
+
+
+def test_the_scan_of_all_real_texts_takes_under_three_minutes_of_computing() -> None:
+    all_contacts("clean")
+    assert SECONDS["clean"] < 180

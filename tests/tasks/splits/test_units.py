@@ -1,0 +1,226 @@
+"""Groups, blocks and equal texts that must not be divided: they hang together, and no split parts them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cli.main import main
+from tasks.errors import BadEntry, BadInput
+from tasks.quality import conflicting, quality
+from tasks.readers import read
+from tasks.registry import Registry
+from tasks.splits.clean import Parts, block_hashes, clean, splits_of
+from tasks.splits.contamination import Texts
+from tasks.splits.folds import folded
+from tasks.splits.loading import load
+from tasks.splits.units import units_of
+from tasks.synthetic import write
+from tasks.task import Dataset, Example, Label, Task
+
+BINARY = Label("label", "binary", ("no", "yes"))
+TASK = Task("mine", Dataset("mine", "Mine", "mine"), "Mine", ("mine.csv",), "table", BINARY)
+
+
+def row(number: int, group: str, block: str, text: str = "", label: int | None = None) -> Example:
+    return Example(str(number), group, block, (), text or f"text {number}", number % 2 if label is None else label)
+
+
+def divided(parts: Parts, key: str) -> set[str]:
+    """Values of ``group``, ``block`` or ``text`` that stand in several splits."""
+    places = defaultdict(set)
+    for name in ("train", "validation", "test"):
+        for one in getattr(parts, name):
+            places[getattr(one, key)].add(name)
+    return {value for value, names in places.items() if len(names) > 1}
+
+
+def crossed(count: int, groups: int, blocks: int) -> list[Example]:
+    """Rows of people who write about several articles, in clusters that share neither."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(count):
+        cluster = number % 40
+        rows.append(row(number, f"p{cluster}.{rng.integers(groups)}", f"a{cluster}.{rng.integers(blocks)}"))
+    return rows
+
+
+def test_a_group_that_stands_in_several_blocks_joins_them() -> None:
+    rows = crossed(400, 3, 3)
+    parts = clean(TASK, rows)
+    assert divided(parts, "group") == divided(parts, "block") == set()
+    assert sum(len(part) for part in (parts.train, parts.validation, parts.test)) == 400
+    assert "groups stand in several blocks: joined," in parts.warnings[0] and "units" in parts.warnings[0]
+
+
+def test_folds_divide_neither_groups_nor_blocks() -> None:
+    for parts in folded(replace(TASK, split="cv4"), crossed(400, 3, 3)):
+        assert divided(parts, "group") == divided(parts, "block") == set()
+
+
+@given(cells=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40))
+@settings(max_examples=100)
+def test_units_are_the_connected_components_of_groups_and_blocks(cells: list[tuple[int, int]]) -> None:
+    rows = [row(i, f"g{group}", f"b{block}") for i, (group, block) in enumerate(cells)]
+    units = units_of(TASK, rows)
+    merged = [{i} for i in range(len(rows))]  # by hand: merge rows that share a value until nothing changes
+    for _ in rows:
+        for one in range(len(rows)):
+            for other in range(len(rows)):
+                if rows[one].group == rows[other].group or rows[one].block == rows[other].block:
+                    merged[one] = merged[other] = merged[one] | merged[other]
+    same = [[units.of_row[i] == units.of_row[j] for j in range(len(rows))] for i in range(len(rows))]
+    assert same == [[j in merged[i] for j in range(len(rows))] for i in range(len(rows))]
+    for number, name in enumerate(units.names):
+        assert name == min(one.block for one, unit in zip(rows, units.of_row, strict=True) if unit == number)
+
+
+def test_where_groups_lie_within_blocks_every_row_falls_where_its_block_alone_puts_it(tmp_path: Path) -> None:
+    tasks = [task for task in Registry.load().tasks.values() if not task.dataset.private]
+    write(tmp_path, sorted({task.dataset.id for task in tasks}), rows=120, seed=3)
+    for task in tasks:
+        rows = read(task, tmp_path)
+        assert not units_of(task, rows).joined, task.id
+        salted = replace(task, split_salt=task.split_salt or 0)
+        split = splits_of(block_hashes(task.dataset.family, [one.block for one in rows]), salted.split_salt)
+        try:
+            parts = clean(salted, rows)
+        except BadInput:  # few rows: some class or split is empty
+            continue
+        assert {one.id for one in parts.test} == {one.id for one, k in zip(rows, split, strict=True) if k == 2}, task.id
+        ids = [{one.id for one in rows} for rows in (parts.train, parts.validation)]
+        for k in (0, 1):
+            assert ids[k] <= {one.id for one, place in zip(rows, split, strict=True) if place == k}, task.id
+
+
+def write_rows(folder: Path, rows: Sequence[Example], more: str = "") -> Path:
+    lines = [f"{one.text},{'yes' if one.label else 'no'},{one.group},{one.block}" for one in rows]
+    (folder / "mine.csv").write_text("\n".join(["text,label,person,article", *lines]) + "\n")
+    fields = 'id = "mine"\nfiles = ["mine.csv"]\ntext = "text"\nlabel = "label"\nkind = "binary"\n'
+    (folder / "mine.toml").write_text(f'{fields}group = "person"\nblock = "article"\n{more}')
+    return folder
+
+
+def test_what_is_joined_is_shown_before_anything_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_rows(tmp_path, crossed(400, 3, 3))
+    assert main(["tasks", "show", "mine", "--registry", str(folder), "--data", str(folder), "--json"]) == 0
+    assert "groups stand in several blocks" in json.loads(capsys.readouterr().out)["rows"]["warnings"][0]
+    cv = write_rows(tmp_path, crossed(400, 3, 3), 'split = "cv3"\n')
+    assert main(["tasks", "show", "mine", "--registry", str(cv), "--data", str(cv), "--json"]) == 0
+    assert "groups stand in several blocks" in json.loads(capsys.readouterr().out)["rows"]["warnings"][0]
+
+
+@pytest.mark.parametrize("split", ["clean", "cv3"])
+def test_rows_that_all_hang_together_are_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], split: str
+) -> None:
+    rows = [row(i, f"p{i % 7}", f"a{i % 5}") for i in range(70)]
+    folder = write_rows(tmp_path, rows, f'split = "{split}"\n')
+    assert main(["tasks", "show", "mine", "--registry", str(folder), "--data", str(folder)]) == 2
+    message = capsys.readouterr().err
+    assert "7 groups stand in several blocks: joined, 5 blocks make 1 units" in message
+    assert message.count("\n") == 1
+
+
+def repeated(count: int = 300) -> list[Example]:
+    """Rows of which most of the label yes repeat one of 27 texts."""
+    rows = []
+    for number in range(count):
+        is_thanks = number % 2 and number < 220
+        text = f"thank you {number % 27}" if is_thanks else f"text {number}"
+        rows.append(row(number, f"g{number}", f"g{number}", text))
+    return rows
+
+
+def test_the_labels_of_dropped_rows_are_said_and_another_way_is_offered() -> None:
+    parts = clean(replace(TASK, split_salt=0), repeated())
+    lost = sum(map(len, parts.dropped))
+    of_yes = 100 * lost / sum(one.label for one in (*parts.train, *parts.validation, *sum(parts.dropped, ())))
+    assert of_yes > 20 and all(one.label for rows in parts.dropped for one in rows)
+    (warning,) = [one for one in parts.warnings if "repeat a later" in one]
+    assert f"(yes {lost} of " in warning and f", {of_yes:.1f} %)" in warning and '`repeats = "together"`' in warning
+
+
+def test_few_dropped_rows_get_no_other_offer() -> None:
+    rows = [row(number, f"g{number}", f"g{number}") for number in range(300)]
+    parts = clean(replace(TASK, split_salt=0), rows)
+    copies = {parts.train[0].id: parts.test[0].text}
+    (warning,) = clean(
+        replace(TASK, split_salt=0), [one._replace(text=copies.get(one.id, one.text)) for one in rows]
+    ).warnings
+    assert warning.startswith("1 train and 0 validation rows repeat a later split's text; dropped (")
+    assert "together" not in warning
+
+
+def test_of_numbers_the_mean_of_dropped_rows_is_said() -> None:
+    task = replace(TASK, label=Label("label", "continuous"), metric="", split_salt=0)
+    rows = [one._replace(label=float(one.label * 4)) for one in repeated()]
+    assert "(a mean of 4, that of all 2" in clean(task, rows).warnings[0]
+
+
+def test_repeats_kept_together_lose_no_row_and_part_no_text() -> None:
+    rows = repeated()
+    parts = clean(replace(TASK, repeats="together"), rows)
+    assert divided(parts, "text") == set() and parts.dropped == ((), (), ())
+    kept = [one.id for one in (*parts.train, *parts.validation, *parts.test)]
+    assert sorted(kept) == sorted(one.id for one in rows)
+    assert "27 texts stand in several blocks and are kept together: joined, 300 blocks make 217" in parts.warnings[0]
+    for fold in folded(replace(TASK, repeats="together", split="cv3"), rows):
+        assert divided(fold, "text") == set() and fold.dropped == ((), (), ())
+
+
+def test_a_check_shows_the_balance_before_and_after_rows_are_dropped(tmp_path: Path) -> None:
+    write_rows(tmp_path, repeated())
+    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
+    assert facts["dropped"] == {"train": len(splits.dropped[0]), "validation": len(splits.dropped[1])}
+    rows = (*splits.train, *splits.dropped[0])
+    assert facts["labels_before"]["train"]["yes"] == pytest.approx(100 * sum(one.label for one in rows) / len(rows))
+    assert facts["labels_before"]["train"]["yes"] > facts["labels"]["train"]["yes"] + 5
+
+
+def test_equal_texts_with_conflicting_labels_are_counted_dropped_ones_too(tmp_path: Path) -> None:
+    rows = [row(i, f"g{i}", f"g{i}") for i in range(200)]
+    rows += [row(200 + i, f"g{200 + i}", f"g{200 + i}", f"text {i}", i % 2) for i in range(10)]
+    rows += [row(300 + i, f"g{300 + i}", f"g{300 + i}", f"text {i}", 1 - i % 2) for i in range(3)]
+    write_rows(tmp_path, rows)
+    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    assert sum(map(len, splits.dropped)) > 0
+    assert conflicting(splits) == {"rows": 9, "texts": 3}
+
+
+def test_a_class_that_repeats_altogether_is_refused_with_the_reason() -> None:
+    rows = [row(i, f"g{i}", f"g{i}", "thank you" if i % 2 else "") for i in range(300)]
+    with pytest.raises(BadInput, match=r"training rows of the class 'yes' repeat a later .* `repeats = .together.`"):
+        clean(replace(TASK, split_salt=0), rows)
+
+
+def test_siblings_of_which_one_keeps_repeats_together_are_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path, repeated(), 'repeats = "together"\nfamily = "epitome"\n')
+    with pytest.raises(BadEntry, match=r'`repeats` is "together" for mine in .*mine.toml and not for epitome'):
+        Registry.load([tmp_path])
+    write_rows(tmp_path, repeated(), 'repeats = "apart"\n')
+    with pytest.raises(BadEntry, match="repeats 'apart' is not one of drop, together"):
+        Registry.load([tmp_path])
+
+
+def test_pseudonyms_are_those_of_dropped_rows_too(tmp_path: Path) -> None:
+    write_rows(tmp_path, repeated(), "private = true\n")
+    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    assert all(len(one.id) == 16 and len(one.group) == 16 for rows in splits.dropped for one in rows)
+
+
+def test_twelve_rows_point_to_folds(tmp_path: Path) -> None:
+    write_rows(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)])
+    splits = load(Registry.load([tmp_path]).task("mine"), tmp_path)
+    assert any('12 rows leave 1 for the test; `split = "cv5"`' in warning for warning in splits.warnings)
+    write_rows(tmp_path, [row(i, f"g{i}", f"g{i}") for i in range(12)], 'split = "cv5"\n')
+    assert len(load(Registry.load([tmp_path]).task("mine"), tmp_path).test) == 12

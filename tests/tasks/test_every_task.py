@@ -1,0 +1,221 @@
+"""Every built-in entry is complete, keeps its identity and reads its own format; the paper's tasks are rated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import BadRow
+from tasks.ratings import constructs, ratings, themes
+from tasks.registry import Registry
+from tasks.splits.loading import load
+from tasks.synthetic import WRITERS, write
+from tasks.task import METRICS, Task
+
+REGISTRY = Registry.load()
+TASKS = list(REGISTRY.tasks.values())
+PAPER = {
+    "condolence": "condolence",
+    "conv": "conv_emoint conv_emopol conv_empathy",
+    "empathy_hope": "empathy_hope",
+    "empdial": "empdial_emo empdial_role",
+    "empdial_ei": "empdial_ei",
+    "empqt": "empdial_qact empdial_qint",
+    "epitome": "epitome_er epitome_ex epitome_ip",
+    "mi": "mi_adherent mi_behavior",
+    "news": "news_distress news_emotion news_empathy",
+}
+EIGHTEEN = {name for names in PAPER.values() for name in names.split()}
+ROWS = 400
+DIGEST = "c4da4441442b18f01691b1f745e4288e6b065e82b3f0c8cd33960b2be94494e0"
+# What of an entry decides rows and scores, as the first 12 digits of its sha256. A digit changes only when results do.
+GOLDEN: dict[str, str] = {
+    "condolence": "27fc1e0ab151",
+    "condolence_rounded": "8b7b0158c949",
+    "control_question": "1ce6bb602393",
+    "control_reply": "fec45667db99",
+    "conv_emoint": "1adaeaf0bf6f",
+    "conv_emopol": "f945afb71b45",
+    "conv_empathy": "80380e970fcb",
+    "empathy_hope": "3e55f5525222",
+    "empdial_ei": "6d4eb84f2dc5",
+    "empdial_emo": "2a1b7017fe51",
+    "empdial_qact": "6822a90e9a76",
+    "empdial_qact_human": "ad4310f439f7",
+    "empdial_qint": "88bb5dcf2faa",
+    "empdial_qint_human": "ce17652c3f38",
+    "empdial_role": "966fed566bde",
+    "epitome_er": "6928745e4433",
+    "epitome_er_ordinal": "a39b0bb8161d",
+    "epitome_ex": "6b7a00b12ba9",
+    "epitome_ex_ordinal": "bc1102fcacb2",
+    "epitome_ip": "ecb3d81e3edb",
+    "epitome_ip_ordinal": "f59b44be890b",
+    "esconv_affirmation": "03f0bbe2150f",
+    "esconv_disclosure": "e67b74327271",
+    "esconv_information": "eebc701f899e",
+    "esconv_question": "6308045ac088",
+    "esconv_reflection": "d1ab18ffdaaf",
+    "esconv_restatement": "f4b60a590c24",
+    "esconv_strategy": "ec3e43afa283",
+    "esconv_suggestions": "342d902d7397",
+    "iempathize": "0c184188fbea",
+    "iempathize_provide": "0b9e5d2f7e30",
+    "iempathize_provide_all": "e49e431e2968",
+    "iempathize_seek": "dcd307a6c8e3",
+    "iempathize_seek_all": "2eed6d420246",
+    "mi_adherent": "4f8c98310b43",
+    "mi_behavior": "483266816e7c",
+    "news_distress": "f1b42b0971ae",
+    "news_emotion": "f2404efbc455",
+    "news_empathy": "83f8388b5ae2",
+    "twittemp": "0b508dbd3401",
+}
+every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+of_the_paper = pytest.mark.parametrize("name", sorted(EIGHTEEN))
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("synthetic")
+    write(folder, sorted({task.dataset.id for task in TASKS}), rows=ROWS, seed=1)
+    return folder
+
+
+def identity(task: Task) -> str:
+    label = (task.label.column, task.label.kind, task.label.classes, task.label.minimum, task.label.maximum)
+    parts = (task.id, task.dataset.family, task.files, task.reader, sorted(task.columns.items()), label)
+    text = json.dumps((*parts, task.metric, task.history, task.tags), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@every_task
+def test_the_identity_of_a_task_is_stable(task: Task) -> None:
+    assert identity(task) == GOLDEN[task.id]
+
+
+def test_no_task_of_the_golden_list_is_gone() -> None:
+    assert set(GOLDEN) == set(REGISTRY.tasks)
+
+
+def test_the_eighteen_tasks_of_the_nine_datasets_are_there() -> None:
+    found = {
+        name: " ".join(task.id for task in TASKS if task.dataset.id == name and task.id in EIGHTEEN) for name in PAPER
+    }
+    assert found == PAPER
+    assert len(EIGHTEEN) == 18
+
+
+@every_task
+def test_a_synthetic_file_loads_through_the_real_reader_with_every_class(task: Task, synthetic: Path) -> None:
+    splits = load(task, synthetic)
+    rows = (*splits.train, *splits.validation, *splits.test)
+    assert len(rows) >= ROWS // 3 and splits.train and splits.validation and splits.test
+    assert len({row.id for row in rows}) == len(rows)
+    if task.label.classes:
+        assert {row.label for row in splits.train} == set(range(len(task.label.classes)))
+    else:
+        assert all(task.label.minimum <= row.label <= task.label.maximum for row in rows)
+    assert any(row.context for row in rows) == (task.history != "none")
+    assert {turn.speaker for row in rows for turn in row.context} <= {"speaker", "listener", "prompt"}
+
+
+def test_the_further_synthetic_files_are_the_same_on_every_machine(tmp_path: Path) -> None:
+    demo = {"conv", "empdial_ei", "epitome", "news"}
+    write(tmp_path, sorted(set(WRITERS) - demo), rows=60, seed=7)
+    digest = hashlib.sha256()
+    for path in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
+        digest.update(path.relative_to(tmp_path).as_posix().encode() + b"\0" + path.read_bytes())
+    assert digest.hexdigest() == DIGEST
+
+
+@every_task
+def test_metadata_is_complete(task: Task) -> None:
+    dataset = task.dataset
+    for value in (task.title, task.description, dataset.title, dataset.licence, dataset.access, dataset.version):
+        assert value.strip()
+    assert task.title != task.id and task.description.endswith(".")
+    assert dataset.url.startswith("https://") and dataset.language == "en"
+    assert dataset.data_source in {"reddit", "twitter", "crowdsourced", "forum"}
+    assert dataset.setting in {"conversation", "social_media", "essay"}
+
+
+@every_task
+def test_titles_are_not_shared(task: Task) -> None:
+    assert [one.id for one in TASKS if one.title == task.title] == [task.id]
+
+
+@every_task
+def test_the_citation_is_bibtex(task: Task) -> None:
+    citation = task.dataset.citation
+    assert re.match(r"\s*@(inproceedings|article|misc)\{[\w-]+,", citation)
+    assert citation.count("{") == citation.count("}")
+    for entry in re.split(r"(?m)^@", citation)[1:]:
+        assert all(re.search(rf"\b{field} = \{{.+\}}", entry) for field in ("title", "author", "year"))
+
+
+@of_the_paper
+def test_every_rater_rated_every_construct(name: str) -> None:
+    rated = {(one.construct, one.rater) for one in ratings() if one.task == name}
+    assert rated == {(construct, rater) for construct in constructs() for rater in "AB"}
+
+
+def test_only_the_eighteen_have_the_papers_ratings_and_themes() -> None:
+    assert {one.task for one in ratings()} == EIGHTEEN
+    assert {task.id for task in TASKS if task.theme in themes()} == EIGHTEEN
+
+
+@every_task
+def test_the_metric_suits_the_label(task: Task) -> None:
+    assert task.metric == METRICS[task.label.kind]
+    assert task.label.is_complete
+    assert (task.label.kind == "continuous") == (task.label.minimum is not None and task.label.maximum is not None)
+
+
+@of_the_paper
+def test_training_holds_what_the_paper_prints(name: str) -> None:
+    training = REGISTRY.task(name).training
+    assert set(training) == {"epochs", "batch_size", "learning_rate"}
+    assert 6 <= training["epochs"] <= 11 and 10 <= training["batch_size"] <= 54
+    assert 2e-4 < training["learning_rate"] < 1e-3
+
+
+@every_task
+def test_siblings_are_split_alike(task: Task) -> None:
+    assert {one.split_salt for one in TASKS if one.dataset.family == task.dataset.family} == {task.split_salt}
+
+
+def test_the_adherent_behaviours_are_nine_and_five() -> None:
+    relabel = REGISTRY.task("mi_adherent").columns["relabel"]
+    assert set(relabel) == set(REGISTRY.task("mi_behavior").label.classes)
+    assert Counter(relabel.values()) == {"Adherent": 9, "Non-adherent": 5}
+
+
+def test_tables_of_ratings_are_merged_and_may_have_gaps(tmp_path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("task,construct,rater,value\nmy_task,link,C,3.5\n")
+    assert len(ratings([table])) == len(ratings()) + 1
+    assert ratings([table])[-1] == ("my_task", "link", "C", 3.5)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("my_task,links,C,3", "'link'"),
+        ("my_task,link,C,6", "1 to 5"),
+        ("my_task,link,C,many", "not a number"),
+        ("my_task,link,C,nan", "1 to 5"),
+        ("condolence,link,A,2", "muddy-waters.csv"),
+    ],
+)
+def test_a_rating_that_cannot_be_is_refused_with_its_line(tmp_path, row: str, said: str) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text(f"task,construct,rater,value\n{row}\n")
+    with pytest.raises(BadRow) as caught:
+        ratings([table])
+    assert f"{table}:2" in str(caught.value) and said in str(caught.value)

@@ -1,0 +1,124 @@
+"""Labels of several classes at once, and classes that have an order: from the entry to rows, splits and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.entry import tasks_of
+from tasks.errors import BadEntry, BadInput
+from tasks.readers import read, resolved
+from tasks.splits.loading import load
+from tasks.task import Label, Task, Turn
+
+ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n'
+BOTH = ENTRY + 'kind = "multilabel"\nlabel = "felt"\nseparator = ";"\n'
+COLUMNS = ENTRY + 'kind = "multilabel"\nlabel = ["joy", "fear"]\n'
+ORDINAL = ENTRY + 'kind = "ordinal"\nlabel = "level"\n'
+
+
+def task_of(folder: Path, entry: str) -> Task:
+    file = folder / "mine.toml"
+    file.write_text(entry, encoding="utf-8")
+    (task,) = tasks_of(file)
+    return task
+
+
+def labels(folder: Path, entry: str, table: str) -> list[object]:
+    (folder / "my.csv").write_text(table, encoding="utf-8")
+    return [row.label for row in read(task_of(folder, entry), folder)]
+
+
+def refusal(folder: Path, entry: str, table: str = "text,felt\n") -> str:
+    with pytest.raises(BadInput) as caught:
+        labels(folder, entry, table)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_separated_column_gives_a_0_or_1_per_class(tmp_path: Path) -> None:
+    table = "text,felt\na b,joy; fear\nc d,\ne f,anger\n"
+    assert labels(tmp_path, BOTH, table) == [(0, 1, 1), (0, 0, 0), (1, 0, 0)]
+
+
+def test_columns_of_0_and_1_give_their_names_as_classes(tmp_path: Path) -> None:
+    assert labels(tmp_path, COLUMNS, "text,joy,fear\na,1,0\nb,1.0,true\n") == [(1, 0), (1, 1)]
+    assert task_of(tmp_path, COLUMNS).label.classes == ("joy", "fear")
+
+
+def test_a_column_that_is_neither_0_nor_1_is_refused_with_its_line(tmp_path: Path) -> None:
+    assert "my.csv:3: fear '2' is neither 0 nor 1" in refusal(tmp_path, COLUMNS, "text,joy,fear\na,1,0\nb,1,2\n")
+
+
+def test_a_class_that_the_entry_does_not_know_is_refused(tmp_path: Path) -> None:
+    entry = BOTH + 'classes = ["joy", "fear"]\n'
+    assert "'awe' is not one of joy, fear" in refusal(tmp_path, entry, "text,felt\na b,joy;awe\n")
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        (ENTRY + 'kind = "multilabel"\nlabel = "felt"\n', "needs either a `separator`"),
+        (ENTRY + 'kind = "multiclass"\nlabel = ["a", "b"]\n', "or of annotators, with `combine`"),
+        (BOTH.replace('"felt"', '["a", "b"]'), "needs either a `separator`"),
+        (ORDINAL + 'metric = "pearson_r"\n', "does not suit the label kind ordinal; use 'macro_f1'"),
+        (ORDINAL + "history = 0\n", "not a number of turns"),
+        (ORDINAL + 'split = "cv1"\n', "neither"),
+        (ORDINAL + 'truncation = "middle"\n', "head, tail, head+tail, windows"),
+        (ORDINAL + 'class_weights = "equal"\n', "none, balanced"),
+        (ENTRY + 'label = "x"\nkind = "continuous"\nclass_weights = "balanced"\n', "do not suit a continuous"),
+        (
+            ENTRY + 'label = "x"\nkind = "multilabel"\nseparator = ";"\nrelabel_rest = "other"\n',
+            "relabel_rest reads a row's label as one, a multilabel row has several",
+        ),
+        (ORDINAL + '[[downloads]]\nurl = "ftp://x"\npath = "a"\n', "does not start with https"),
+        (ORDINAL + '[[downloads]]\nurl = "https://x"\npath = "../a"\n', "stay below the data folder"),
+        (ORDINAL + '[[downloads]]\nurl = "https://x"\npth = "a"\n', "unknown field `downloads.pth`; did you mean"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_file_and_what_to_write(tmp_path: Path, entry: str, part: str) -> None:
+    with pytest.raises(BadEntry) as caught:
+        task_of(tmp_path, entry)
+    assert part in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+
+
+def test_ordinal_classes_that_are_numbers_stand_in_their_order(tmp_path: Path) -> None:
+    assert labels(tmp_path, ORDINAL, "text,level\na,10\nb,2\nc,1\n") == [2, 1, 0]
+
+
+def test_ordinal_classes_that_are_words_must_be_named_in_their_order(tmp_path: Path) -> None:
+    table = "text,level\na,weak\nb,strong\n"
+    assert "lowest first" in refusal(tmp_path, ORDINAL, table)
+    assert labels(tmp_path, ORDINAL + 'classes = ["weak", "strong"]\n', table) == [0, 1]
+
+
+@pytest.mark.parametrize(("history", "kept"), [("none", 0), ("previous", 1), (2, 2), (9, 4), ("all", 4)])
+def test_a_history_keeps_the_last_turns(tmp_path: Path, history: str | int, kept: int) -> None:
+    from tasks.readers.rows import kept_turns
+
+    turns = tuple(Turn("speaker", str(i)) for i in range(4))
+    assert turns[kept_turns(history)] == turns[4 - kept :]
+
+
+def test_a_multilabel_task_is_split_with_every_class_in_train_and_near_80_10_10(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    names = np.array(["joy", "fear", "awe"])
+    rows = [f"words {i},{';'.join(names[rng.random(3) < (0.5, 0.3, 0.1)])}" for i in range(400)]
+    (tmp_path / "my.csv").write_text("text,felt\n" + "\n".join(rows), encoding="utf-8")
+    splits = load(task_of(tmp_path, BOTH), tmp_path)
+    assert np.array([row.label for row in splits.train]).sum(axis=0).min() > 0
+    assert abs(len(splits.test) / 400 - 0.1) <= 0.015
+    assert np.array([row.label for row in splits.test]).sum(axis=0).min() > 0
+
+
+def test_classes_found_once_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "my.csv").write_text("text,felt\na b,joy; fear\nc d,\n", encoding="utf-8")
+    task = task_of(tmp_path, BOTH)
+    known = resolved(task, tmp_path)
+    assert known.label == replace(task.label, classes=("fear", "joy"))
+    assert resolved(known, tmp_path) is known
+    assert Label("x", "multilabel", ("a", "b"), separator=";").n_outputs == 2

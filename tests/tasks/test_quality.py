@@ -1,0 +1,110 @@
+"""What a check says of a task: balance, lengths, repetitions, people, floors, smallest effects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tasks.quality import effective_groups, people_shared, quality, smallest_effect
+from tasks.splits.contamination import Texts
+from tasks.splits.loading import Splits
+from tasks.task import Answer, Dataset, Example, Label, Task, Turn
+
+STORY = "my neighbour lost her dog last week and she is still looking for it every evening"
+
+
+def splits(
+    train: list[Example], test: list[Example], kind: str = "binary", classes: tuple[str, ...] = ("a", "b")
+) -> Splits:
+    label = Label("label", kind, () if kind == "continuous" else classes, separator="," if kind == "multilabel" else "")
+    task = Task("toy", Dataset("toy", "Toy", "toys"), "Toy", ("x.csv",), "table", label)
+    return Splits(task, tuple(train), tuple(train[:1]), tuple(test), "0" * 64, ("a warning",))
+
+
+def row(id: int, text: str, label: Answer = 0, group: str = "", context: str = "") -> Example:
+    turns = (Turn("speaker", context),) if context else ()
+    return Example(str(id), group or str(id), group or str(id), turns, text, label)
+
+
+def facts(one: Splits, people: dict[str, str] | None = None) -> dict[str, object]:
+    return quality(one, people or {}, Texts([one.train, one.validation, one.test]))
+
+
+def test_sizes_balance_and_lengths() -> None:
+    found = facts(splits([row(i, "one two three", i % 4 // 3, context="four five") for i in range(8)], [row(9, "one")]))
+    assert found["rows"] == {"train": 8, "validation": 1, "test": 1}
+    assert found["labels"]["train"] == {"a": 75.0, "b": 25.0}
+    assert found["words"]["train"] == {"median": 3.0, "p95": 3.0, "max": 3.0}
+    assert found["words_with_context"]["train"]["max"] == 5.0
+    assert found["warnings"] == ["a warning"]
+
+
+def test_moments_of_numbers_and_shares_of_several_labels() -> None:
+    numbers = facts(splits([row(i, "x", float(i)) for i in range(5)], [row(9, "y", 1.0)], "continuous"))
+    assert numbers["labels"]["train"] == {
+        "min": 0.0,
+        "median": 2.0,
+        "max": 4.0,
+        "mean": 2.0,
+        "std": np.std(range(5), ddof=1),
+    }
+    assert numbers["floor"] == 0.0
+    both = facts(splits([row(0, "x", (1, 1)), row(1, "y", (0, 1))], [row(9, "z", (1, 0))], "multilabel"))
+    assert both["labels"]["train"] == {"a": 50.0, "b": 100.0}
+
+
+def test_repetitions_are_counted_within_and_between_splits() -> None:
+    train = [row(0, "yes", context="a"), row(1, "yes", context="b"), row(2, "yes", context="b"), row(3, STORY)]
+    test = [row(7, "yes", context="a"), row(8, "yes"), row(9, f"{STORY}!"), row(10, f"{STORY} now")]
+    found = facts(splits(train, test))["repeated"]
+    assert found["within train"] == {"context_and_text": 1, "text": 2, "near": 0}
+    assert found["within test"] == {"context_and_text": 0, "text": 1, "near": 2}
+    assert found["test in train"] == {"context_and_text": 1, "text": 3, "near": 2}
+
+
+def test_a_task_in_folds_is_compared_fold_by_fold() -> None:
+    rows = [row(0, "yes", context="a"), row(1, "no", 1), row(2, "well", context="b"), row(3, "yes", 1, context="a")]
+    parts = [(rows[2:], rows[:2]), (rows[:2], rows[2:])]
+    folds = tuple(splits(train, test) for train, test in parts)
+    whole = replace(folds[0], test=tuple(rows), folds=folds)
+    found = facts(whole, {"0": "ann", "1": "bob", "2": "eve", "3": "ann"})
+    assert found["repeated"]["test in train"] == {"context_and_text": 2, "text": 2, "near": 0}
+    assert found["repeated"]["within test"] == {"context_and_text": 1, "text": 1, "near": 0}
+    assert found["people"] == {"test_rows": 2, "people": 1, "test_people": 3}
+
+
+def test_the_floor_is_what_the_commonest_answer_scores() -> None:
+    train = [row(i, f"t{i}", int(i == 0)) for i in range(5)]
+    test = [row(9, "x", 0), row(10, "y", 0), row(11, "z", 1)]
+    assert facts(splits(train, test))["floor"] == pytest.approx(0.4)
+
+
+def test_people_on_both_sides_are_counted_where_they_are_known() -> None:
+    one = splits([row(0, "a"), row(1, "b")], [row(7, "c"), row(8, "d"), row(9, "e")])
+    people = {"0": "ann", "1": "bob", "7": "ann", "8": "ann", "9": "eve"}
+    assert people_shared(one, people) == {"test_rows": 2, "people": 1, "test_people": 2}
+    assert people_shared(one, {}) is None
+
+
+def test_groups_of_unequal_size_are_worth_fewer() -> None:
+    assert effective_groups([row(i, "x", group=f"g{i % 4}") for i in range(20)]) == pytest.approx(4)
+    assert effective_groups([row(i, "x", group="g0" if i < 17 else f"g{i}") for i in range(20)]) < 2
+
+
+@pytest.mark.parametrize(("kind", "points"), [("binary", 8.859), ("continuous", 8.925)])
+def test_the_smallest_effect_follows_its_formula_and_falls_with_groups(kind: str, points: float) -> None:
+    label: Answer = 1.0 if kind == "continuous" else 1
+    sizes = [
+        smallest_effect(splits([row(0, "x", label)], [row(i, "y", label) for i in range(n)], kind)) for n in (100, 400)
+    ]
+    assert sizes[0]["points"] == pytest.approx(points, abs=0.01)
+    assert sizes[1]["points"] < 0.52 * sizes[0]["points"]
+    assert smallest_effect(splits([row(0, "x", label)], [row(1, "y", label)] * 4, kind))["points"] is None
+
+
+@pytest.mark.parametrize(("groups", "is_said"), [(4, False), (5, True)])
+def test_five_groups_have_a_smallest_effect_and_four_have_none(groups: int, is_said: bool) -> None:
+    effect = smallest_effect(splits([row(0, "x")], [row(i, "y") for i in range(groups)]))
+    assert (effect["points"] is not None) is is_said

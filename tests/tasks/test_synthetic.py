@@ -1,0 +1,190 @@
+"""Synthetic raw files: the same bytes every time, readable by the real readers, with the transfer they promise."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tasks import metrics
+from tasks.errors import BadInput
+from tasks.registry import Registry
+from tasks.splits.clean import NAMES
+from tasks.splits.loading import Splits, load
+from tasks.synthetic import PLANTED, UNPLANTED, lexicon, write
+from tasks.task import Example
+
+ALL = ("conv", "empdial_ei", "epitome", "news")
+SMALL, DEMO = 800, 2400
+TASKS = (
+    "conv_emoint", "conv_emopol", "conv_empathy", "empdial_ei", "empdial_role", "epitome_er",
+    "epitome_ex", "epitome_ip", "news_distress", "news_emotion", "news_empathy",
+)  # fmt: skip
+TINY = ("epitome_er", "news_emotion", "empdial_role", "news_empathy")
+LONGEST_INPUT, LONGEST_TURN = 28, 14  # words and signs
+MARGIN = 0.1
+DIGEST = "5605884e36c8e354bd91c1f5c85a8247c2b1cbbc46056a8b395a970c2b541235"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    made = {rows: tmp_path_factory.mktemp(str(rows)) for rows in (400, SMALL, DEMO)}
+    for rows, folder in made.items():
+        write(folder, ALL, rows=rows, seed=1)
+    return made
+
+
+def splits_of(task: str, folder: Path) -> Splits:
+    return load(Registry.load().task(task), folder)
+
+
+def digest_of(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def pieces(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text.lower())
+
+
+def test_bytes_are_the_same_on_every_machine(tmp_path: Path) -> None:
+    write(tmp_path, ALL, rows=60, seed=7)
+    assert digest_of(tmp_path) == DIGEST
+
+
+def test_another_seed_draws_other_rows(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write(tmp_path / str(seed), ALL, rows=60, seed=seed)
+    assert digest_of(tmp_path / "1") != digest_of(tmp_path / "2")
+
+
+@pytest.mark.parametrize("dataset", ALL)
+def test_a_dataset_is_written_alike_alone_and_with_others(
+    dataset: str, folders: dict[int, Path], tmp_path: Path
+) -> None:
+    write(tmp_path, [dataset], rows=400, seed=1)
+    for path in tmp_path.rglob("*.?sv"):
+        assert path.read_bytes() == (folders[400] / path.relative_to(tmp_path)).read_bytes()
+
+
+def test_a_dataset_without_a_writer_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="'nothing'"):
+        write(tmp_path, ["news", "nothing"], rows=60, seed=1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_loads_with_enough_rows_and_all_classes_in_each_split(task: str, folders: dict[int, Path]) -> None:
+    splits = splits_of(task, folders[DEMO])
+    assert len(splits.train) >= 1500 and len(splits.validation) >= 100 and len(splits.test) >= 200
+    assert not [warning for warning in splits.warnings if warning.startswith("class_missing")]
+
+
+def test_every_one_of_the_32_emotions_has_training_rows(folders: dict[int, Path]) -> None:
+    splits = splits_of("empdial_emo", folders[400])
+    assert len({row.label for row in splits.train}) == 32
+
+
+@pytest.mark.parametrize("task", TINY)
+def test_a_few_hundred_rows_are_enough_for_the_tiny_study(task: str, folders: dict[int, Path]) -> None:
+    splits = splits_of(task, folders[400])
+    assert min(len(getattr(splits, name)) for name in NAMES) >= 16
+    assert not splits.task.label.classes or {row.label for row in splits.train} == set(
+        range(splits.task.label.n_outputs)
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_no_input_is_longer_than_what_the_demo_keeps(task: str, folders: dict[int, Path]) -> None:
+    splits = splits_of(task, folders[DEMO])
+    for row in (*splits.train, *splits.validation, *splits.test):
+        assert len(pieces(row.text)) <= (LONGEST_TURN if row.context else LONGEST_INPUT)
+        previous = row.context[-1:] if splits.task.history != "none" else ()
+        assert sum(len(pieces(text)) for text in (*(turn.text for turn in previous), row.text)) <= LONGEST_INPUT
+
+
+def test_raw_files_have_the_quirks_of_the_real_ones(folders: dict[int, Path]) -> None:
+    folder = folders[SMALL]
+    epitome = (folder / "epitome/raw/dataset/emotional-reactions-reddit.csv").read_bytes()
+    assert epitome.count(b"\r\n") == SMALL + SMALL // 50 and not epitome.endswith(b"\n")
+    essays = (folder / "news_stories/raw/WASSA23_essay_level_with_labels_train.tsv").read_text(encoding="utf-8")
+    assert '""the ' in essays and "é" in essays and "Sadness/Surprise\n" in essays
+    turns = (folder / "conv/raw/WASSA23_conv_level_with_labels_train.tsv").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("\t") for line in turns[1:]]
+    numbers = [turn[1] for turn in cells if turn[0] == cells[0][0]]
+    assert len(numbers) >= 10 and numbers == sorted(numbers) and cells[0][7].endswith(".0")
+    assert {len(turn[5].partition(".")[2]) for turn in cells} == {1, 4}
+    short = [turn[0] for turn in cells if sum(other[0] == turn[0] for other in cells) > 10]
+    assert short, "no conversation has a turn 10 to stand before turn 2"
+
+
+def test_no_word_belongs_to_two_lexicons() -> None:
+    lists = [
+        value
+        for name, value in vars(lexicon).items()
+        if name.isupper() and isinstance(value, tuple) and name not in ("INTENTS", "EMOTIONS", "PEOPLE")
+    ]
+    words = [word for one in lists for word in one]
+    assert len(lists) == 10 and len(words) == len(set(words))
+
+
+def targets_of(splits: Splits, rows: tuple[Example, ...]) -> NDArray[np.float64]:
+    """Labels as columns: one per class (0 or 1), or the value itself."""
+    labels = np.array([row.label for row in rows])
+    return (
+        labels[:, None].astype(float)
+        if splits.task.label.n_outputs == 1
+        else np.eye(splits.task.label.n_outputs)[labels]
+    )
+
+
+def ridge(inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.linalg.solve(inputs.T @ inputs + np.eye(inputs.shape[1]), inputs.T @ outputs)
+
+
+def counts(rows: tuple[Example, ...], words: dict[str, int]) -> NDArray[np.float64]:
+    found = np.zeros((len(rows), len(words) + 1))
+    found[:, -1] = 1
+    for i, row in enumerate(rows):
+        for word in pieces(row.text):
+            if word in words:
+                found[i, words[word]] += 1
+    return found
+
+
+def carried(intermediate: Splits, target: Splits) -> tuple[float, float]:
+    """The target's test score of a probe that sees its texts only through what the intermediate's words mean there,
+    and its floor."""
+    words = {word: i for i, word in enumerate(sorted({w for row in intermediate.train for w in pieces(row.text)}))}
+    meaning = ridge(counts(intermediate.train, words), targets_of(intermediate, intermediate.train))
+    seen = {
+        name: np.c_[counts(getattr(target, name), words) @ meaning, np.ones(len(getattr(target, name)))]
+        for name in NAMES
+    }
+    read_out = ridge(seen["train"], targets_of(target, target.train))
+    metric, labels = target.task.metric, [row.label for row in target.test]
+    majority = int(targets_of(target, target.train).sum(axis=0).argmax())
+    return metrics.score(metric, labels, seen["test"] @ read_out), metrics.floor(metric, labels, majority)
+
+
+@pytest.mark.parametrize(("intermediate", "target"), PLANTED)
+def test_word_meanings_of_a_planted_intermediate_solve_its_target(
+    intermediate: str, target: str, folders: dict[int, Path]
+) -> None:
+    score, floor = carried(splits_of(intermediate, folders[DEMO]), splits_of(target, folders[DEMO]))
+    assert score > floor + MARGIN, (score, floor)
+
+
+@pytest.mark.parametrize(("intermediate", "target"), UNPLANTED)
+def test_word_meanings_of_any_other_intermediate_are_worth_nothing(
+    intermediate: str, target: str, folders: dict[int, Path]
+) -> None:
+    score, floor = carried(splits_of(intermediate, folders[DEMO]), splits_of(target, folders[DEMO]))
+    assert score < floor + MARGIN, (score, floor)
