@@ -47,7 +47,7 @@ def picker(path: Path, header: Cells, wanted: Cells | None) -> tuple[Cells, Call
 def position(path: Path, header: Cells, name: str) -> int:
     """Position of a column; BadRow with the nearest name when the header lacks it."""
     if name not in header:
-        hint = nearest(name, header) or f"; it has {', '.join(header)}"
+        hint = nearest(name, header) or f"; it has {', '.join(' '.join(cell.split()) for cell in header)}"
         raise BadRow(f"{path}:1: no column {name!r}{hint}")
     return header.index(name)
 
