@@ -46,7 +46,9 @@ class Column:
 def columns() -> Iterable[Column]:
     """The 18 columns of study muddy-waters."""
     registry, study = Registry.load(), load_study("muddy-waters")
-    with (resources.files("analysis.results.published") / "table1_dataset_sizes.csv").open(encoding="utf-8") as file:
+    with (resources.files("analysis.results.published") / "tables" / "table1_dataset_sizes.csv").open(
+        encoding="utf-8"
+    ) as file:
         sizes = pd.read_csv(file).set_index("dataset_id")
     for name in study.tasks:
         task = registry.task(name)

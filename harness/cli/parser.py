@@ -97,7 +97,7 @@ def _add_checks(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "check",
         "Check one task or all: balance, lengths, repetitions, floors, and which test items are training material.",
         "tasks check epitome_er --data data",
-        "check:check_tasks",
+        "tasks:check_tasks",
     )
     check.add_argument("id", metavar="ID", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
@@ -107,7 +107,7 @@ def _add_checks(tasks: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "audit",
         "Compare rows, label shares and splits with those that the paper prints.",
         "tasks audit --data data --splits ids",
-        "audit:audit_tasks",
+        "tasks:audit_tasks",
     )
     for leaf in (check, audit):
         splits_option(leaf)

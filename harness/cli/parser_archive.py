@@ -14,7 +14,7 @@ def add_archive(store: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "archive",
         "Write a study's manifest, records and measures into one file.",
         "store archive real-small --out real-small.tar.gz --light",
-        "archive:archive_study",
+        "store:archive_study",
     )
     archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
     archive.add_argument(
@@ -26,6 +26,6 @@ def add_archive(store: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "restore",
         "Check an archive and put what the store does not have of it into the store.",
         "store restore real-small.tar.gz --store runs",
-        "archive:restore_archive",
+        "store:restore_archive",
     )
     restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")

@@ -14,7 +14,7 @@ def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "doctor",
         "Say what is here for a run, and the cure of what is not: packages, device, backbone, data, store, scheduler.",
         "doctor demo",
-        "doctor:show_doctor",
+        "preflight:show_doctor",
     )
     doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
     prefetch = leaf_of(
@@ -22,7 +22,7 @@ def add_before(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "prefetch",
         "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files.",
         "prefetch muddy-waters --data data",
-        "prefetch:fetch_study",
+        "preflight:fetch_study",
     )
     prefetch.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     for leaf in (doctor, prefetch):

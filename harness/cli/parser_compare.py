@@ -14,7 +14,7 @@ def add_weighing(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "power",
         "Say how small a gain, and an effect of ratings, a study could have seen, and what more seeds would show.",
         "power published --grids 100",
-        "power:show_power",
+        "compare:show_power",
     )
     power.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
     power.add_argument("--grids", metavar="N", type=int, default=100, help="to simulate of each kind (default: 100)")

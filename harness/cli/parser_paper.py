@@ -21,7 +21,7 @@ def add_paper(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "cite",
         "Write what a study has to cite, as BibTeX, and what its data's licences let you share.",
         "cite real-small --out -",
-        "cite:write_citations",
+        "paper:write_citations",
     )
     for leaf in (paper, cite):
         leaf.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")

@@ -16,14 +16,14 @@ def add_results(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "figures",
         "Draw a study's heatmaps and the paper's figures, from the store alone, or from the paper's tables.",
         "figures published --out figures",
-        "results:write_figures",
+        "report:write_figures",
     )
     report = leaf_of(
         nouns,
         "report",
         "Write tables, figures, report.md and report.html from the store alone.",
         "report demo",
-        "results:write_report",
+        "report:write_report",
     )
     report.add_argument(
         "--share",
@@ -35,7 +35,7 @@ def add_results(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "analyze",
         "Say what explains the gains of a study, from the store alone, of the paper's tables, or of any such table.",
         "analyze published --mode guarded",
-        "analyze:analyze",
+        "report:analyze",
     )
     _analyze_options(analyze)
     for leaf in (figures, report, analyze):

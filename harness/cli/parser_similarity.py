@@ -32,7 +32,7 @@ def add_similarity(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "suggest",
         "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right.",
         "suggest epitome_er --study real-small --data data",
-        "suggest:suggest",
+        "similarity:suggest",
     )
     suggest.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
     suggest.add_argument("--study", metavar="STUDY", required=True, help="whose trained adapters may serve")

@@ -78,7 +78,7 @@ def test_every_block_of_the_note_has_its_output_and_only_known_marks():
 def test_every_command_of_the_note_parses(block):
     for words in ours(block):
         assert callable(parser().parse_args([word.replace("$EMPATHY_SPLITS", "ids") for word in words]).command)
-    for name in re.findall(r"tests/test_\w+\.py|analysis/published/\w+\.csv", block.commands):
+    for name in re.findall(r"tests/[\w/]+\.py|analysis/results/published/tables/\w+\.csv", block.commands):
         assert (ROOT / name).is_file()
 
 

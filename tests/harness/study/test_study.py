@@ -121,7 +121,7 @@ def test_overrides_change_one_field_each():
         ('tasks = ["epitome_er"]\n[analysis]\noutcom = 1', "unknown field 'analysis.outcom'; did you mean 'outcome'"),
         (
             'tasks = ["epitome_er"]\n[analysis]\ncells = "some"',
-            "analysis.gains.cells 'some' is not one of all, not collapsed",
+            "analysis.cells 'some' is not one of all, not collapsed",
         ),
         ('tasks = ["epitome_er"]\n[analysis]\ndraws = 9', "analysis.draws 9 cannot give a p of .05; say at least 19"),
         ('tasks = ["epitome_er"]\n[analysis]\ndraws = "x"', "analysis.draws 'x' is not a whole number"),
