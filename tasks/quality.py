@@ -201,8 +201,6 @@ def _across(
 
 # Sizes, words and labels of a task's splits, as Tables 1 and 9 to 12 of the paper give them.
 
-STATISTICS = "statistics"  # of the measures that keep them
-VERSION = 2
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # noqa: RUF001 - texts have this apostrophe
 
 
@@ -226,8 +224,3 @@ def statistics(splits: Splits) -> dict[str, Any]:
         "words": words.total(),
         "vocabulary": len(words),
     }
-
-
-def statistics_inputs(task: str, splits_hash: str, classes: Sequence[str]) -> dict[str, Any]:
-    """What a task's stored statistics depend on: the content of its splits, and its classes' names."""
-    return {"version": VERSION, "task": task, "splits_hash": splits_hash, "classes": list(classes)}

@@ -11,12 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adapters_store.errors import MissingRecord
+from adapters_store.measures import CONTAMINATION, contamination_inputs
 from adapters_store.record import IMPORTED, Record
 from adapters_store.store import Store
 from analysis.tables import few
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES, decisions
-from tasks.splits.contamination import CONTAMINATION, Contact, contamination_inputs
+from tasks.splits.contamination import Contact
 
 # Which pairs are contaminated: test items of a target that an intermediate was trained on, from stored measures.
 

@@ -10,10 +10,26 @@ import pandas as pd
 from scipy import stats
 
 from adapters_store.errors import MissingRecord
+from adapters_store.measures import (
+    DATA_EMBEDDING,
+    LOGME,
+    SAMPLED,
+    TASK_EMBEDDING,
+    VOCABULARY,
+    VU,
+    WEIGHTS,
+    baseline_keys,
+    data_embedding_inputs,
+    encoders,
+    logme_inputs,
+    splits_hashes,
+    task_embedding_inputs,
+    vocabulary_inputs,
+    weights_inputs,
+)
 from adapters_store.store import Measure, Store
 from analysis.gains.cells import Manifest
 from analysis.tables import Declared, framed
-from tasks import similarity as kept
 
 K = 60  # of reciprocal rank fusion: Cormack et al. 2009
 PAIR = ("intermediate", "target")
@@ -41,8 +57,8 @@ def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
     tasks = list(manifest["tasks"])
     found = {
         "data_similarity": _cosines(data_embeddings(store, manifest)),
-        "task_similarity": _fused(_task_embeddings(store, manifest, kept.SAMPLED)),
-        "task_similarity_vu": _fused(_task_embeddings(store, manifest, kept.VU)),
+        "task_similarity": _fused(_task_embeddings(store, manifest, SAMPLED)),
+        "task_similarity_vu": _fused(_task_embeddings(store, manifest, VU)),
         **_of_pairs(store, manifest),
     }
     pairs = [(below, above) for above in tasks for below in tasks if below != above]
@@ -74,19 +90,17 @@ def data_embeddings(store: Store, manifest: Manifest) -> dict[str, list[float]]:
     """The mean sentence embedding of every task that has one, all by the encoder that embedded most of them."""
     backbone = manifest["study"]["backbone"]
     by_encoder: list[dict[str, list[float]]] = []
-    for encoder in kept.encoders(backbone):
-        inputs = {name: kept.data_embedding(one, encoder, backbone) for name, one in kept.hashes(manifest).items()}
-        measured = {name: _measure(store, kept.DATA_EMBEDDING, one) for name, one in inputs.items()}
+    for encoder in encoders(backbone):
+        inputs = {name: data_embedding_inputs(one, encoder, backbone) for name, one in splits_hashes(manifest).items()}
+        measured = {name: _measure(store, DATA_EMBEDDING, one) for name, one in inputs.items()}
         by_encoder.append({name: one.result["vector"] for name, one in measured.items() if one is not None})
     return max(by_encoder, key=len)
 
 
 def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, dict[str, list[float]]]:
     """Components by name, of every task whose baseline was measured."""
-    keys = kept.baselines(manifest)
-    measured = {
-        name: _measure(store, kept.TASK_EMBEDDING, kept.task_embedding(key, mode)) for name, key in keys.items()
-    }
+    keys = baseline_keys(manifest)
+    measured = {name: _measure(store, TASK_EMBEDDING, task_embedding_inputs(key, mode)) for name, key in keys.items()}
     return {name: one.result["components"] for name, one in measured.items() if one is not None}
 
 
@@ -109,11 +123,11 @@ def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tupl
 
 def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str], float]]:
     """The columns that are stored by pair."""
-    hashes, keys = kept.hashes(manifest), kept.baselines(manifest)
+    hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     kinds = (
-        (kept.VOCABULARY, kept.vocabulary, hashes, {"vocabulary_jaccard": "jaccard", "vocabulary_share": "share"}),
-        (kept.WEIGHTS, kept.weights, keys, {"weight_similarity": "cosine", "subspace_similarity": "subspace"}),
-        (kept.LOGME, kept.logme, keys, {"logme": "logme"}),
+        (VOCABULARY, vocabulary_inputs, hashes, {"vocabulary_jaccard": "jaccard", "vocabulary_share": "share"}),
+        (WEIGHTS, weights_inputs, keys, {"weight_similarity": "cosine", "subspace_similarity": "subspace"}),
+        (LOGME, logme_inputs, keys, {"logme": "logme"}),
     )
     found: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
     for kind, inputs, contents, fields in kinds:

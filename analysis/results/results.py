@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.errors import MissingRecord
+from adapters_store.measures import STATISTICS, statistics_inputs
 from adapters_store.store import Store
 from analysis.gains.cells import BASELINE, Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
 from analysis.gains.significance import DRAWS
 from analysis.tables import Declared, framed
-from tasks.quality import STATISTICS, statistics_inputs
 from tasks.ratings import Rating, constructs, rating_files, ratings
 
 # What a study knows of its tasks' data and training: sizes, words, labels and settings, from the store alone.

@@ -20,6 +20,7 @@ import pandas as pd
 
 from adapters_store.errors import MissingRecord
 from adapters_store.key import key_of
+from adapters_store.measures import CONTAMINATION, STATISTICS
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
@@ -29,10 +30,8 @@ from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
 from analysis.sections.study import Findings
 from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
-from tasks import quality
 from tasks.errors import BadInput, counted
 from tasks.ratings import Rating
-from tasks.splits import contamination
 
 Measures = Callable[[Manifest], Iterable[tuple[str, Mapping[str, Any]]]]
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
@@ -195,8 +194,8 @@ def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], 
             found = store.measure(kind, inputs)
         except MissingRecord:
             continue
-        known: Mapping[str, str] = names.tasks if kind == contamination.CONTAMINATION else {}
-        if kind == quality.STATISTICS:
+        known: Mapping[str, str] = names.tasks if kind == CONTAMINATION else {}
+        if kind == STATISTICS:
             known = names.classes.get(inputs["task"], {})
         copy.put_measure(kind, hidden, _swapped(found.result, known), found.cost_seconds)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import KINDS, archive, keys_of
+from adapters_store.measures import measures_of
 from adapters_store.restore import BITE_BYTES, Looked, NotAsListed, Piece, looked_through, restore
 from analysis.manuscript.licences import licences_page
 from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, rebuilt
 from harness.api import stored_manifest
-from harness.cli.store import measures_of
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file

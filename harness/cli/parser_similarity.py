@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.cli.options import best_option, change_options, device_option, leaf_of, splits_option
-from tasks.similarity import MINILM, MPNET, POOLED
 
 MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
+from adapters_store.measures import measures_of
 from harness.api import stored_manifest
-from harness.cli.store import measures_of
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from tasks.errors import BadInput

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterator, Mapping
-from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 from adapters_store import Store, StoreError
 from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.archive import archive
 from adapters_store.garbage import YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
+from adapters_store.measures import measures_of
 from adapters_store.restore import restore
 from adapters_store.verify import Verified, verify
 from harness.api import stored_manifest
@@ -21,8 +19,6 @@ from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 from harness.study.backbone import resolve
 from harness.study.migrate import Migrated, Migration
-from tasks import quality, similarity
-from tasks.splits import contamination
 
 MIB = 1 << 20
 
@@ -134,8 +130,6 @@ def _size(count: int) -> str:
 
 # ``store archive`` and ``store restore``: a study in one file, and back.
 
-Asked = tuple[str, dict[str, Any]]
-
 
 def archive_study(options: argparse.Namespace) -> int:
     """Write a study's archive, and print what is in it and what is not."""
@@ -171,24 +165,3 @@ def restore_archive(options: argparse.Namespace) -> int:
     for what, fields in done.differing.items():
         print(f"differs  {what}: {', '.join(fields)}; what was there stays")
     return 1 if done.differing else 0
-
-
-def measures_of(manifest: Mapping[str, Any]) -> Iterator[Asked]:
-    """Kind and inputs of every measure that a study's report, figures and analysis look for."""
-    tasks = manifest["tasks"]
-    hashes, keys = similarity.hashes(manifest), similarity.baselines(manifest)
-    if len(hashes) == len(tasks):  # else the study was last run before hashes stood in manifests
-        yield contamination.CONTAMINATION, contamination.contamination_inputs(tasks)
-    for name, content in hashes.items():
-        yield quality.STATISTICS, quality.statistics_inputs(name, content, tasks[name]["classes"])
-        backbone = manifest["study"]["backbone"]
-        for encoder in similarity.encoders(backbone):
-            yield similarity.DATA_EMBEDDING, similarity.data_embedding(content, encoder, backbone)
-    for key in keys.values():
-        for mode in (similarity.SAMPLED, similarity.VU):
-            yield similarity.TASK_EMBEDDING, similarity.task_embedding(key, mode)
-    for one, other in permutations(hashes.values(), 2):
-        yield similarity.VOCABULARY, similarity.vocabulary(one, other)
-    for one, other in permutations(keys.values(), 2):
-        yield similarity.WEIGHTS, similarity.weights(one, other)
-        yield similarity.LOGME, similarity.logme(one, other)

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from adapters_store.measures import MINILM, POOLED, encoders
 from adapters_store.probe import probe
 from harness.raw.holdings import Holding, holdings
 from harness.study.backbone import MINILM_SHA256, resolve
@@ -23,7 +24,6 @@ from harness.study.config import StudyConfig
 from harness.study.device import cores
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tasks.similarity import MINILM, POOLED, encoders
 from tasks.toml_file import is_folder
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"

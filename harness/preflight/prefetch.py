@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from adapters_store.measures import MINILM, MPNET, encoders
 from harness.preflight.doctor import OFFLINE, find_encoder, offline, study_holdings
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding
@@ -15,7 +16,6 @@ from harness.study.backbone import Backbone, resolve
 from harness.study.config import StudyConfig
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tasks.similarity import MINILM, MPNET, encoders
 
 HERE, FETCHED, BY_HAND, FAILED = "here", "fetched", "by hand", "failed"
 

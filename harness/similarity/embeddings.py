@@ -22,10 +22,10 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.nn import functional
 
+from adapters_store.measures import SAMPLED
 from harness.similarity.samples import Adapted, Sample
 from harness.study.cell import seed_of
 from tasks.errors import BadInput
-from tasks.similarity import SAMPLED
 
 # How near two trained adapters are by their weights alone.
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from adapters_store.measures import MINILM, POOLED
 from harness.similarity.samples import Adapted, text_of
 from harness.study.backbone import BadBackbone, BadTokenizer, check_ids, resolve
 from harness.study.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
 from harness.study.device import Place
 from harness.training.inputs import InputFormat
 from harness.training.model import check_finite, load_tokenizer
-from tasks.similarity import MINILM, POOLED
 from tasks.task import Example
 
 FILES = ("*.json", "*.txt", "model.safetensors")

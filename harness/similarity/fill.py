@@ -10,6 +10,27 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from adapters_store import MissingRecord, Store
+from adapters_store.measures import (
+    DATA_EMBEDDING,
+    EMBEDDED_ROWS,
+    FISHER_ROWS,
+    LOGME,
+    LOGME_ROWS,
+    POOLED,
+    SAMPLED,
+    TASK_EMBEDDING,
+    VOCABULARY,
+    VU,
+    WEIGHTS,
+    baseline_keys,
+    data_embedding_inputs,
+    encoders,
+    logme_inputs,
+    splits_hashes,
+    task_embedding_inputs,
+    vocabulary_inputs,
+    weights_inputs,
+)
 from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
 from harness.similarity.encoders import Encoder, encoder_of
@@ -17,7 +38,6 @@ from harness.similarity.samples import Adapted, Sample, overlap, sample_of, thin
 from harness.study.device import ANYWHERE, Place
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan
-from tasks import similarity as kept
 from tasks.errors import BadInput
 from tasks.toml_file import nearest
 
@@ -80,16 +100,16 @@ class Filler:
     @cached_property
     def trained(self) -> dict[str, str]:
         """Keys of the baselines that are stored, by task."""
-        return {name: key for name, key in kept.baselines(self.manifest).items() if key in self.store}
+        return {name: key for name, key in baseline_keys(self.manifest).items() if key in self.store}
 
     def data(self) -> Iterator[Job]:
         """Mean sentence embeddings of training texts."""
         backbone = self.plan.study.backbone
-        for name, one in kept.hashes(self.manifest).items():
-            inputs = kept.data_embedding(one, self.encoder_name, backbone)
-            if self.encoder_name == kept.POOLED:
+        for name, one in splits_hashes(self.manifest).items():
+            inputs = data_embedding_inputs(one, self.encoder_name, backbone)
+            if self.encoder_name == POOLED:
                 self._check_backbone(inputs)
-            yield Job(kept.DATA_EMBEDDING, inputs, lambda name=name: self._embedded(name))  # type: ignore[misc]
+            yield Job(DATA_EMBEDDING, inputs, lambda name=name: self._embedded(name))  # type: ignore[misc]
 
     def fisher(self, mode: str) -> Iterator[Job]:
         """Task embeddings of trained adapters."""
@@ -97,16 +117,16 @@ class Filler:
             kind = self.plan.splits[name].task.label.kind
 
             def result(name: str = name, key: str = key, kind: str = kind) -> dict[str, Any]:
-                sample = self._sample(name, kept.FISHER_ROWS)
+                sample = self._sample(name, FISHER_ROWS)
                 components = fisher(self.adapted, key, sample, kind, mode)
                 return {"components": components, "n_rows": len(sample.rows)}
 
-            yield Job(kept.TASK_EMBEDDING, kept.task_embedding(key, mode), result)
+            yield Job(TASK_EMBEDDING, task_embedding_inputs(key, mode), result)
 
     def logme(self) -> Iterator[Job]:
         """Evidence of targets' labels under every other task's adapter."""
-        keys = kept.baselines(self.manifest)
-        sample = cache(lambda name: self._sample(name, kept.LOGME_ROWS))
+        keys = baseline_keys(self.manifest)
+        sample = cache(lambda name: self._sample(name, LOGME_ROWS))
         for below, key in self.trained.items():
             for target in self._targets(below, keys):
 
@@ -115,16 +135,16 @@ class Filler:
                     found = logme(self.adapted.first_tokens(sample(target).rows), sample(target).labels)
                     return {"logme": _finite(found), "n_rows": len(sample(target).rows)}
 
-                yield Job(kept.LOGME, kept.logme(key, keys[target]), result)
+                yield Job(LOGME, logme_inputs(key, keys[target]), result)
 
     def vocabulary(self) -> Iterator[Job]:
         """Overlap of the words of training texts."""
-        hashes = kept.hashes(self.manifest)
+        hashes = splits_hashes(self.manifest)
         words = cache(lambda name: words_of(self.plan.splits[name].train))
         for below, one in hashes.items():
             for target in self._targets(below, hashes):
-                inputs = kept.vocabulary(one, hashes[target])
-                yield Job(kept.VOCABULARY, inputs, lambda a=below, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
+                inputs = vocabulary_inputs(one, hashes[target])
+                yield Job(VOCABULARY, inputs, lambda a=below, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
 
     def weights(self) -> Iterator[Job]:
         """Distance of trained adapters."""
@@ -135,13 +155,13 @@ class Filler:
                 def result(one: str = key, other: str = self.trained[target]) -> dict[str, Any]:
                     return {name: _finite(value) for name, value in nearness(maps(one), maps(other)).items()}
 
-                yield Job(kept.WEIGHTS, kept.weights(key, self.trained[target]), result)
+                yield Job(WEIGHTS, weights_inputs(key, self.trained[target]), result)
 
     def _targets(self, below: str, tasks: Collection[str]) -> list[str]:
         return [name for name in tasks if name != below and name in self.targets]
 
     def _sample(self, name: str, most: int) -> Sample:
-        key = kept.baselines(self.manifest)[name]
+        key = baseline_keys(self.manifest)[name]
         cell = next(cell for cell in self.plan.cells if cell.key == key)
         return sample_of(cell, self.plan.backbone, self.plan.splits[name], most)
 
@@ -153,7 +173,7 @@ class Filler:
             self.adapted.load()
 
     def _embedded(self, name: str) -> dict[str, Any]:
-        rows = thinned(self.plan.splits[name].train, kept.EMBEDDED_ROWS)
+        rows = thinned(self.plan.splits[name].train, EMBEDDED_ROWS)
         texts = tuple((row.context, row.text) for row in rows)
         if texts not in self.vectors:
             self.vectors[texts] = [float(f"{one:.7g}") for one in self.encoder(rows).mean(axis=0).tolist()]
@@ -162,7 +182,7 @@ class Filler:
     def _check_backbone(self, inputs: Mapping[str, Any]) -> None:
         """BadInput if an embedding was made by another backbone of this name."""
         try:
-            found = self.store.measure(kept.DATA_EMBEDDING, inputs).result["weights_sha256"]
+            found = self.store.measure(DATA_EMBEDDING, inputs).result["weights_sha256"]
         except MissingRecord:
             return
         if found != self.plan.backbone.weights_sha256:
@@ -175,8 +195,8 @@ MEASURES: dict[str, Callable[[Filler], Iterator[Job]]] = {
     "data": Filler.data,
     "vocabulary": Filler.vocabulary,
     "weights": Filler.weights,
-    "task": lambda filler: filler.fisher(kept.SAMPLED),
-    "task-vu": lambda filler: filler.fisher(kept.VU),
+    "task": lambda filler: filler.fisher(SAMPLED),
+    "task-vu": lambda filler: filler.fisher(VU),
     "logme": Filler.logme,
 }
 OF_NETWORK = ("task", "task-vu", "logme")
@@ -202,7 +222,7 @@ def fill(
     for name in measures:
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
-    own = encoder or kept.encoders(plan.study.backbone)[0]
+    own = encoder or encoders(plan.study.backbone)[0]
     filler = Filler(plan, store, own, plan.splits if targets is None else targets, place)
     return [_filled(filler, name, watch) for name in dict.fromkeys(measures)]
 
@@ -210,7 +230,7 @@ def fill(
 def _filled(filler: Filler, name: str, watch: Watch) -> Filled:
     found = Filled(name)
     if name in OF_ADAPTERS:
-        untrained = kept.baselines(filler.manifest).keys() - filler.trained.keys()
+        untrained = baseline_keys(filler.manifest).keys() - filler.trained.keys()
         if name == "logme":  # which needs the adapter of an intermediate, not that of the target
             untrained = {one for one in untrained if set(filler.targets) - {one}}
         found.missing = dict.fromkeys(sorted(untrained), NOT_TRAINED)

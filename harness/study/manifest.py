@@ -10,15 +10,16 @@ from typing import Any
 
 from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
 from adapters_store.listing import keys_in
+from adapters_store.measures import CONTAMINATION, STATISTICS, contamination_inputs, statistics_inputs
 from adapters_store.record import KEY
 from harness.study.cell import SCHEMA as CELL_SCHEMA
 from harness.study.cell import Cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Plan
 from tasks.errors import BadInput
-from tasks.quality import STATISTICS, statistics, statistics_inputs
+from tasks.quality import statistics
 from tasks.ratings import rating_files, ratings
-from tasks.splits.contamination import CONTAMINATION, Contact, Texts, contacts, contamination_inputs
+from tasks.splits.contamination import Contact, Texts, contacts
 from tasks.splits.loading import Splits
 from tasks.task import METRICS
 

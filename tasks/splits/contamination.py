@@ -21,7 +21,6 @@ from tasks.task import Example, Task
 # than 0.64 |A| of A's grams, so at least one of A's rarest 36 % + 1 is among B's rarest 36 % + 1: only pairs that
 # share one of those are compared (prefix filtering, Bayardo et al. 2007).
 
-VERSION = 1
 THRESHOLD = 0.8
 SHORTEST = 40  # characters: shorter texts are formulas ("Thank you so much!"), alike by custom and not by copying
 GRAM = 5
@@ -141,7 +140,6 @@ def _shared(grams: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> 
     return np.asarray(grams[first].multiply(grams[second]).sum(axis=1), dtype=np.float64).reshape(-1)
 
 
-CONTAMINATION = "contamination"  # of the measures that keep contacts
 MARKED_SHARE = 0.02  # of a target's test items: fewer equal texts are greetings, which people repeat by themselves
 
 
@@ -201,17 +199,6 @@ def _by_fold(splits: Splits, index: Texts) -> Contact:
 def _sum(found: Sequence[Contact]) -> Contact:
     """All counts of several contacts of one pair."""
     return Contact(*found[0][:2], *(sum(counts) for counts in zip(*(one[2:] for one in found), strict=True)))
-
-
-def contamination_inputs(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What the stored contacts of all these tasks depend on, from the task rows of a manifest."""
-    return {
-        "version": VERSION,
-        "near": {"version": VERSION, "threshold": THRESHOLD, "shortest": SHORTEST},
-        "tasks": {
-            id: {name: task[name] for name in ("dataset", "family", "splits_hash")} for id, task in tasks.items()
-        },
-    }
 
 
 class _Side:

@@ -10,15 +10,14 @@ import pytest
 
 from adapters_store import Store, StoreError, disk, key_of
 from adapters_store.archive import archive
+from adapters_store.measures import DATA_EMBEDDING, LOGME, POOLED, STATISTICS, data_embedding_inputs, measures_of
 from adapters_store.restore import BadArchive, restore
 from adapters_store.store import NoWeights, open_weights
 from analysis.figures.heatmaps import figures
 from analysis.gains.gains import gains
 from analysis.report import report
-from harness.cli.store import measures_of
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
-from tasks import quality, similarity
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
@@ -40,8 +39,8 @@ def with_weights(bare, manifest, root):
             store.put(key, record.spec, record.results, record.provenance, folder)
     for name, task in manifest["tasks"].items():
         task["splits_hash"] = key_of({"splits": name})
-        inputs = similarity.data_embedding(task["splits_hash"], similarity.POOLED, "random-tiny")
-        store.put_measure(similarity.DATA_EMBEDDING, inputs, {"vector": [float(len(name)), 1.0]}, 1.0)
+        inputs = data_embedding_inputs(task["splits_hash"], POOLED, "random-tiny")
+        store.put_measure(DATA_EMBEDDING, inputs, {"vector": [float(len(name)), 1.0]}, 1.0)
     store.put_measure("of another study", {"any": 1}, {}, 1.0)
     store.write_manifest("fake", manifest)
     return store
@@ -124,7 +123,7 @@ def test_report_and_figures_of_a_light_store_are_those_of_the_full_one(archived,
     full, again = content(tmp_path / "out-full"), content(tmp_path / "out-light")
     assert len([name for name in full if name.endswith(".csv")]) > 5
     assert full == again
-    assert {quality.STATISTICS, similarity.LOGME, similarity.DATA_EMBEDDING} <= {kind for kind, _ in asked}
+    assert {STATISTICS, LOGME, DATA_EMBEDDING} <= {kind for kind, _ in asked}
     assert asked <= {(kind, key_of(inputs)) for kind, inputs in measures_of(manifest)}
 
 

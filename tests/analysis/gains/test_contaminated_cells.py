@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store
+from adapters_store.measures import CONTAMINATION, contamination_inputs
 from analysis.figures.heatmaps import squares, write_map
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import cells, contamination, frame_of
 from analysis.gains.gains import gains
 from analysis.report import report
-from tasks.splits.contamination import CONTAMINATION, Contact, contamination_inputs
+from tasks.splits.contamination import Contact
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))

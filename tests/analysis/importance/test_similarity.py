@@ -3,6 +3,22 @@
 import numpy as np
 import pytest
 
+from adapters_store.measures import (
+    DATA_EMBEDDING,
+    LOGME,
+    MINILM,
+    POOLED,
+    SAMPLED,
+    TASK_EMBEDDING,
+    VOCABULARY,
+    WEIGHTS,
+    baseline_keys,
+    data_embedding_inputs,
+    logme_inputs,
+    task_embedding_inputs,
+    vocabulary_inputs,
+    weights_inputs,
+)
 from analysis.importance.features import pair_features
 from analysis.importance.similarity import (
     SIMILARITIES,
@@ -12,7 +28,6 @@ from analysis.importance.similarity import (
     stored_similarities,
 )
 from analysis.results.results import Results
-from tasks import similarity as kept
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
@@ -28,9 +43,9 @@ def study(tmp_path):
     return store, manifest
 
 
-def put_vectors(store, vectors, encoder=kept.POOLED):
+def put_vectors(store, vectors, encoder=POOLED):
     for name, vector in vectors.items():
-        store.put_measure(kept.DATA_EMBEDDING, kept.data_embedding(name, encoder, "random-tiny"), {"vector": vector}, 1)
+        store.put_measure(DATA_EMBEDDING, data_embedding_inputs(name, encoder, "random-tiny"), {"vector": vector}, 1)
 
 
 def test_fused_ranks_are_those_counted_by_hand():
@@ -85,7 +100,7 @@ def test_data_similarities_are_cosines_and_reach_the_features_of_pairs(study):
 def test_vectors_of_two_encoders_are_never_compared(study):
     store, manifest = study
     put_vectors(store, {"hope": [1.0, 0.0]})
-    put_vectors(store, {name: VECTORS[name] for name in ("role", "distress")}, kept.MINILM)
+    put_vectors(store, {name: VECTORS[name] for name in ("role", "distress")}, MINILM)
     assert set(data_embeddings(store, manifest)) == {"role", "distress"}
 
 
@@ -93,9 +108,9 @@ def test_task_similarities_rank_by_component_and_are_not_symmetric(study):
     store, manifest = study
     first = {"hope": [1.0, 0.0], "role": [1.0, 0.1], "distress": [0.0, 1.0]}
     second = {"hope": [0.0, 1.0], "role": [1.0, 0.4], "distress": [1.0, 0.5]}
-    for name, key in kept.baselines(manifest).items():
+    for name, key in baseline_keys(manifest).items():
         components = {"a": first[name], "b": second[name]}
-        store.put_measure(kept.TASK_EMBEDDING, kept.task_embedding(key, kept.SAMPLED), {"components": components}, 1)
+        store.put_measure(TASK_EMBEDDING, task_embedding_inputs(key, SAMPLED), {"components": components}, 1)
     found = stored_similarities(store, manifest).set_index(["intermediate", "target"])
     assert found.task_similarity["role", "hope"] == pytest.approx(1 / 61 + 1 / 62)  # nearer in a, farther in b
     assert found.task_similarity["hope", "role"] == pytest.approx(1 / 61 + 1 / 62)
@@ -106,10 +121,10 @@ def test_task_similarities_rank_by_component_and_are_not_symmetric(study):
 
 def test_measures_of_pairs_stand_in_their_direction(study):
     store, manifest = study
-    keys = kept.baselines(manifest)
-    store.put_measure(kept.VOCABULARY, kept.vocabulary("hope", "role"), {"jaccard": 0.2, "share": 0.7}, 1)
-    store.put_measure(kept.WEIGHTS, kept.weights(keys["role"], keys["hope"]), {"cosine": 0.1, "subspace": 0.3}, 1)
-    store.put_measure(kept.LOGME, kept.logme(keys["role"], keys["hope"]), {"logme": None}, 1)
+    keys = baseline_keys(manifest)
+    store.put_measure(VOCABULARY, vocabulary_inputs("hope", "role"), {"jaccard": 0.2, "share": 0.7}, 1)
+    store.put_measure(WEIGHTS, weights_inputs(keys["role"], keys["hope"]), {"cosine": 0.1, "subspace": 0.3}, 1)
+    store.put_measure(LOGME, logme_inputs(keys["role"], keys["hope"]), {"logme": None}, 1)
     found = stored_similarities(store, manifest).set_index(["intermediate", "target"])
     assert found.vocabulary_share.dropna().to_dict() == {("hope", "role"): 0.7}
     assert found.weight_similarity.dropna().to_dict() == {("role", "hope"): 0.1, ("hope", "role"): 0.1}
@@ -118,7 +133,7 @@ def test_measures_of_pairs_stand_in_their_direction(study):
 
 def test_only_full_baselines_of_the_first_seed_are_compared(tmp_path):
     _, manifest = fake_study(tmp_path / "store", TASKS, seeds=(3, 4), settings=("half", "full"), controls=("self",))
-    keys = kept.baselines(manifest)
+    keys = baseline_keys(manifest)
     cells = {cell["key"]: cell for cell in manifest["cells"]}
     assert set(keys) == {task.id for task in TASKS}
     assert {(cells[key]["seed"], cells[key]["setting"], cells[key]["role"]) for key in keys.values()} == {

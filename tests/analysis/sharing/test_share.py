@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from adapters_store import key_of
+from adapters_store.measures import CONTAMINATION, contamination_inputs, measures_of
 from analysis.report import report
 from analysis.sharing.pseudonyms import hidden_manifest, hidden_ratings, names_of
 from analysis.sharing.share import occurrences, shared_report
-from harness.cli.store import measures_of
 from tasks.errors import BadInput
-from tasks.splits.contamination import CONTAMINATION, Contact, contamination_inputs
+from tasks.splits.contamination import Contact
 from tests.support.studies.secret_study import CLASSES, RATER, SECRET, TITLE, WORDS, secret_study
 
 DRAWS = 100

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store
+from adapters_store.measures import DATA_EMBEDDING, POOLED, data_embedding_inputs
 from analysis.report import report
 from analysis.sharing import recomputed
 from harness.cli import deposit as command
 from harness.cli.main import main
-from tasks import similarity
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.forged import forged, members, repacked, with_predictions
 
@@ -52,8 +52,8 @@ def stored(registry, tmp_path_factory):
     manifest["study"]["registry"] = [str(registry)]
     for name, task in manifest["tasks"].items():
         task |= {"splits_hash": f"{len(name):064x}", "licence": "CC BY 4.0"}
-        inputs = similarity.data_embedding(task["splits_hash"], similarity.POOLED, "random-tiny")
-        store.put_measure(similarity.DATA_EMBEDDING, inputs, {"vector": [float(len(name)), 1.0]}, 1.0)
+        inputs = data_embedding_inputs(task["splits_hash"], POOLED, "random-tiny")
+        store.put_measure(DATA_EMBEDDING, inputs, {"vector": [float(len(name)), 1.0]}, 1.0)
     store.write_manifest("fake", manifest)
     return store
 

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from adapters_store import Store
+from adapters_store.measures import POOLED
 from analysis.importance.similarity import stored_similarities
 from harness.engines.local import LocalEngine, Runner
 from harness.run.grid import run_grid
@@ -21,7 +22,6 @@ from harness.study.config import StudyConfig
 from harness.study.device import ANYWHERE
 from harness.study.manifest import manifest_of
 from harness.study.plan import Pack, Plan
-from tasks import similarity as kept
 from tasks.errors import BadInput
 from tasks.task import Example, Turn
 
@@ -157,7 +157,7 @@ def test_embeddings_of_another_backbone_of_the_same_name_are_refused(plan, store
 
 
 def test_a_mean_of_tokens_does_not_depend_on_the_rows_beside_it(tiny, store):
-    encode = encoder_of(kept.POOLED, Adapted(tiny, store), 48)
+    encode = encoder_of(POOLED, Adapted(tiny, store), 48)
     short, long = row("warm"), row("a much longer text that makes padding")
     assert encode([short, long])[0] == pytest.approx(encode([short])[0], rel=1e-4, abs=1e-6)
 

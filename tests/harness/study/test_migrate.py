@@ -14,6 +14,7 @@ from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.archive import archive
 from adapters_store.garbage import garbage
 from adapters_store.listing import listing
+from adapters_store.measures import LOGME, WEIGHTS, baseline_keys, logme_inputs, weights_inputs
 from adapters_store.restore import restore
 from adapters_store.verify import verify
 from harness.api import Study
@@ -23,7 +24,6 @@ from harness.run.grid import GridReport, steps_of
 from harness.scoring.scorer import Scorer
 from harness.study.cell import SCHEMA
 from harness.study.migrate import Migration
-from tasks import similarity
 from tasks.errors import BadInput, BadStudy
 from tests.support.studies.made_up_records import keep
 from tests.support.studies.old_keys import as_schema_1
@@ -42,9 +42,9 @@ def trained(tmp_path_factory):
     assert report.is_complete, report.failed
     old = Store(root / "old")
     as_schema_1(study.store, old)
-    first, second = similarity.baselines(old.manifest("tiny")).values()
-    old.put_measure(similarity.LOGME, similarity.logme(first, second), {"logme": 0.5}, 1.0)
-    old.put_measure(similarity.WEIGHTS, similarity.weights(second, first), {"cosine": 0.1, "subspace": 0.2}, 1.0)
+    first, second = baseline_keys(old.manifest("tiny")).values()
+    old.put_measure(LOGME, logme_inputs(first, second), {"logme": 0.5}, 1.0)
+    old.put_measure(WEIGHTS, weights_inputs(second, first), {"cosine": 0.1, "subspace": 0.2}, 1.0)
     for folder in (root / "today").glob("synthetic*"):
         shutil.copytree(folder, root / "old" / folder.name)
     return root
@@ -312,10 +312,10 @@ def test_an_imported_adapter_is_found_by_either_key_and_by_its_name_once(old):
 def test_measures_that_name_records_are_found_by_the_new_keys(old):
     Migration(old).run()
     study_on(old).run()
-    first, second = similarity.baselines(old.manifest("tiny")).values()
-    assert old.measure(similarity.LOGME, similarity.logme(first, second)).result == {"logme": 0.5}
-    found = old.measure(similarity.WEIGHTS, similarity.weights(first, second))
-    assert (found.result, found.inputs) == ({"cosine": 0.1, "subspace": 0.2}, similarity.weights(first, second))
+    first, second = baseline_keys(old.manifest("tiny")).values()
+    assert old.measure(LOGME, logme_inputs(first, second)).result == {"logme": 0.5}
+    found = old.measure(WEIGHTS, weights_inputs(first, second))
+    assert (found.result, found.inputs) == ({"cosine": 0.1, "subspace": 0.2}, weights_inputs(first, second))
 
 
 def test_garbage_is_never_a_record_that_an_alias_names(old):

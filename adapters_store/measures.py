@@ -1,0 +1,129 @@
+"""Names and inputs of the stored measures: whoever measures and whoever reads must agree on them.
+
+A measure is found by its kind and its inputs (``Store.measure``), so both sides of the store make them here:
+
+    store.put_measure(TASK_EMBEDDING, task_embedding_inputs(key, SAMPLED), {"components": components}, seconds)
+    store.measure(TASK_EMBEDDING, task_embedding_inputs(key, SAMPLED)).result["components"]
+
+Inputs name contents by hash: the splits of a task by ``splits_hash``, an adapter by the key of its record. Each kind
+has a version, which is raised when what is measured changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+CONTAMINATION = "contamination"  # contacts of all pairs of a study's tasks
+STATISTICS = "statistics"  # rows, labels and words of a task
+DATA_EMBEDDING = "data-embedding"
+TASK_EMBEDDING = "task-embedding"
+VOCABULARY = "vocabulary-overlap"
+WEIGHTS = "adapter-weights"
+LOGME = "logme"
+
+CONTAMINATION_VERSION = 1
+STATISTICS_VERSION = 2
+SIMILARITY_VERSION = 1  # of the five others
+NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.contamination finds them
+
+EMBEDDED_ROWS = 1000  # training rows of a task behind a data embedding, at most; spread evenly
+FISHER_ROWS = 500  # training rows behind a task embedding, at most
+LOGME_ROWS = 500  # training rows behind a LogME score, at most
+
+SAMPLED, VU = "sampled", "vu"  # ways to estimate Fisher information
+MPNET, MINILM, POOLED = "all-mpnet-base-v2", "minilm", "backbone"
+_OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET for all others
+
+
+def splits_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The hash of every task's splits; without the tasks of a manifest from before hashes stood in it."""
+    return {name: task["splits_hash"] for name, task in manifest["tasks"].items() if "splits_hash" in task}
+
+
+def baseline_keys(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The key of every task's baseline with all data and the first of the transfers' seeds."""
+    seed = manifest["study"]["seeds"][0]
+    return {
+        cell["target"]: cell["key"]
+        for cell in manifest["cells"]
+        if (cell.get("role", "baseline"), cell["intermediate"]) == ("baseline", None)
+        and (cell["setting"], cell["seed"]) == ("full", seed)
+    }
+
+
+def contamination_inputs(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What the stored contacts of all these tasks depend on, from the task rows of a manifest."""
+    return {
+        "version": CONTAMINATION_VERSION,
+        "near": dict(NEAR_DUPLICATES),
+        "tasks": {
+            id: {name: task[name] for name in ("dataset", "family", "splits_hash")} for id, task in tasks.items()
+        },
+    }
+
+
+def statistics_inputs(task: str, splits_hash: str, classes: Sequence[str]) -> dict[str, Any]:
+    """What a task's stored statistics depend on: the content of its splits, and its classes' names."""
+    return {"version": STATISTICS_VERSION, "task": task, "splits_hash": splits_hash, "classes": list(classes)}
+
+
+def encoders(backbone: str) -> tuple[str, ...]:
+    """Names of the encoders of data embeddings for a study on this backbone, its own first.
+
+    ``backbone`` among them stands for the mean of the frozen backbone's own token vectors.
+    """
+    return tuple(dict.fromkeys((_OWN_ENCODERS.get(backbone, MPNET), MPNET, MINILM, POOLED)))
+
+
+def data_embedding_inputs(splits_hash: str, encoder: str, backbone: str) -> dict[str, Any]:
+    """Inputs of the mean sentence embedding of a task's training texts; ``backbone`` is the study's."""
+    pooled = backbone.rstrip("/").rpartition("/")[2] if encoder == POOLED else None  # of a folder its name
+    return {
+        "version": SIMILARITY_VERSION,
+        "splits_hash": splits_hash,
+        "most_rows": EMBEDDED_ROWS,
+        "encoder": encoder,
+        "backbone": pooled,
+    }
+
+
+def task_embedding_inputs(baseline: str, mode: str) -> dict[str, Any]:
+    """Inputs of the Fisher information of the adapter in the record ``baseline`` (a key), estimated in this mode."""
+    return {"version": SIMILARITY_VERSION, "baseline": baseline, "mode": mode, "most_rows": FISHER_ROWS}
+
+
+def vocabulary_inputs(intermediate: str, target: str) -> dict[str, Any]:
+    """Inputs of the overlap of the words of two tasks, named by the hashes of their splits."""
+    return {"version": SIMILARITY_VERSION, "intermediate": intermediate, "target": target}
+
+
+def weights_inputs(first: str, second: str) -> dict[str, Any]:
+    """Inputs of the distance between the adapters of two records (keys), the same in either order."""
+    return {"version": SIMILARITY_VERSION, "baselines": sorted((first, second))}
+
+
+def logme_inputs(intermediate: str, target: str) -> dict[str, Any]:
+    """Inputs of the evidence that the adapter of one record gives for the training labels of another (keys)."""
+    return {"version": SIMILARITY_VERSION, "intermediate": intermediate, "target": target, "most_rows": LOGME_ROWS}
+
+
+def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kind and inputs of every measure that a study's report, figures and analysis look for."""
+    tasks, backbone = manifest["tasks"], manifest["study"]["backbone"]
+    hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
+    if len(hashes) == len(tasks):  # else the study was last run before hashes stood in manifests
+        yield CONTAMINATION, contamination_inputs(tasks)
+    for name, splits_hash in hashes.items():
+        yield STATISTICS, statistics_inputs(name, splits_hash, tasks[name]["classes"])
+        for encoder in encoders(backbone):
+            yield DATA_EMBEDDING, data_embedding_inputs(splits_hash, encoder, backbone)
+    for key in keys.values():
+        for mode in (SAMPLED, VU):
+            yield TASK_EMBEDDING, task_embedding_inputs(key, mode)
+    for intermediate, target in permutations(hashes.values(), 2):
+        yield VOCABULARY, vocabulary_inputs(intermediate, target)
+    for intermediate, target in permutations(keys.values(), 2):
+        yield WEIGHTS, weights_inputs(intermediate, target)
+        yield LOGME, logme_inputs(intermediate, target)
