@@ -31,7 +31,7 @@ from benchmarks import machine
 from benchmarks.columns import ASSUMPTION, Column, columns
 from benchmarks.peers import lane_trainer
 from benchmarks.shapes import Shape, network, rows
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.training import memory
 from harness.training.batches import EVALUATED, TRAINED, trained_cutting
 from harness.training.lanes.fit import LaneTrainer
@@ -209,7 +209,7 @@ def _device(name: str) -> torch.device:
             f"no GPU: torch {torch.__version__} sees no CUDA device; run this where there is one, "
             "or try the script with --device cpu --tiny"
         )
-    return Place(name).ready()
+    return Device(name).ready()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ from harness.raw.data_folder import data_folder
 from harness.run.grid import Engine, GridReport, RunPack, run_grid
 from harness.search.outcome import Found, Trial, with_best
 from harness.study.config import StudyConfig
-from harness.study.device import Place, cores, kind_of
+from harness.study.device import Device, cores, kind_of
 from harness.study.file import load_study, study_names
 from harness.study.imported import with_imported
 from harness.study.manifest import check_manifest, counted, declared_since, manifest_of, measured, refuse_unmapped
@@ -146,7 +146,7 @@ class Study:
             self.plan.splits,
             self.store,
             on_epoch,
-            Place(device),
+            Device(device),
             Job(self.config.name),
             self.config.keep,
         )
@@ -189,12 +189,12 @@ class Study:
         """
         from harness.search.search import searched
 
-        place = Place(device)
+        hardware = Device(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         seeds = (self.config.seeds[0] if seed is None else seed,)
         own = dataclasses.replace(self.config, seeds=seeds, device=device)
         one = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
-        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving, place=place)
+        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving, device=hardware)
         return one.run(trials, on_epoch, on_trial)
 
     def contamination(self) -> list[Contact]:

@@ -16,7 +16,7 @@ from harness.engines.cluster import check_package
 from harness.preflight.smoke import NOTE
 from harness.run.grid import GridReport, steps_of
 from harness.study.cell import Cell
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.study.schedulers import Slurm, options_of
 from tasks.errors import BadInput
 
@@ -72,7 +72,7 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     set_threads(options.threads)
     engine = getattr(options, "engine", "local")
     if engine == "local":
-        Place(options.device)  # one that is not here is refused before anything is read
+        Device(options.device)  # one that is not here is refused before anything is read
     elif options.workers is not None:
         raise BadInput(f"--workers is for --engine local; how many jobs --engine {engine} runs at once, it decides")
     workers = 1 if options.workers is None else options.workers

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from harness.api import Study
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows, stop_if_asked
-from harness.study.device import Place
+from harness.study.device import Device
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def measure_similarities(options: argparse.Namespace) -> int:
     """Measure what the store does not have, and print per measure what it took and what is missing and why."""
     from harness.similarity.fill import USUAL, fill
 
-    place = Place(options.device)
+    device = Device(options.device)
     study = study_of(options)
     with Bars(quiet=options.quiet) as bars:
         filled = fill(
-            study.plan, study.store, options.measure or USUAL, encoder=options.encoder, place=place, watch=bars.show
+            study.plan, study.store, options.measure or USUAL, encoder=options.encoder, device=device, watch=bars.show
         )
     if options.json:
         print_json([vars(one) for one in filled])
@@ -106,10 +106,10 @@ def suggest(options: argparse.Namespace) -> int:
     from harness.similarity.fill import fill
     from harness.study.manifest import manifest_of
 
-    place = Place(options.device)
+    device = Device(options.device)
     study = study_with(options)
     with Bars(quiet=options.quiet) as bars:
-        chosen = {"encoder": options.encoder, "targets": [options.task], "place": place}
+        chosen = {"encoder": options.encoder, "targets": [options.task], "device": device}
         filled = fill(study.plan, study.store, **chosen, watch=bars.show)
     manifest = manifest_of(study.plan)
     results = Results.of(study.store, manifest, draws=DRAWS)

@@ -16,7 +16,7 @@ from adapters_store import Store
 from harness.run import notes
 from harness.run.grid import Outcome, RunPack, Step, settled, startable
 from harness.study.backbone import Backbone
-from harness.study.device import ANYWHERE, Place, let_torch_use
+from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
 from tasks.splits.loading import Splits
 
@@ -61,7 +61,7 @@ class Runner:
     splits: dict[str, Splits]
     store: Store
     watch: Callable[[str, int, int], None]
-    place: Place = ANYWHERE
+    device: Device = ANY_DEVICE
     job: Job = NOBODY
     keep: str = "all"
 
@@ -89,7 +89,7 @@ class Runner:
             notes.forget(self.store, cell.key)
         noted.watch(pack.cells[0].label, 0, pack.cells[0].spec["training"]["epochs"])
         try:
-            for one in PackRunner(self.backbone, self.splits, self.store, watch, self.place, self.keep).run_pack(pack):
+            for one in PackRunner(self.backbone, self.splits, self.store, watch, self.device, self.keep).run_pack(pack):
                 if one.error is not None:
                     noted.fail(one.cell.key, one.cell.label, one.error, one.trace)
                 yield one
@@ -167,7 +167,7 @@ class _Crew:
     def restart(self) -> None:
         """Start anew; whoever was there has died, or is of no use to the others."""
         self.told = self.context.SimpleQueue()
-        sent = replace(self.function, watch=_tell, place=replace(self.function.place, processes=self.count))
+        sent = replace(self.function, watch=_tell, device=replace(self.function.device, processes=self.count))
         start = (sent, self.told, self.context.Value("i", 0), self.threads)
         self.pool = ProcessPoolExecutor(self.count, self.context, _start, start)
 
@@ -221,7 +221,7 @@ def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # 
     for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the first process alone decides what they mean
         signal.signal(number, signal.SIG_IGN)
     let_torch_use(threads)
-    _here.update(function=replace(function, place=replace(function.place, number=number)), told=told)
+    _here.update(function=replace(function, device=replace(function.device, number=number)), told=told)
 
 
 def _end_with_driver() -> None:

@@ -13,7 +13,7 @@ from harness.run.grid import Outcome, settled
 from harness.run.notes import Noted, failure, forget
 from harness.study.backbone import resolve
 from harness.study.cell import Cell
-from harness.study.device import Place, let_torch_use
+from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -121,8 +121,8 @@ class RemotePack:
                     f"{what} differ here from what was planned ({value} is not {planned[what]}); "
                     "give every machine the same files and run again"
                 )
-        place = Place(launch.device)
-        return Runner(backbone, {pack.target: splits}, store, _silent, place, job, launch.keep)
+        device = Device(launch.device)
+        return Runner(backbone, {pack.target: splits}, store, _silent, device, job, launch.keep)
 
 
 def _silent(what: str, epoch: int, epochs: int) -> None:

@@ -25,7 +25,7 @@ from adapters_store import Store
 from harness.run.grid import Outcome
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.device import ANYWHERE, Place
+from harness.study.device import ANY_DEVICE, Device
 from harness.study.plan import Pack
 from harness.training import model
 from harness.training.checkpoint import Checkpoints
@@ -118,7 +118,7 @@ class PackRunner:
     splits: dict[str, Splits]
     store: Store
     watch: Watch
-    place: Place = ANYWHERE
+    device: Device = ANY_DEVICE
     keep: str = "all"
 
     def run_pack(self, pack: Pack) -> Iterator[Outcome]:
@@ -127,7 +127,7 @@ class PackRunner:
             error, trace = None, ""
             try:
                 splits = self.splits[pack.target]
-                run_cells(group, self.backbone, splits, self.store, self.watch, self.place, self.keep)
+                run_cells(group, self.backbone, splits, self.store, self.watch, self.device, self.keep)
             except BadInput as problem:
                 error = str(problem)
             except Exception as problem:  # failure is data: the grid goes on and says what happened where
@@ -152,7 +152,7 @@ def run_cells(
     splits: Splits,
     store: Store,
     watch: Watch,
-    place: Place = ANYWHERE,
+    device: Device = ANY_DEVICE,
     keep: str = "all",
 ) -> None:
     """Train cells of one column, prove their intermediates frozen and alive, and put their records into the store.
@@ -162,10 +162,10 @@ def run_cells(
     so, cells that collapsed on validation are trained once more, together, at a smaller rate.
     """
     started = time.perf_counter(), time.process_time()
-    first = _trained(cells, backbone, splits, store, watch, place)
+    first = _trained(cells, backbone, splits, store, watch, device)
     collapsed = [with_smaller_rate(cell) for cell in cells if _is_to_be_retried(cell, first[cell.key])]
-    second = _trained(collapsed, backbone, splits, store, watch, place, "-again") if collapsed else {}
-    shared = provenance(backbone, started, place.ready(), lanes=len(cells))
+    second = _trained(collapsed, backbone, splits, store, watch, device, "-again") if collapsed else {}
+    shared = provenance(backbone, started, device.ready(), lanes=len(cells))
     for cell in cells:
         attempts = [attempt[cell.key] for attempt in (first, second) if cell.key in attempt]
         results = _results(cell, splits, attempts[-1])
@@ -184,17 +184,17 @@ def _trained(
     splits: Splits,
     store: Store,
     watch: Watch,
-    place: Place,
+    device: Device,
     attempt: str = "",
 ) -> dict[str, list[Trained]]:
     """The trainings of every cell by its key: one, or one per fold; ``attempt`` keeps their checkpoints apart."""
     folds: dict[str, list[Trained]] = {cell.key: [] for cell in cells}
     for number, one in enumerate(splits.folds or (splits,), start=1):
         if cells[0].spec["trainer"] == "lanes":
-            points = Checkpoints(store, f"fold-{number}{attempt}", len(cells), place.ready())
-            done = train_lanes(cells, backbone, one, points, watch, place)
+            points = Checkpoints(store, f"fold-{number}{attempt}", len(cells), device.ready())
+            done = train_lanes(cells, backbone, one, points, watch, device)
         else:
-            done = train_one(cells, backbone, one, store, watch, place)
+            done = train_one(cells, backbone, one, store, watch, device)
         for cell, lane in zip(cells, done, strict=True):
             folds[cell.key].append(replace(lane, save=None) if number > 1 else lane)
     return folds

@@ -20,7 +20,7 @@ from adapters_store.store import open_weights
 from harness.scoring.chosen import Chosen, chosen
 from harness.study.backbone import Backbone, resolve
 from harness.study.config import serves_lanes
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.training.inputs import Encoded, InputFormat
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.forward import Lanes
@@ -82,7 +82,7 @@ class Scorer:
         """
         if precision not in PRECISIONS:
             raise BadInput(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-        self.store, self.precision, self.device = store, precision, Place(device).ready()
+        self.store, self.precision, self.device = store, precision, Device(device).ready()
         self.tasks = chosen(store, manifest, tasks, seed)
         self.backbone = _backbone(str(manifest["study"]["backbone"]), self.tasks)
         self.pad_id = int(load_tokenizer(self.backbone).pad_token_id)

@@ -20,7 +20,7 @@ from harness.search.outcome import Found, Trial, keep, search_folder
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell, make_cell, seed_of
 from harness.study.config import StudyConfig
-from harness.study.device import ANYWHERE, Place
+from harness.study.device import ANY_DEVICE, Device
 from harness.study.file import check
 from harness.study.plan import make_plan
 from tasks.errors import BadInput, BadStudy, MissingData
@@ -133,7 +133,7 @@ class Search:
     methods: tuple[str, ...]
     intermediate: Cell | None = None
     is_halving: bool = True
-    place: Place = ANYWHERE
+    device: Device = ANY_DEVICE
 
     def run(
         self, trials: int, watch: Callable[[str, int, int], None], on_trial: Callable[[Sequence[Trial]], None]
@@ -245,7 +245,7 @@ class Search:
         what = try_lanes if cells[0].spec["trainer"] == "lanes" else try_one
         try:
             shared = (cells, self.backbone, self.splits, self.store, watch)
-            tried = what(*shared, is_halving=self.is_halving, place=self.place)
+            tried = what(*shared, is_halving=self.is_halving, device=self.device)
         except BadInput:
             raise
         except Exception as problem:  # failure is data

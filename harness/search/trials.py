@@ -11,7 +11,7 @@ import torch
 from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.device import ANYWHERE, Place
+from harness.study.device import ANY_DEVICE, Device
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.train import lane_trainer
 from harness.training.library import Trainer, composed
@@ -38,12 +38,12 @@ def try_one(
     watch: Watch,
     *,
     is_halving: bool,
-    place: Place = ANYWHERE,
+    device: Device = ANY_DEVICE,
 ) -> list[Tried]:
     """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
     (cell,) = cells
     _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
-    trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
+    trainer = Trainer(composed(cell, backbone, store).to(device.ready()), cell, tokenizer.pad_token_id)
     fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
     return [Tried(fitted)]
 
@@ -56,19 +56,21 @@ def try_lanes(
     watch: Watch,
     *,
     is_halving: bool,
-    place: Place = ANYWHERE,
+    device: Device = ANY_DEVICE,
 ) -> list[Tried]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
     _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
 
     def finish(keys: Sequence[str], stage: int) -> list[Tried]:
         chosen = [cells[int(key)] for key in keys]
-        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id, device)
+        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id, torch_device)
         return _race(trainer, parts, [cell.spec["training"]["epochs"] for cell in chosen], watch, is_halving=is_halving)
 
-    device = place.ready()
-    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, device)
-    done = run_in_chunks(keys, lambda key: [], lambda: shape.lanes_in(free_bytes(device, place.sharers())), finish)
+    torch_device = device.ready()
+    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, torch_device)
+    done = run_in_chunks(
+        keys, lambda key: [], lambda: shape.lanes_in(free_bytes(torch_device, device.sharers())), finish
+    )
     return [done[key] for key in keys]
 
 

@@ -19,7 +19,7 @@ from adapters_store.measures import MINILM, POOLED
 from harness.similarity.samples import Adapted, text_of
 from harness.study.backbone import BadBackbone, BadTokenizer, check_ids, resolve
 from harness.study.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.training.inputs import InputFormat
 from harness.training.model import check_finite, load_tokenizer
 from tasks.task import Example
@@ -68,7 +68,7 @@ class Sentences:
     """An encoder of the sentence-transformers library in a local folder."""
 
     folder: Path
-    place: Place
+    device: Device
 
     @cached_property
     def weights_sha256(self) -> str:
@@ -83,10 +83,10 @@ class Sentences:
 
         refuse_foreign_modules(self.folder)
         check_encoder(self.folder)
-        device = str(self.place.ready())
+        torch_device = str(self.device.ready())
         try:
             loaded = SentenceTransformer(
-                str(self.folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
+                str(self.folder), device=torch_device, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             reason = " ".join(str(problem).split())
@@ -112,8 +112,8 @@ def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
     if name == MINILM:
         folder = resolve(MINILM).folder
         assert folder is not None
-        return Sentences(folder, adapted.place)
-    return Sentences(sentence_folder(name), adapted.place)
+        return Sentences(folder, adapted.device)
+    return Sentences(sentence_folder(name), adapted.device)
 
 
 def refuse_foreign_modules(folder: Path) -> None:

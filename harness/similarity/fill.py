@@ -35,7 +35,7 @@ from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
 from harness.similarity.encoders import Encoder, encoder_of
 from harness.similarity.samples import Adapted, Sample, overlap, sample_of, thinned, words_of
-from harness.study.device import ANYWHERE, Place
+from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
@@ -75,7 +75,7 @@ class Filler:
     store: Store
     encoder_name: str
     targets: Collection[str]
-    place: Place = ANYWHERE
+    device: Device = ANY_DEVICE
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Filler:
     @cached_property
     def adapted(self) -> Adapted:
         """The backbone, loaded when it is first needed."""
-        return Adapted(self.plan.backbone, self.store, self.place)
+        return Adapted(self.plan.backbone, self.store, self.device)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -211,7 +211,7 @@ def fill(
     *,
     encoder: str | None = None,
     targets: Collection[str] | None = None,
-    place: Place = ANYWHERE,
+    device: Device = ANY_DEVICE,
     watch: Watch = lambda what, done, of: None,
 ) -> list[Filled]:
     """Make the measures of these names that the store does not have; ``encoder`` is by default the study's own.
@@ -223,7 +223,7 @@ def fill(
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
     own = encoder or encoders(plan.study.backbone)[0]
-    filler = Filler(plan, store, own, plan.splits if targets is None else targets, place)
+    filler = Filler(plan, store, own, plan.splits if targets is None else targets, device)
     return [_filled(filler, name, watch) for name in dict.fromkeys(measures)]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.device import ANYWHERE, Place
+from harness.study.device import ANY_DEVICE, Device
 from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat, rows_of
 from harness.training.model import load_backbone, load_tokenizer, stored_adapter
@@ -81,20 +81,20 @@ def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Samp
 class Adapted:
     """A backbone that stored adapters are loaded into by their record's key; dropout is off, nothing is trained."""
 
-    def __init__(self, backbone: Backbone, store: Store, place: Place = ANYWHERE) -> None:
+    def __init__(self, backbone: Backbone, store: Store, device: Device = ANY_DEVICE) -> None:
         """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
-        self.backbone, self.store, self.place = backbone, store, place
+        self.backbone, self.store, self.device = backbone, store, device
         self.names: dict[tuple[str, bool], str] = {}
 
     @cached_property
-    def device(self) -> torch.device:
+    def torch_device(self) -> torch.device:
         """Where the model is."""
-        return self.place.ready()
+        return self.device.ready()
 
     @cached_property
     def network(self) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
         """The model, every parameter frozen."""
-        return load_backbone(self.backbone).requires_grad_(False).to(self.device)
+        return load_backbone(self.backbone).requires_grad_(False).to(self.torch_device)
 
     def load(self) -> None:
         """Read the backbone's weights."""
@@ -110,7 +110,7 @@ class Adapted:
             self.network.load_adapter(
                 str(folder), load_as=name, with_head=with_head, use_safetensors=True, set_active=False
             )
-            self.network.requires_grad_(False).to(self.device)
+            self.network.requires_grad_(False).to(self.torch_device)
             self.names[key, with_head] = name
         self.network.set_active_adapters(self.names[key, with_head])
         self.network.eval()
@@ -123,7 +123,7 @@ class Adapted:
         for start in range(0, len(rows), BATCH):
             numbers = list(range(start, min(start + BATCH, len(rows))))
             batch = collate([rows[i] for i in numbers], pad, has_segments=has_segments)
-            yield numbers, {name: values.to(self.device) for name, values in batch.items()}
+            yield numbers, {name: values.to(self.torch_device) for name, values in batch.items()}
 
     def first_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
         """What the last layer makes of each row's first token ``[rows, width]``: all that a head would see."""

@@ -22,7 +22,7 @@ class NoSuchDevice(BadInput):
 
 
 @dataclass(frozen=True)
-class Place:
+class Device:
     """A device by its name, how many processes there are, and which of them this is, from 0.
 
     ``auto`` is a GPU, to each process the next one in turn, or the processor where there is none; NoSuchDevice for a
@@ -61,7 +61,7 @@ class Place:
         return math.ceil(self.processes / torch.cuda.device_count()) if is_dealt else self.processes
 
 
-ANYWHERE = Place()
+ANY_DEVICE = Device()
 
 
 def kind_of(name: str) -> str:
@@ -71,7 +71,7 @@ def kind_of(name: str) -> str:
     """
     if name != "auto":
         return name.partition(":")[0]
-    return Place(name).ready().type if "torch" in sys.modules or _may_have_gpu() else "cpu"
+    return Device(name).ready().type if "torch" in sys.modules or _may_have_gpu() else "cpu"
 
 
 def _may_have_gpu() -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell, seed_of
-from harness.study.device import NoSuchDevice, Place
+from harness.study.device import Device, NoSuchDevice
 from harness.training import model
 from harness.training import model as checks
 from harness.training.batches import collate, evaluation_batches, training_batches
@@ -130,13 +130,13 @@ class Trainer:
 
 
 def train_one(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, place: Place
+    cells: Sequence[Cell], backbone: Backbone, splits: Splits, store: Store, watch: Watch, device: Device
 ) -> list[Trained]:
     """Train the only cell of ``cells`` on the three splits of a task or of one of its folds."""
     (cell,) = cells
-    _check_device(cell, place)
+    _check_device(cell, device)
     rows, parts, tokenizer = encoded(cell, backbone, splits)
-    trainer = Trainer(composed(cell, backbone, store).to(place.ready()), cell, tokenizer.pad_token_id)
+    trainer = Trainer(composed(cell, backbone, store).to(device.ready()), cell, tokenizer.pad_token_id)
     checked: dict[str, Any] = {"trainable_parameters": checks.check_trainable(trainer.model, cell)}
     before = checks.adapter_digest(trainer.model, model.INTERMEDIATE)
     watch(cell.label, 0, cell.spec["training"]["epochs"])
@@ -150,9 +150,9 @@ def train_one(
     return [Trained(None if cell.spec["adapter"] is None else save, rows, parts, logits, fitted, checked)]
 
 
-def _check_device(cell: Cell, place: Place) -> None:
+def _check_device(cell: Cell, device: Device) -> None:
     """NoSuchDevice unless the cell is trained where it was planned for: torch draws other dropout on a GPU."""
-    planned, here = cell.spec["library"]["device"], place.ready().type
+    planned, here = cell.spec["library"]["device"], device.ready().type
     if planned != here:
         raise NoSuchDevice(
             f"{cell.label} is trained through the library and was planned for {planned}, but this process trains on "

@@ -12,7 +12,7 @@ from adapters_store import Store, StoreError, key_of
 from harness.cli.main import main
 from harness.similarity.encoders import Sentences, refuse_foreign_modules
 from harness.study.backbone import BadBackbone, resolve
-from harness.study.device import ANYWHERE
+from harness.study.device import ANY_DEVICE
 from harness.study.file import load_study
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy, MissingData
@@ -238,4 +238,4 @@ def test_an_encoder_of_other_classes_than_the_librarys_own_is_refused(tmp_path):
             refuse_foreign_modules(tmp_path)
     (tmp_path / "modules.json").write_text('[{"type": "mine.Module"}]')
     with pytest.raises(BadBackbone, match="not the library's own"):
-        _ = Sentences(tmp_path, ANYWHERE).model
+        _ = Sentences(tmp_path, ANY_DEVICE).model

@@ -20,7 +20,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.training import model
 from harness.training import model as checks
 from harness.training.checkpoint import Checkpoint, Checkpoints
@@ -168,7 +168,7 @@ log = logging.getLogger(__name__)
 
 
 def train_lanes(
-    cells: Sequence[Cell], backbone: Backbone, splits: Splits, points: Checkpoints, watch: Watch, place: Place
+    cells: Sequence[Cell], backbone: Backbone, splits: Splits, points: Checkpoints, watch: Watch, device: Device
 ) -> list[Trained]:
     """Train cells that share target, seed and setting together, on a task's splits or those of one of its folds.
 
@@ -179,11 +179,13 @@ def train_lanes(
 
     def finish(keys: Sequence[str], stage: int) -> list[Finished]:
         chosen = [own[key] for key in keys]
-        return _finish(chosen, stage, backbone, parts, tokenizer.pad_token_id, points, watch, device)
+        return _finish(chosen, stage, backbone, parts, tokenizer.pad_token_id, points, watch, torch_device)
 
-    device = place.ready()
-    shape = shape_of(cells[0], backbone, parts, device)
-    done = run_in_chunks(list(own), points.stages, lambda: shape.lanes_in(free_bytes(device, place.sharers())), finish)
+    torch_device = device.ready()
+    shape = shape_of(cells[0], backbone, parts, torch_device)
+    done = run_in_chunks(
+        list(own), points.stages, lambda: shape.lanes_in(free_bytes(torch_device, device.sharers())), finish
+    )
     fresh = cache(lambda: with_target(cells[0], backbone))  # loaded when the first lane is saved
     return [
         Trained(

@@ -37,7 +37,7 @@ class Pretending(Runner):
     most: int = 0
 
     def __call__(self, pack):
-        self.watch(f"{pack.target}, one of {self.place.processes}", 1, 1)
+        self.watch(f"{pack.target}, one of {self.device.processes}", 1, 1)
         if pack.target == self.victim and len(self.deaths.read_bytes()) < self.most:
             noted_of(self.store, pack.id, pack, self.job).watch(pack.target, 0, 1)
             with self.deaths.open("ab") as file:

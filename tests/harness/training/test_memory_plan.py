@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.run.pack import PackRunner, run_cells
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.study.plan import Pack
 from harness.training import memory
 from harness.training.lanes import train as laned
@@ -217,5 +217,5 @@ def test_every_process_of_several_is_told_how_many_share_the_memory(column, monk
     told = []
     monkeypatch.setattr(laned, "free_bytes", lambda device, processes: told.append(processes) or 10**12)
     cells = [column.full["one"]]
-    run_cells(cells, column.tiny, column.splits["one"], column.store(), lambda *_: None, Place("cpu", processes=3))
+    run_cells(cells, column.tiny, column.splits["one"], column.store(), lambda *_: None, Device("cpu", processes=3))
     assert told == [3]

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from harness.study.device import Place
+from harness.study.device import Device
 from harness.training import batches
 
 aten = torch.ops.aten
@@ -114,9 +114,9 @@ def pinned(value):
 
 @contextmanager
 def pretend_gpu(monkeypatch, cutting="cpu"):
-    """Places are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``."""
+    """Devices are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``."""
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "ready", lambda self: DEVICE)
+        patch.setattr(Device, "ready", lambda self: DEVICE)
         patch.setattr(torch.Tensor, "pin_memory", pinned)
         patch.setattr(torch.cuda, "mem_get_info", lambda device: (10**12, 10**12))
         patch.setattr(torch.cuda, "get_device_name", lambda device: "pretended")
