@@ -74,3 +74,8 @@ def test_the_store_needs_the_standard_library_only():
                 imported.add((node.module or "").partition(".")[0])
     assert "json" in imported
     assert imported - set(sys.stdlib_module_names) == {"adapters_store"}
+
+
+def test_ray_is_loaded_only_once_a_cluster_is_asked_for():
+    """It reads once, when it is loaded, whether its cluster is this user's own: the engine says so before."""
+    assert "ray" not in loaded(["harness.engines.ray_engine", "harness.engines.cluster"])
