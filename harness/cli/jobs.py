@@ -22,8 +22,8 @@ from harness.cli.status import typed
 from harness.cli.study import name_of, study_of
 from harness.cli.terminal import print_json
 from harness.engines import slurm_queue
-from harness.engines.slurm_queue import Seen
-from harness.engines.status import is_there, where
+from harness.engines.slurm_queue import JobStatus
+from harness.engines.status import is_there, location
 from harness.preflight.smoke import SMOKE
 from harness.run import notes
 from tasks.errors import BadInput
@@ -168,7 +168,7 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     return [f"job {job} {what}" for job, what in ended.items()], set(alive)
 
 
-def _queue(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, Seen] | None:
+def _queue(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
     return slurm_queue.look(list(known.values()), slurm_queue.site().cluster)
 
 
@@ -190,7 +190,7 @@ def _left(store: Store, study: str, cancelled: Collection[str]) -> list[str]:
 
 
 def _cure(note: notes.Progress, study: str) -> str:
-    what = f"{note.label} goes on, {where(note)}:"
+    what = f"{note.label} goes on, {location(note)}:"
     if note.engine == "slurm":
         return f"{what} where its cluster answers: scancel {note.job if JOB.fullmatch(note.job) else 'JOB'}"
     if note.engine == "ray":

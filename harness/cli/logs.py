@@ -13,7 +13,7 @@ from adapters_store import Store, disk
 from harness.api import stored_manifest
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
-from harness.engines.status import Standing, planned, standing, where
+from harness.engines.status import StudyStatus, location, planned, status_of
 from harness.study.cell import Cell
 from tasks.errors import BadInput, harmless
 from tasks.toml_file import nearest
@@ -31,7 +31,7 @@ def show_logs(options: argparse.Namespace) -> int:
     """Print a cell's state, and what is known of how it failed, runs, or was made."""
     store = Store(Path(options.store))
     study, cell = _meant(store, options.cell, options.study, options.seed)
-    told = _told(store, standing(store, study, stored_manifest(store, study, cells_only=True)), cell)
+    told = _told(store, status_of(store, study, stored_manifest(store, study, cells_only=True)), cell)
     if options.json:
         print_json(told)
     else:
@@ -71,24 +71,24 @@ def _is_start(text: str, key: str) -> bool:
     return bool(KEY_PART.fullmatch(text)) and key.startswith(text)
 
 
-def _told(store: Store, now: Standing, cell: Cell) -> dict[str, Any]:
+def _told(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
     told: dict[str, Any] = {"cell": cell.label, "key": cell.key, "study": now.study, "state": now.states[cell.key]}
     log = ""
     if cell.key in now.stored:
         told |= _of_record(store, cell.key)
-    for work in now.works:
-        if cell in work.cells:
-            note, log = work.note, work.note.log
+    for pack in now.packs:
+        if cell in pack.cells:
+            note, log = pack.note, pack.note.log
             told |= {
                 "pack": note.label,
                 "epoch": note.epoch,
                 "epochs": note.epochs,
-                "place": where(note),
-                "why": work.why,
+                "place": location(note),
+                "why": pack.why,
             }
     if failure := now.failures.get(cell.key):
         log = failure.log
-        told |= {"reason": failure.reason, "place": where(failure), "trace": failure.trace.splitlines()}
+        told |= {"reason": failure.reason, "place": location(failure), "trace": failure.trace.splitlines()}
     below = now.failures.get(cell.spec["intermediate_key"] or "")
     if below and cell.key not in now.stored:
         told["why"] = f"its intermediate failed: {below.label}: {below.reason}"

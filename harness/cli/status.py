@@ -23,12 +23,12 @@ from harness.engines.status import (
     RUNNING,
     STALLED,
     WAITING,
-    Standing,
+    PackStatus,
+    StudyStatus,
     TimeLeft,
-    Work,
-    standing,
+    location,
+    status_of,
     time_left,
-    where,
 )
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
@@ -39,12 +39,12 @@ from tasks.errors import BadInput
 MOST = 12  # lines of one sort; the rest is counted
 
 
-def lines(now: Standing, left: TimeLeft | None) -> list[str]:
+def lines(now: StudyStatus, left: TimeLeft | None) -> list[str]:
     """A block per state that there is, then the time left and what to do next."""
     text = [f"{now.study}: {now.counts['done']} of {len(now.cells)} cells done"]
     for state in (RUNNING, QUEUED, STALLED):
-        works = [work for work in now.works if work.state == state]
-        text += _block(state, now.counts[state], [_work_line(work) for work in works])
+        packs = [pack for pack in now.packs if pack.state == state]
+        text += _block(state, now.counts[state], [_pack_line(pack) for pack in packs])
     text += _block(FAILED, now.counts[FAILED], _failed(now))
     text += _block(NOT_RUN, now.counts[NOT_RUN], _not_run(now))
     text += _block(WAITING, now.counts[WAITING], [])
@@ -64,22 +64,22 @@ def time_line(left: TimeLeft) -> str:
     return f"about {span(left.seconds)} left with {left.packs} at a time (from {left.source})"
 
 
-def line(now: Standing) -> str:
+def line(now: StudyStatus) -> str:
     """Everything in one line, which stays the same until something changes."""
     counts = [f"{now.counts[state]} {state}" for state in (RUNNING, QUEUED, STALLED, FAILED, NOT_RUN, WAITING)]
     text = f"{now.study}: {now.counts['done']} of {len(now.cells)} done, "
     text += ", ".join(count for count in counts if not count.startswith("0 ")) or "nothing left"
-    running = [f"{work.note.label}: epoch {work.note.epoch}/{work.note.epochs}" for work in now.works if _runs(work)]
+    running = [f"{pack.note.label}: epoch {pack.note.epoch}/{pack.note.epochs}" for pack in now.packs if _runs(pack)]
     return "; ".join([text, *running[:MOST]])
 
 
-def as_json(now: Standing, left: TimeLeft | None) -> dict[str, object]:
+def as_json(now: StudyStatus, left: TimeLeft | None) -> dict[str, object]:
     """The same as data; times are seconds."""
-    works = {
-        state: [_work_json(work) for work in now.works if work.state == state] for state in (RUNNING, QUEUED, STALLED)
+    packs = {
+        state: [_pack_json(pack) for pack in now.packs if pack.state == state] for state in (RUNNING, QUEUED, STALLED)
     }
     return {
-        **works,
+        **packs,
         "failed": [_failure_json(note) for note in now.failures.values()],
         "not run": [{"cell": cell.label, "key": cell.key} for cell in now.of(NOT_RUN)],
         "waiting": now.counts[WAITING],
@@ -102,8 +102,8 @@ def typed(study: str) -> str:
     return f"{study.removesuffix(SMOKE)} --smoke" if study.endswith(SMOKE) else study
 
 
-def _runs(work: Work) -> bool:
-    return work.state == RUNNING
+def _runs(pack: PackStatus) -> bool:
+    return pack.state == RUNNING
 
 
 def _block(state: str, count: int, told: list[str]) -> list[str]:
@@ -113,29 +113,29 @@ def _block(state: str, count: int, told: list[str]) -> list[str]:
     return [f"{state} {count}", *(f"  {one}" for one in [*told[:MOST], *more])]
 
 
-def _work_line(work: Work) -> str:
-    note = work.note
-    if work.state == QUEUED:
-        return f"{note.label}: {f'job {note.job}' if note.job else 'no job yet'}, since {span(work.age)}"
+def _pack_line(pack: PackStatus) -> str:
+    note = pack.note
+    if pack.state == QUEUED:
+        return f"{note.label}: {f'job {note.job}' if note.job else 'no job yet'}, since {span(pack.age)}"
     epoch = f"{note.label}: epoch {note.epoch} of {note.epochs}"
-    if work.state == STALLED:
-        return f"{epoch}; no word for {span(work.age)}: {work.why}"
+    if pack.state == STALLED:
+        return f"{epoch}; no word for {span(pack.age)}: {pack.why}"
     rate = note.seconds_an_epoch
     pace = "" if rate is None else f", {rate:.2g} s an epoch" if rate < 10 else f", {span(rate)} an epoch"
-    return f"{epoch}{pace}, {where(note)}, noted {span(work.age)} ago"
+    return f"{epoch}{pace}, {location(note)}, noted {span(pack.age)} ago"
 
 
-def _failed(now: Standing) -> list[str]:
+def _failed(now: StudyStatus) -> list[str]:
     return [f"{note.label}: {' '.join(note.reason.split())}" for note in now.failures.values()]
 
 
-def _not_run(now: Standing) -> list[str]:
+def _not_run(now: StudyStatus) -> list[str]:
     """How many cells wait in vain, by what they stand on."""
     below = Counter(now.failures[cell.spec["intermediate_key"]].label for cell in now.of(NOT_RUN))
     return [f"{count} on {label}, which failed" for label, count in below.items()]
 
 
-def _advice(now: Standing) -> list[str]:
+def _advice(now: StudyStatus) -> list[str]:
     """What to type next."""
     text = []
     if now.counts[STALLED]:
@@ -149,11 +149,11 @@ def _advice(now: Standing) -> list[str]:
     return text
 
 
-def _work_json(work: Work) -> dict[str, object]:
-    note = work.note
+def _pack_json(pack: PackStatus) -> dict[str, object]:
+    note = pack.note
     names = ("label", "engine", "epoch", "epochs", "seconds_an_epoch", "host", "pid", "job", "log")
     plain = {name: getattr(note, name) for name in names}
-    return {"pack": work.pack, **plain, "cells": len(work.cells), "age_seconds": round(work.age, 1), "why": work.why}
+    return {"pack": pack.id, **plain, "cells": len(pack.cells), "age_seconds": round(pack.age, 1), "why": pack.why}
 
 
 def _failure_json(note: Failure) -> dict[str, object]:
@@ -209,7 +209,7 @@ def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str])
 
 def _print_one(store: Store, name: str, *, is_json: bool) -> None:
     manifest = stored_manifest(store, name, cells_only=True)
-    now = standing(store, name, manifest)
+    now = status_of(store, name, manifest)
     left = time_left(store, now)
     if is_json:
         print_json({**_row(name, manifest["cells"], now.stored), **as_json(now, left)})
@@ -224,7 +224,7 @@ def _watch(store: Store, name: str, *, is_json: bool) -> int:
     try:
         while True:
             stop_if_asked()
-            now = standing(store, name, stored_manifest(store, name, cells_only=True))
+            now = status_of(store, name, stored_manifest(store, name, cells_only=True))
             shown = _show(now, time_left(store, now), shown, is_json=is_json)
             idle = 0 if now.is_under_way else idle + 1
             if idle == IDLE_LOOKS or not (now.is_under_way or now.counts[WAITING]):
@@ -234,7 +234,7 @@ def _watch(store: Store, name: str, *, is_json: bool) -> int:
         return 0
 
 
-def _show(now: Standing, left: TimeLeft | None, shown: str, *, is_json: bool) -> str:
+def _show(now: StudyStatus, left: TimeLeft | None, shown: str, *, is_json: bool) -> str:
     """Draw a terminal anew, or print one line if it differs from what was ``shown``; what is shown now."""
     text = line(now)
     if sys.stdout.isatty() and not is_json:

@@ -18,7 +18,7 @@ from adapters_store import Store
 from harness.engines import slurm_queue
 from harness.engines.remote import Launch
 from harness.engines.slurm_job import PackJob, job_of
-from harness.engines.slurm_queue import GONE, Seen
+from harness.engines.slurm_queue import GONE, JobStatus
 from harness.engines.slurm_scripts import MOST_TIMEOUTS, PYTHON, folder_of, make_private, parameters, submit_all
 from harness.run.grid import Outcome, RunPack, Step, startable
 from harness.run.notes import Noted, Progress, progress
@@ -119,14 +119,14 @@ class _Watch:
                 time.sleep(POLL_SECONDS)
                 queue = self._look()
 
-    def _look(self) -> Mapping[Progress, Seen] | None:
+    def _look(self) -> Mapping[Progress, JobStatus] | None:
         """What has become of the jobs that are waited for, and of those that might be; None if Slurm is silent."""
         notes = progress(self.store) if self.waiting else {}
         self.others = {pack: note for pack, note in notes.items() if note.engine == "slurm" and note.job}
         ours = [flight.noted.now for flight in self.flights.values()]
         return slurm_queue.look([*self.others.values(), *ours], self.site.cluster)
 
-    def _settle(self, queue: Mapping[Progress, Seen]) -> Iterator[Outcome]:
+    def _settle(self, queue: Mapping[Progress, JobStatus]) -> Iterator[Outcome]:
         """Take leave of jobs that are over, and of those that wait for one that has died."""
         now = {id: queue.get(flight.noted.now, GONE) for id, flight in self.flights.items()}
         for id, flight in self.flights.items():  # a requeue is a later submission
@@ -143,7 +143,7 @@ class _Watch:
         for id, flight in over.items():
             yield from self._ended(flight, now[id], over.keys())
 
-    def _ended(self, flight: _Flight, seen: Seen, also_over: Set[str]) -> Iterator[Outcome]:
+    def _ended(self, flight: _Flight, seen: JobStatus, also_over: Set[str]) -> Iterator[Outcome]:
         """What became of the cells, or nothing yet if the pack is to be submitted again."""
         step, lost = flight.step, self._lost(flight, seen)
         found = self.launch.outcomes(step.pack, lost)
@@ -164,7 +164,7 @@ class _Watch:
     def _open(self) -> set[str]:
         return {*self.flights, *(step.pack.id for step in self.waiting)}
 
-    def _lost(self, flight: _Flight, seen: Seen) -> str:
+    def _lost(self, flight: _Flight, seen: JobStatus) -> str:
         """What is said of a cell of which the store knows nothing."""
         job, log_file = flight.job, flight.noted.now.log
         if seen.state == "CANCELLED":
@@ -174,7 +174,7 @@ class _Watch:
         tries = self.deaths[flight.step.pack.id] + 1
         return f"job {job} {how} and left no word (the last of {tries} tries); its log: {log_file}"
 
-    def _adopt(self, queue: Mapping[Progress, Seen]) -> None:
+    def _adopt(self, queue: Mapping[Progress, JobStatus]) -> None:
         """Wait for jobs that other drivers have submitted instead of submitting the same cells again."""
         alive = {pack: note for pack, note in self.others.items() if queue.get(note, GONE).is_alive}
         for step in list(self.waiting):

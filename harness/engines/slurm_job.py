@@ -15,7 +15,7 @@ from adapters_store import Store
 from harness.engines import slurm_queue
 from harness.engines.local import Job, noted_of
 from harness.engines.remote import RemotePack
-from harness.engines.slurm_queue import GONE, Seen
+from harness.engines.slurm_queue import GONE, JobStatus
 from harness.run.notes import failure
 
 
@@ -51,7 +51,7 @@ class PackJob:
         earlier = int(os.environ.get("SLURM_RESTART_COUNT", 0))
 
         def on_term(number: int, frame: FrameType | None) -> None:
-            state, restarts = slurm_queue.standing(job.id)
+            state, restarts = slurm_queue.state_and_restarts(job.id)
             if state == "RUNNING":  # it is to be preempted, and has some time of grace
                 os.kill(os.getpid(), signal.SIGUSR2)
             elif state:
@@ -80,12 +80,12 @@ class PackJob:
         return DelayedSubmission(self)
 
 
-def job_of(study: str, id: str, log: str, cluster: str, seen: Seen | None = None) -> Job:
+def job_of(study: str, id: str, log: str, cluster: str, seen: JobStatus | None = None) -> Job:
     """A job of Slurm with all that tells it from others of its number, as Slurm says or has ``seen``.
 
     If Slurm is silent, what was asked for; the submit time then stays unknown.
     """
     seen = seen or slurm_queue.submissions(id).get(id, GONE)
     if seen.state == "GONE":
-        seen = Seen(name=slurm_queue.job_name(study), user=os.getuid())
+        seen = JobStatus(name=slurm_queue.job_name(study), user=os.getuid())
     return Job(study, "slurm", id, log, seen.name, seen.user, cluster, seen.submitted)

@@ -40,7 +40,7 @@ ROW = "%i|%T|%U|%V|%u|%r|%j"  # the name comes last, since it alone may hold a b
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobStatus:
     """What squeue says of a job: its state in Slurm's words, the reason why it waits, and whose it is.
 
     ``user`` is a number, ``owner`` its name; ``submitted`` is in seconds since 1970, 0 if unknown, and later with every
@@ -75,7 +75,7 @@ class Seen:
         return self.is_alive and self.reason == "DependencyNeverSatisfied"
 
 
-GONE = Seen()
+GONE = JobStatus()
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def site() -> Site:
     return Site("" if cluster == "(null)" else cluster, most)
 
 
-def jobs(users: Collection[int]) -> dict[str, Seen] | None:
+def jobs(users: Collection[int]) -> dict[str, JobStatus] | None:
     """All jobs of these users that Slurm still remembers by their ids, ``12`` or ``12_3``; None if it is silent.
 
     A controller hands out the jobs of one user for less than everybody's. squeue passes over users that this machine
@@ -126,12 +126,12 @@ def jobs(users: Collection[int]) -> dict[str, Seen] | None:
     return _listed(*(["-u", names] if all(map(_is_user, users)) else []))
 
 
-def submissions(job: str) -> dict[str, Seen]:
+def submissions(job: str) -> dict[str, JobStatus]:
     """One job, or all jobs of an array, by their ids; nothing if Slurm is silent."""
     return _listed("-j", job) or {}
 
 
-def look(notes: Collection[Progress], cluster: str) -> dict[Progress, Seen] | None:
+def look(notes: Collection[Progress], cluster: str) -> dict[Progress, JobStatus] | None:
     """What has become of the jobs that notes name, asked on ``cluster``; None, with a warning, if Slurm is silent.
 
     A job is the noted one if name and user are the same and it was submitted in the same second; or later, if Slurm has
@@ -141,15 +141,15 @@ def look(notes: Collection[Progress], cluster: str) -> dict[Progress, Seen] | No
     queue = jobs({os.getuid(), *(note.user for note in notes if note.user >= 0)})
     if queue is None:
         return None
-    known: dict[Progress, Seen] = {}
+    known: dict[Progress, JobStatus] = {}
     for note in notes:
         seen = queue.get(note.job, GONE)
         if cluster and note.cluster and note.cluster != cluster:
-            known[note] = Seen("ELSEWHERE", f"it is of cluster {note.cluster}, and this is {cluster}")
+            known[note] = JobStatus("ELSEWHERE", f"it is of cluster {note.cluster}, and this is {cluster}")
         elif seen == GONE or (_is_alike(note, seen) and _is_of_its_time(note, seen)):
             known[note] = seen
         elif _is_alike(note, seen) and seen.submitted > note.submitted:
-            state, restarts = standing(note.job)
+            state, restarts = state_and_restarts(note.job)
             if not state:
                 return None
             known[note] = seen if restarts else _another(seen)
@@ -158,12 +158,12 @@ def look(notes: Collection[Progress], cluster: str) -> dict[Progress, Seen] | No
     return known
 
 
-def _is_alike(note: Progress, seen: Seen) -> bool:
+def _is_alike(note: Progress, seen: JobStatus) -> bool:
     user = note.user if note.user >= 0 else os.getuid()
     return (seen.name, seen.user) == (note.job_name or job_name(note.study), user)
 
 
-def _is_of_its_time(note: Progress, seen: Seen) -> bool:
+def _is_of_its_time(note: Progress, seen: JobStatus) -> bool:
     if not seen.submitted:
         return True
     if note.submitted:
@@ -171,11 +171,11 @@ def _is_of_its_time(note: Progress, seen: Seen) -> bool:
     return seen.submitted < note.written + MOST_APART
 
 
-def _another(seen: Seen) -> Seen:
-    return Seen("GONE", f"its number is now that of another job, {seen.name} of {seen.owner or seen.user}")
+def _another(seen: JobStatus) -> JobStatus:
+    return JobStatus("GONE", f"its number is now that of another job, {seen.name} of {seen.owner or seen.user}")
 
 
-def standing(job: str) -> tuple[str, int]:
+def state_and_restarts(job: str) -> tuple[str, int]:
     """The state of one job and how often it was begun anew; an empty state if Slurm is silent.
 
     A job that was cancelled and one that was requeued are both COMPLETING as long as they run; the number differs.
@@ -190,13 +190,13 @@ def cancel(ids: Iterable[str]) -> None:
     _answer("scancel", *ids)
 
 
-def _listed(*which: str) -> dict[str, Seen] | None:
+def _listed(*which: str) -> dict[str, JobStatus] | None:
     said = _answer("squeue", "-h", "-r", "-t", "all", *which, "-o", ROW)
     if said is None:
         return None
     rows = [line.split("|", 6) for line in said.splitlines() if line.count("|") >= 6]
     return {
-        id.strip(): Seen(state, reason, name, int(user) if user.isdecimal() else -1, owner, _seconds(since))
+        id.strip(): JobStatus(state, reason, name, int(user) if user.isdecimal() else -1, owner, _seconds(since))
         for id, state, user, since, owner, reason, name in rows
     }
 

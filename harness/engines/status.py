@@ -1,6 +1,10 @@
-"""Where a study stands, from the store alone: what is done, runs, waits, has failed, or has gone silent.
+"""The status of a study from the store alone: which cells are done, run, wait, have failed or have gone silent.
 
-Nobody needs to run it any more, nor on this machine; Slurm is asked too where its commands are here.
+It can be read on any machine that sees the store, whether or not the study is being run; where Slurm's commands are
+installed, Slurm is asked about the jobs, too.
+
+`time_left` estimates how long the study still takes: its running packs by the seconds of their epochs, every other cell
+by the seconds that finished cells of its target took.
 """
 
 from __future__ import annotations
@@ -20,23 +24,25 @@ from typing import Any
 from adapters_store import Store, StoreError
 from adapters_store.listing import WEIGHTS, by_both_keys
 from harness.engines import slurm_queue
-from harness.engines.slurm_queue import Seen
+from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
 from harness.study.cell import Cell
+from tasks.errors import counted
 
-SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3
+SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
 FAILED, NOT_RUN, WAITING = "failed", "not run", "waiting"
+FINISHED_CELLS = 8  # whose records are read for their seconds: of each target, and of the study for targets without any
 
 
 @dataclass(frozen=True)
-class Work:
-    """A pack that is under way or was: its note, ``running``, ``queued`` or ``stalled``, and the note's age in seconds.
+class PackStatus:
+    """A pack with a note in the store: its state (``running``, ``queued``, ``stalled``) and the age of the note in s.
 
-    ``why`` says of a stalled one what is known of its end. ``cells`` are those of the study that it has still to store.
+    ``why`` says of a stalled pack what is known of its end. ``cells`` are the study's cells that it has still to store.
     """
 
-    pack: str
+    id: str
     note: notes.Progress
     state: str
     age: float
@@ -45,8 +51,8 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A study's cells as the store knows them; ``states`` is by key, ``stored`` the keys of all records.
+class StudyStatus:
+    """The cells of a study as the store knows them; ``stored`` are the keys of all records, ``failures`` are by key.
 
     ``identities`` counts stored cells whose own key does not name the backbone's config and tokenizer, by how surely
     these are known (adapters_store.record).
@@ -55,16 +61,16 @@ class Standing:
     study: str
     cells: tuple[Cell, ...]
     stored: frozenset[str]
-    works: tuple[Work, ...]
+    packs: tuple[PackStatus, ...]
     failures: Mapping[str, notes.Failure]
     identities: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def states(self) -> dict[str, str]:
-        """What there is to say of every cell by its key."""
+        """The state of every cell, by key; a later rule overrides an earlier one."""
         states = {cell.key: DONE if cell.key in self.stored else WAITING for cell in self.cells}
-        for work in self.works:
-            states |= {cell.key: work.state for cell in work.cells}
+        for pack in self.packs:
+            states |= {cell.key: pack.state for cell in pack.cells}
         states |= {key: FAILED for key in self.failures}
         for cell in self.cells:
             if states[cell.key] == WAITING and cell.spec["intermediate_key"] in self.failures:
@@ -73,34 +79,34 @@ class Standing:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How many cells there are in each state."""
+        """Number of cells in each state."""
         return Counter(self.states[cell.key] for cell in self.cells)
 
     @property
     def is_under_way(self) -> bool:
-        """Whether anything runs, or waits in a queue."""
-        return any(work.state != STALLED for work in self.works)
+        """Whether any pack runs or is queued."""
+        return any(pack.state != STALLED for pack in self.packs)
 
     def of(self, state: str) -> list[Cell]:
-        """The cells in a state, each once."""
+        """The cells in a state; cells with one key appear once."""
         return list({cell.key: cell for cell in self.cells if self.states[cell.key] == state}.values())
 
 
-def standing(store: Store, study: str, manifest: Mapping[str, Any]) -> Standing:
-    """Where the study with this manifest stands now; records are not opened."""
+def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudyStatus:
+    """The status now of the study with this manifest; records are not read."""
     cells, stored = planned(manifest), frozenset(store.keys())
     left = {cell.key: cell for cell in cells if cell.key not in stored}
     failures = {key: note for key, note in notes.failures(store).items() if key in left}
     under_way = {pack: note for pack, note in notes.progress(store).items() if not left.keys().isdisjoint(note.keys)}
-    asked = [note for note in under_way.values() if _is_asked_of_slurm(note)]
-    jobs = slurm_queue.look(asked, slurm_queue.site().cluster) if asked else None
-    works = []
+    of_slurm = [note for note in under_way.values() if _is_known_to_slurm(note)]
+    jobs = slurm_queue.look(of_slurm, slurm_queue.site().cluster) if of_slurm else None
+    packs = []
     for pack, note in under_way.items():
         own = tuple(left[key] for key in note.keys if key in left and key not in failures)
         age = max(0.0, time.time() - note.written)
         state, why = _state(note, age, jobs)
-        works += [Work(pack, note, state, age, own, why)] if own else []
-    return Standing(study, tuple(cells), stored, tuple(works), failures, _identities(store, manifest, cells, stored))
+        packs += [PackStatus(pack, note, state, age, own, why)] if own else []
+    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, _identities(store, manifest, cells, stored))
 
 
 def _identities(
@@ -109,12 +115,14 @@ def _identities(
     aliases = by_both_keys(store)
     is_old = "cell_schema" not in manifest
     done = {cell.key for cell in cells if cell.key in stored}
-    words = [aliases[key].identity if key in aliases else WEIGHTS for key in sorted(done) if is_old or key in aliases]
-    return dict(Counter(words))
+    certainty = [
+        aliases[key].identity if key in aliases else WEIGHTS for key in sorted(done) if is_old or key in aliases
+    ]
+    return dict(Counter(certainty))
 
 
 def planned(manifest: Mapping[str, Any]) -> list[Cell]:
-    """The cells that a manifest names, with nothing of their inputs but the key of what they stand on."""
+    """The cells that a manifest names; of a spec there is only the key of the intermediate."""
     return [
         Cell(
             target=row["target"],
@@ -129,30 +137,33 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, Seen] | None) -> tuple[str, str]:
-    """What has become of a pack since its note was written, and what is known of the end of one that is silent."""
-    seen = None if jobs is None else jobs.get(note)
-    if seen is not None and not seen.is_elsewhere:
-        if not seen.is_alive or seen.is_stuck:
-            what = "waits for one that has died" if seen.is_stuck else "is over"
-            return STALLED, f"job {note.job} {what}{f'; {seen.reason}' if seen.is_anothers else ''}"
-        if seen.state == "PENDING" or note.state == QUEUED:
-            return (QUEUED if seen.state == "PENDING" else RUNNING), ""
+def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, JobStatus] | None) -> tuple[str, str]:
+    """The state of a pack whose note was written ``age`` seconds ago, and why if it is stalled.
+
+    Slurm's word on a job counts most, then whether the process of this machine has ended, then the silence of the note.
+    """
+    job = None if jobs is None else jobs.get(note)
+    if job is not None and not job.is_elsewhere:
+        if not job.is_alive or job.is_stuck:
+            what = "waits for one that has died" if job.is_stuck else "is over"
+            return STALLED, f"job {note.job} {what}{f'; {job.reason}' if job.is_anothers else ''}"
+        if job.state == "PENDING" or note.state == QUEUED:
+            return (QUEUED if job.state == "PENDING" else RUNNING), ""
     has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_there(note.pid)
-    if has_ended and (note.state == RUNNING or note.engine != "slurm"):  # Slurm goes on without who submitted
+    if has_ended and (note.state == RUNNING or note.engine != "slurm"):  # a queued job of Slurm outlives its submitter
         return STALLED, f"process {note.pid} on {note.host} is gone"
     if note.state == QUEUED:
         return QUEUED, ""
     is_silent = age > max(SILENT_SECONDS, SILENT_EPOCHS * (note.seconds_an_epoch or 0.0))
-    return (STALLED, f"{where(note)} may be gone, or slow") if is_silent else (RUNNING, "")
+    return (STALLED, f"{location(note)} may be gone, or slow") if is_silent else (RUNNING, "")
 
 
-def _is_asked_of_slurm(note: notes.Progress) -> bool:
+def _is_known_to_slurm(note: notes.Progress) -> bool:
     return note.engine == "slurm" and bool(note.job) and shutil.which("squeue") is not None
 
 
-def where(note: notes.Progress | notes.Failure) -> str:
-    """The machine of a note with its process or job, in words."""
+def location(note: notes.Progress | notes.Failure) -> str:
+    """The machine of a note with its process or job, in words: ``process 12 on node1``."""
     pid = getattr(note, "pid", 0)
     cluster = getattr(note, "cluster", "")
     process = (
@@ -173,78 +184,67 @@ def is_there(pid: int) -> bool:
         return True
 
 
-# About how long a study still takes: from what its running packs need for an epoch, and its finished cells took.
-
-SAMPLE = 8  # finished cells that are looked at, of each target, and of the others where it has none
-
-
 @dataclass(frozen=True)
 class TimeLeft:
-    """Seconds of work left in all, divided by the ``packs`` that run now, and what that was reckoned from."""
+    """Seconds until the study ends if as many ``packs`` run as now; ``source`` says what the estimate is based on."""
 
     seconds: float
     packs: int
     source: str
 
 
-def time_left(store: Store, now: Standing) -> TimeLeft | None:
+def time_left(store: Store, now: StudyStatus) -> TimeLeft | None:
     """None where nothing is left, or where nothing is known of what is left; failed cells are left out."""
     waiting = [cell.target for state in (WAITING, QUEUED, STALLED) for cell in now.of(state)]
-    running = [work for work in now.works if work.state == RUNNING]
-    measured = [(work, seconds) for work in running if (seconds := seconds_left(work)) is not None]
-    known = {id(work) for work, _ in measured}
-    waiting += [cell.target for work in running if id(work) not in known for cell in work.cells]
+    running = [pack for pack in now.packs if pack.state == RUNNING]
+    seconds_of = {pack.id: seconds for pack in running if (seconds := seconds_left(pack)) is not None}
+    waiting += [cell.target for pack in running if pack.id not in seconds_of for cell in pack.cells]
     costs = _Costs(store, now)
     alone = [costs.of(target) for target in waiting]
-    if not (alone or measured) or None in alone:
+    if not (alone or seconds_of) or None in alone:
         return None
-    total = sum(seconds for _, seconds in measured) + sum(seconds or 0.0 for seconds in alone)
-    sources = [f"the epochs of {counted(len(measured), 'running pack')}"] if measured else []
+    total = sum(seconds_of.values()) + sum(seconds or 0.0 for seconds in alone)
+    sources = [f"the epochs of {counted(len(seconds_of), 'running pack')}"] if seconds_of else []
     sources += [f"the seconds that {counted(len(costs.seconds), 'finished cell')} took"] if alone else []
     return TimeLeft(total / max(1, len(running)), len(running), " and ".join(sources))
 
 
-def seconds_left(work: Work) -> float | None:
-    """Seconds that a running pack still needs for its epochs, cells that it trains afterwards included; None unknown.
+def seconds_left(pack: PackStatus) -> float | None:
+    """Seconds that a running pack needs for its remaining epochs, of all its cells; None before its first full epoch.
 
-    Lanes train at once; where the note names one cell alone, the others of the pack come after it.
+    Lanes are trained together. Where the note names a single cell, the other cells of the pack are trained after it.
     """
-    note, rate = work.note, work.note.seconds_an_epoch
+    note, rate = pack.note, pack.note.seconds_an_epoch
     if rate is None:
         return None
-    after = len(work.cells) - 1 if note.label in {cell.label for cell in work.cells} else 0
+    after = len(pack.cells) - 1 if note.label in {cell.label for cell in pack.cells} else 0
     return rate * (note.epochs - note.epoch + after * note.epochs)
-
-
-def counted(number: int, what: str) -> str:
-    """A number with what it counts, in the singular or the plural."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 class _Costs:
     """Mean seconds of a target's finished cells, or of all where it has none."""
 
-    def __init__(self, store: Store, now: Standing) -> None:
+    def __init__(self, store: Store, now: StudyStatus) -> None:
         self.store, self.seconds = store, dict[str, float]()
         self.finished: dict[str, list[str]] = defaultdict(list)
         for cell in now.cells:
             if cell.key in now.stored:
                 self.finished[cell.target].append(cell.key)
-        self.found: dict[str, float | None] = {}
+        self.means: dict[str, float | None] = {}
 
     def of(self, target: str) -> float | None:
-        if target not in self.found:
-            own = self._mean(self.finished[target][-SAMPLE:])
-            self.found[target] = self.overall if own is None else own
-        return self.found[target]
+        if target not in self.means:
+            own = self._mean(self.finished[target][-FINISHED_CELLS:])
+            self.means[target] = self.overall if own is None else own
+        return self.means[target]
 
     @cached_property
     def overall(self) -> float | None:
-        return self._mean([keys[-1] for keys in self.finished.values() if keys][:SAMPLE])
+        return self._mean([keys[-1] for keys in self.finished.values() if keys][:FINISHED_CELLS])
 
     def _mean(self, keys: Iterable[str]) -> float | None:
-        found = [seconds for key in keys if (seconds := self._seconds(key)) is not None]
-        return fmean(found) if found else None
+        known = [seconds for key in keys if (seconds := self._seconds(key)) is not None]
+        return fmean(known) if known else None
 
     def _seconds(self, key: str) -> float | None:
         if key not in self.seconds:

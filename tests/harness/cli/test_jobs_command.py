@@ -16,7 +16,7 @@ from harness.cli import jobs
 from harness.cli.jobs import drivers
 from harness.cli.main import main
 from harness.run import notes
-from tests.harness.engines.test_standing import HERE, KEYS, MANIFEST, ended, note  # noqa: F401 - a fixture
+from tests.harness.engines.test_status import HERE, KEYS, MANIFEST, ended, note  # noqa: F401 - a fixture
 from tests.support.clusters.fake_slurm import put_commands, queue_row
 
 SLEEPER = "import sys, time\nprint('up', flush=True)\ntime.sleep(600)\n"

@@ -10,7 +10,7 @@ from adapters_store import key_of
 from harness.cli.logs import TAIL_LINES, log_end
 from harness.cli.main import main
 from harness.run import notes
-from tests.harness.engines.test_standing import KEYS, MANIFEST, note, spec_of
+from tests.harness.engines.test_status import KEYS, MANIFEST, note, spec_of
 
 PAIR = ("one", "two")
 

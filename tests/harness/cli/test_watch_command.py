@@ -13,8 +13,8 @@ import pytest
 from harness.cli import status
 from harness.cli.main import main
 from harness.cli.status import MOST, lines, span
-from harness.engines.status import standing
-from tests.harness.engines.test_standing import KEYS, MANIFEST, fail, note, put
+from harness.engines.status import status_of
+from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -94,7 +94,7 @@ def test_as_json_everything_is_a_field(command, toy):
 
 def test_many_failures_are_counted_after_the_first(store):
     rows = [{**MANIFEST["cells"][0], "key": f"{number:064x}"} for number in range(MOST + 5)]
-    now = standing(store, "toy", {"cells": rows})
+    now = status_of(store, "toy", {"cells": rows})
     now.failures.update({one["key"]: type("N", (), {"label": "x", "reason": "y"}) for one in rows})
     assert lines(now, None)[MOST + 2] == "  and 5 more"
 

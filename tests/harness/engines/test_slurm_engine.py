@@ -29,7 +29,7 @@ def slurm(store, monkeypatch):
     monkeypatch.setattr(FakeExecutor, "slurm", fake, raising=False)
     monkeypatch.setattr(slurm_engine.submitit, "SlurmExecutor", FakeExecutor)
     monkeypatch.setattr(slurm_engine, "POLL_SECONDS", 0)
-    for name in ("jobs", "cancel", "site", "submissions", "standing"):
+    for name in ("jobs", "cancel", "site", "submissions", "state_and_restarts"):
         monkeypatch.setattr(slurm_queue, name, getattr(fake, name))
     monkeypatch.setattr(slurm_queue, "check_commands", lambda: None)
     return fake

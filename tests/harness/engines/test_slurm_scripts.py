@@ -15,7 +15,7 @@ from harness.cli.main import main
 from harness.engines import slurm_job, slurm_queue
 from harness.engines.local import Job
 from harness.engines.remote import Launch
-from harness.engines.slurm_queue import Seen, Site
+from harness.engines.slurm_queue import JobStatus, Site
 from harness.engines.slurm_scripts import PYTHON, make_private, parameters, scripts
 from harness.run import notes
 from harness.run.grid import Outcome, Step
@@ -187,7 +187,7 @@ def test_the_queue_is_read_by_job_and_a_silent_controller_is_no_empty_queue(tmp_
     ]
     put_commands(tmp_path / "empty", rows)
     queue, here = slurm_queue.jobs([os.getuid()]), os.getuid()
-    assert queue["12_0"] == Seen("RUNNING", "None", "a|b", here, "me", 1000.0)
+    assert queue["12_0"] == JobStatus("RUNNING", "None", "a|b", here, "me", 1000.0)
     assert {id for id, seen in queue.items() if seen.is_alive} == {"12_0", "12_1"}
     assert {id for id, seen in queue.items() if seen.is_stuck} == {"12_1"}
     assert "14" in slurm_queue.jobs([here, 987_654_321]), "squeue knows no such user, so it is asked for everybody's"
@@ -195,9 +195,9 @@ def test_the_queue_is_read_by_job_and_a_silent_controller_is_no_empty_queue(tmp_
     assert slurm_queue.jobs([os.getuid()]) is None
     assert slurm_queue.submissions("12") == {}
     program(tmp_path / "empty", "scontrol", "print('JobId=14 JobState=RUNNING Reason=None Requeue=1 Restarts=2')")
-    assert slurm_queue.standing("12_1") == ("RUNNING", 2)
+    assert slurm_queue.state_and_restarts("12_1") == ("RUNNING", 2)
     program(tmp_path / "empty", "scontrol", "raise SystemExit('slurm_load_jobs error')")
-    assert slurm_queue.standing("12_1") == ("", 0)
+    assert slurm_queue.state_and_restarts("12_1") == ("", 0)
     assert "Unable to contact slurm controller" in caplog.text
 
 
@@ -209,7 +209,7 @@ print("1", "RUNNING", 0, 1000 if os.environ.get("SLURM_TIME_FORMAT") == "%s" els
       os.environ.get("SQUEUE_PARTITION"), "x", sep="|")
 """
     program(tmp_path / "empty", "squeue", script)
-    assert slurm_queue.jobs([os.getuid()]) == {"1": Seen("RUNNING", "None", "x", 0, "me", 1000.0)}
+    assert slurm_queue.jobs([os.getuid()]) == {"1": JobStatus("RUNNING", "None", "x", 0, "me", 1000.0)}
 
 
 @pytest.mark.parametrize(("size", "most"), [(4, 4), (1, 1), (0, 1), ("", 1000)])
@@ -250,7 +250,7 @@ def in_a_job(monkeypatch):
     """A job whose state squeue gives, in which USR2 does what submitit does; the signals are put back afterwards."""
     here = SimpleNamespace(job_id="5_1", paths=SimpleNamespace(stdout="log"))
     monkeypatch.setattr(slurm_job, "JobEnvironment", lambda: here)
-    seen = Seen("RUNNING", "None", "empathy-toy", os.getuid(), "me", 1000.0)
+    seen = JobStatus("RUNNING", "None", "empathy-toy", os.getuid(), "me", 1000.0)
     monkeypatch.setattr(slurm_queue, "submissions", lambda id: {id: seen})
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
     requeued = []
@@ -273,7 +273,7 @@ def in_a_job(monkeypatch):
 def test_a_job_told_to_end_goes_back_to_the_queue_only_if_slurm_says_that_it_runs(
     launch, pack, in_a_job, monkeypatch, store, state, restarts, requeues, note
 ):
-    monkeypatch.setattr(slurm_queue, "standing", lambda job: (state, restarts))
+    monkeypatch.setattr(slurm_queue, "state_and_restarts", lambda job: (state, restarts))
     job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: os.kill(os.getpid(), signal.SIGTERM) or []), "here")
     if state:
         with pytest.raises(SystemExit):

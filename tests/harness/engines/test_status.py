@@ -56,11 +56,11 @@ def fail(store, target, intermediate=None, reason="it broke"):
 
 
 def look(store):
-    return status.standing(store, "toy", MANIFEST)
+    return status.status_of(store, "toy", MANIFEST)
 
 
-def works(store):
-    return [(work.state, work.why) for work in look(store).works]
+def packs(store):
+    return [(pack.state, pack.why) for pack in look(store).packs]
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_failure_is_no_more_once_the_cell_is_stored(store):
 def test_a_manifest_from_before_cells_named_what_they_stand_on_has_them_wait(store):
     fail(store, "two")
     rows = [{k: v for k, v in one.items() if k not in ("intermediate_key", "role")} for one in MANIFEST["cells"]]
-    now = status.standing(store, "toy", {"cells": rows})
+    now = status.status_of(store, "toy", {"cells": rows})
     assert now.counts == {"failed": 1, "waiting": 3}
     assert [cell.role for cell in now.cells] == ["baseline", "baseline", "transfer", "transfer"]
 
@@ -121,14 +121,14 @@ def test_a_note_of_another_study_counts_where_it_trains_one_of_ours(store):
     path.write_text(path.read_text().replace('"toy"', '"other"'))
     assert look(store).counts == {"running": 1, "waiting": 3}
     note(store, ("one", "one"), pack="theirs")
-    assert len(look(store).works) == 1
+    assert len(look(store).packs) == 1
 
 
 def test_a_pack_whose_process_is_gone_from_this_machine_is_stalled(store, ended):
     note(store, ("one", None), pid=ended)
-    assert works(store) == [("stalled", f"process {ended} on {HERE['host']} is gone")]
+    assert packs(store) == [("stalled", f"process {ended} on {HERE['host']} is gone")]
     note(store, ("one", None), pid=ended, host="another")
-    assert works(store) == [("running", "")]
+    assert packs(store) == [("running", "")]
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_a_pack_whose_process_is_gone_from_this_machine_is_stalled(store, ended)
 def test_a_pack_is_silent_after_five_minutes_or_three_of_its_epochs(store, age, rate, state):
     then = status.time.time() - age
     note(store, ("one", None), host="another", written=then, since=then - 2 * rate, epoch=3, first_epoch=1)
-    ((found, why),) = works(store)
+    ((found, why),) = packs(store)
     assert found == state
     assert bool(why) == (state == "stalled")
 
 
 def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
     note(store, ("one", None), written=status.time.time() + 9999)
-    (work,) = look(store).works
-    assert (work.state, work.age) == ("running", 0.0)
+    (pack,) = look(store).packs
+    assert (pack.state, pack.age) == ("running", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
 def test_slurm_knows_better_than_a_note_whether_a_job_runs_waits_or_is_gone(store, squeue, jobs, state, expected):
     squeue(*jobs)
     note(store, ("one", None), engine="slurm", job="7_1", state=state, host="node1")
-    assert [found for found, _ in works(store)] == [expected]
+    assert [found for found, _ in packs(store)] == [expected]
 
 
 def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store, squeue, ended):
     squeue(None)
     for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
         note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
-        assert [found for found, _ in works(store)] == [expected]
+        assert [found for found, _ in packs(store)] == [expected]
 
 
 def test_time_left_is_of_running_packs_epochs_and_of_finished_cells_seconds(store):
@@ -211,8 +211,9 @@ def test_cells_that_failed_take_no_more_time(store):
 
 def test_lanes_end_together_and_cells_one_after_the_other():
     cells = tuple(planned(MANIFEST)[2:])
-    work = status.Work("pack", notes.Progress("running", "toy", (), cells[0].label, "local", 1, 4), "running", 0, cells)
-    assert seconds_left(replace(work, note=replace(work.note, since=0.0, written=3.0))) == 3 * (3 + 4)
-    lanes = replace(work.note, label=f"{cells[0].label} and 1 more lanes", since=0.0, written=3.0)
-    assert seconds_left(replace(work, note=lanes)) == 3 * 3
-    assert seconds_left(replace(work, note=replace(work.note, epoch=0))) is None
+    note = notes.Progress("running", "toy", (), cells[0].label, "local", 1, 4)
+    pack = status.PackStatus("pack", note, "running", 0, cells)
+    assert seconds_left(replace(pack, note=replace(note, since=0.0, written=3.0))) == 3 * (3 + 4)
+    lanes = replace(note, label=f"{cells[0].label} and 1 more lanes", since=0.0, written=3.0)
+    assert seconds_left(replace(pack, note=lanes)) == 3 * 3
+    assert seconds_left(replace(pack, note=replace(note, epoch=0))) is None

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from submitit.core.utils import FailedJobError
 
 from adapters_store import Store
-from harness.engines.slurm_queue import GONE, Seen, Site
+from harness.engines.slurm_queue import GONE, JobStatus, Site
 from harness.run import notes
 
 SQUEUE = """#!{python}
@@ -70,7 +70,7 @@ class FakeSlurm:
     cluster: str = "here"
     user: int = field(default_factory=os.getuid)
     name: str = "empathy-toy"
-    states: dict[str, Seen] = field(default_factory=dict)
+    states: dict[str, JobStatus] = field(default_factory=dict)
     packs: dict[str, object] = field(default_factory=dict)
     needs: dict[str, list[str]] = field(default_factory=dict)
     arrays: list[int] = field(default_factory=list)
@@ -83,7 +83,7 @@ class FakeSlurm:
     forgets: bool = False
 
     def seen(self, state, reason="None", **whose):
-        return Seen(
+        return JobStatus(
             state, reason, **{"name": self.name, "user": self.user, "owner": "me", "submitted": self.now, **whose}
         )
 
@@ -109,7 +109,7 @@ class FakeSlurm:
     def submissions(self, id):
         return {job: seen for job, seen in self.states.items() if job.partition("_")[0] == id.partition("_")[0]}
 
-    def standing(self, id):
+    def state_and_restarts(self, id):
         return self.states[id].state, self.requeues.get(id, 0)
 
     def requeue(self, id):
