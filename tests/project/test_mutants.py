@@ -106,7 +106,7 @@ def test_every_mutant_of_the_list_says_what_goes_wrong_and_its_module_has_tests(
     tests, rows = read_list()
     assert len({row["id"] for row in rows}) == len(rows)
     assert all(row["wrong"] and row["old"] != row["new"] and row["file"] in tests for row in rows)
-    root = LIST.parents[2]
+    root = LIST.parents[3]
     files = {word.split("::")[0] for words in tests.values() for word in words if word.startswith("tests/")}
     assert [file for file in sorted(files) if not (root / file).exists()] == []
 
