@@ -95,8 +95,13 @@ class Study:
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         return make_plan(self.config, self.registry, folder, self.ids, self.store)
 
-    def on(self, device: str) -> Study:
-        """The study itself, planned for runs on this device (``run``'s)."""
+    def on(self, device: str, engine: str = "local") -> Study:
+        """The study itself, planned for runs on this device by this engine (both as for ``run``).
+
+        Where the engine's jobs ask for a GPU, cells are planned for that, whatever is on this machine.
+        """
+        asks = {"slurm": "gpu" in str(self.config.slurm.get("gres", "")), "ray": bool(self.config.ray.get("gpus"))}
+        device = "cuda" if device == "auto" and asks.get(engine) else device
         if device != self.config.device:
             if kind_of(device) != kind_of(self.config.device):
                 self.__dict__.pop("plan", None)
@@ -124,7 +129,7 @@ class Study:
         as the study's tables of these names say. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default a GPU
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
-        self.on(planned_device(self.config, engine, device))
+        self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
         refuse_unmapped(self.store, self.config.name)
@@ -251,12 +256,6 @@ class Study:
         from analysis.report import report
 
         return report(self.store, self.manifest(), Path(out))
-
-
-def planned_device(config: StudyConfig, engine: str, device: str) -> str:
-    """The device that a run's cells are planned for: where its jobs ask for a GPU that, whatever is on this machine."""
-    asked = {"slurm": "gpu" in str(config.slurm.get("gres", "")), "ray": bool(config.ray.get("gpus"))}
-    return "cuda" if device == "auto" and asked.get(engine) else device
 
 
 def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:

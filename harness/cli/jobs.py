@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapters_store import Store
-from harness.api import planned_device, stored_manifest
+from harness.api import stored_manifest
 from harness.cli.run import train
 from harness.cli.status import typed
 from harness.cli.study import name_of, study_of
@@ -106,7 +106,7 @@ JOB = re.compile(r"\d+(_\d+)?")  # nothing else of a note is given to a command
 def retry_study(options: argparse.Namespace) -> int:
     """Train the cells that failed and what stands on them; exit code 1 when one fails again."""
     study = study_of(options)
-    study.on(planned_device(study.config, options.engine, options.device))
+    study.on(options.device, options.engine)
     failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
     above = {cell.key for cell in study.plan.cells if cell.spec["intermediate_key"] in failed}
     if not failed and not options.json:

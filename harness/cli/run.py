@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.api import Study, planned_device
+from harness.api import Study
 from harness.cli.options import set_threads
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.study import study_of
@@ -34,7 +34,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     from harness.engines.slurm_scripts import scripts
 
     study = study_of(options)
-    study.on(planned_device(study.config, options.engine, options.device))
+    study.on(options.device, options.engine)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     steps = steps_of(plan, study.store, GridReport())
     wanted = options_of(Slurm, study.config.slurm, study.config.name)
@@ -78,7 +78,7 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     workers = 1 if options.workers is None else options.workers
     if workers < 1:
         raise BadInput(f"--workers {workers} is not a whole number from 1")
-    study.on(planned_device(study.config, engine, options.device))
+    study.on(options.device, engine)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     plan = plan if only_keys is None else plan.only_keys(only_keys)
     with Progress(len(plan.cells), quiet=options.quiet) as progress:
