@@ -61,7 +61,7 @@ def test_every_data_file_is_shipped_and_every_pattern_ships_something():
         for package, listed in SETUPTOOLS["package-data"].items()
         for pattern in listed
     ]
-    shipped = {pattern: set(folder.glob(pattern)) for folder, pattern in patterns}
+    shipped = {(folder, pattern): set(folder.glob(pattern)) for folder, pattern in patterns}
     assert data - set().union(*shipped.values()) == set()
     assert [pattern for pattern, found in shipped.items() if not found] == []
 
