@@ -1,4 +1,8 @@
-"""The table files of a dataset on the Hugging Face hub, pinned to a revision; nothing of it is ever run."""
+"""The table files of a dataset on the Hugging Face hub, pinned to a revision; nothing of it is ever run.
+
+The listing is read with `harness.raw.fetch.json_at` and not with ``huggingface_hub.HfApi.dataset_info``, which follows
+redirects to plain http and to private addresses, reads an answer of any size, and may send what ``.netrc`` holds.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,11 @@ class HubDataset:
 
 
 def hub_dataset(address: str) -> HubDataset:
-    """The dataset ``hub:OWNER/NAME`` or, of one that has several, its part ``hub:OWNER/NAME:PART``; BadHubDataset."""
+    """The dataset ``hub:OWNER/NAME`` or, of one with several parts, its part ``hub:OWNER/NAME:PART``.
+
+    BadHubDataset for an address that names no dataset or no single table, and for one of more than LARGEST_BYTES;
+    FetchFailed if the hub does not give its listing.
+    """
     name, _, part = address.removeprefix(PREFIX).partition(":")
     if not NAME.fullmatch(name):
         raise BadHubDataset(f"{address}: a dataset is named hub:OWNER/NAME or hub:OWNER/NAME:PART")
@@ -62,11 +70,11 @@ def hub_dataset(address: str) -> HubDataset:
 
 
 def _tables(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Files of the best format that there is, by name."""
+    """The files of the first of FORMATS that there is, by name."""
     files = sorted(info.get("siblings", []), key=lambda file: str(file["rfilename"]))
     for ending in FORMATS:
-        if found := [file for file in files if str(file["rfilename"]).lower().endswith(ending)]:
-            return found
+        if tables := [file for file in files if str(file["rfilename"]).lower().endswith(ending)]:
+            return tables
     return []
 
 

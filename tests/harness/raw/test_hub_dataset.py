@@ -47,7 +47,7 @@ def small(name, content):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Answers by path; a dict is JSON."""
+    """Answers by path; a dict is JSON, a text is where a redirect leads."""
     answers: dict[str, object] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,6 +55,11 @@ def hub(monkeypatch):
             answer = answers.get(unquote(self.path) if "/resolve/" in self.path else self.path)
             if answer is None:
                 self.send_error(404)
+                return
+            if isinstance(answer, str):
+                self.send_response(302)
+                self.send_header("Location", answer)
+                self.end_headers()
                 return
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(200)
@@ -139,4 +144,14 @@ def test_too_large_a_dataset_is_refused_before_anything_is_fetched(hub):
 def test_an_answer_that_is_no_json_is_one_line(hub):
     hub["/api/datasets/someone/replies?blobs=true"] = b"<html>"
     with pytest.raises(FetchFailed, match="not JSON"):
+        hub_dataset("hub:someone/replies")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("http://localhost/inside", "not an https address"), ("https://10.0.0.1/inside", "private network")],
+)
+def test_a_listing_that_leads_off_the_hub_to_plain_http_or_a_private_network_is_refused(hub, address, reason):
+    hub["/api/datasets/someone/replies?blobs=true"] = address
+    with pytest.raises(FetchFailed, match=reason):
         hub_dataset("hub:someone/replies")
