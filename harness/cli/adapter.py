@@ -1,4 +1,4 @@
-"""``adapter export`` and ``adapter publish``, a trained adapter for others; ``adapter import``, one of theirs."""
+"""``adapter``: export and publish trained adapters, and import those of others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.scoring.chosen import chosen
@@ -19,6 +20,55 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     from harness.sharing.importing import Imported
     from harness.sharing.outgoing import Facts
+
+
+def add_adapter(adapter: argparse.ArgumentParser) -> None:
+    """Add ``export``, ``publish`` and ``import``."""
+    leaves = adapter.add_subparsers(required=True, metavar="COMMAND")
+    export = leaf_of(
+        leaves,
+        "export",
+        "Write a task's adapter, head and card into a folder that the adapters library loads.",
+        "adapter export epitome_er --study demo --out epitome_er",
+        export_adapter,
+    )
+    out_option(export, "the folder to write (default: ID)")
+    export.add_argument("--bin", action="store_true", help="also as the pickles that older libraries read")
+    publish = leaf_of(
+        leaves,
+        "publish",
+        "Show what of a task's adapter would leave this machine for a hub, and with --yes upload it.",
+        "adapter publish epitome_er --study demo --repository ME/NAME",
+        publish_adapter,
+    )
+    publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
+    publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
+    publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
+    _add_import(leaves)
+    for leaf in (export, publish):
+        leaf.add_argument("task", metavar="ID", help="a task that the store has trained")
+        leaf.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
+        leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
+
+
+def _add_import(leaves: Leaves) -> None:
+    bring = leaf_of(
+        leaves,
+        "import",
+        "Keep an adapter that others have trained, to stand on and to score with.",
+        "adapter import OWNER/NAME --as their_task --backbone roberta-base",
+        bring_adapter,
+    )
+    bring.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub",
+    )
+    bring.add_argument("--as", dest="name", metavar="NAME", required=True, help="what studies call it")
+    bring.add_argument(
+        "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
+    )
+    bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
 
 
 def export_adapter(options: argparse.Namespace) -> int:

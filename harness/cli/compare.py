@@ -1,4 +1,4 @@
-"""``compare``: two studies against each other, from the store alone."""
+"""``power`` and ``compare``: what a study could have seen, and two studies against each other, from the store alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options
 from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
@@ -15,6 +16,21 @@ from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from analysis.sections.compare import Side
+
+
+def add_power(power: argparse.ArgumentParser) -> None:
+    """Add the options of ``power``."""
+    leaf_options(power, "power published --grids 100", show_power)
+    power.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
+    power.add_argument("--grids", metavar="N", type=int, default=100, help="to simulate of each kind (default: 100)")
+    power.add_argument("--seed", metavar="N", type=int, default=20_240_908, help="of the simulation")
+
+
+def add_compare(compare: argparse.ArgumentParser) -> None:
+    """Add the options of ``compare``."""
+    leaf_options(compare, "compare demo demo-seed2", compare_studies)
+    for name in ("a", "b"):
+        compare.add_argument(name, metavar=name.upper(), help="a stored study, or published: the paper's own tables")
 
 
 def compare_studies(options: argparse.Namespace) -> int:

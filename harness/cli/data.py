@@ -1,4 +1,4 @@
-"""``data status`` and ``data fetch``."""
+"""``data``: which raw files are here, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,35 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from harness.cli.options import leaf_of, registry_option
 from harness.cli.terminal import print_json, print_rows
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.registry import Registry
 from tasks.toml_file import nearest
+
+
+def add_data(data: argparse.ArgumentParser) -> None:
+    """Add ``status`` and ``fetch``."""
+    leaves = data.add_subparsers(required=True, metavar="COMMAND")
+    status = leaf_of(
+        leaves,
+        "status",
+        "Show which raw files are here and verified, their licences, and how to get the rest.",
+        "data status --data data",
+        show_status,
+    )
+    fetch = leaf_of(
+        leaves,
+        "fetch",
+        "Download the raw files that may be downloaded; say of the rest whom to ask.",
+        "data fetch epitome --data data",
+        fetch_data,
+    )
+    for leaf in (status, fetch):
+        leaf.add_argument("id", metavar="ID", nargs="*", help="datasets or tasks (default: all)")
+        registry_option(leaf)
 
 
 def show_status(options: argparse.Namespace) -> int:

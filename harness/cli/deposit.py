@@ -16,11 +16,37 @@ from adapters_store.restore import BITE_BYTES, Looked, NotAsListed, Piece, looke
 from analysis.manuscript.licences import licences_page
 from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, rebuilt
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file
 from harness.study.manifest import check_manifest
 from tasks.errors import BadInput
+
+
+def add_archive(archive: argparse.ArgumentParser) -> None:
+    """Add the options of ``archive``."""
+    leaf_options(archive, "archive demo --creator 'Family name, Given names' --licence cc-by-4.0", archive_results)
+    archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
+    archive.add_argument(
+        "--creator",
+        metavar="WHO",
+        action="append",
+        default=[],
+        help="'Family name, Given names; affiliation; ORCID', the last two as you like (repeatable)",
+    )
+    archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
+    archive.add_argument("--title", help="default: the study's")
+    archive.add_argument("--description", help="default: what the study is, in two sentences")
+    out_option(archive, "the archive to write (default: STUDY-results.tar.gz)", "FILE")
+
+
+def add_verify(verify: argparse.ArgumentParser) -> None:
+    """Add the options of ``verify``."""
+    leaf_options(verify, "verify demo-results.tar.gz", verify_archive)
+    verify.epilog = f"{verify.epilog}; exit codes: 0 all is equal, 1 what differs is named, 2 no such archive"
+    verify.add_argument("file", metavar="ARCHIVE", help="what archive has written")
+
 
 REPORT, LICENCES = "report", "LICENCES.md"
 MOST_SHOWN = 20

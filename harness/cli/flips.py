@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.raw.data_folder import data_folder
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.gains.flips import Flips
+
+
+def add_flips(flips: argparse.ArgumentParser) -> None:
+    """Add the options of ``flips``."""
+    leaf_options(flips, "flips epitome_er news_empathy --study demo --show 5", show_flips)
+    flips.add_argument("intermediate", metavar="INTERMEDIATE", help="task, or imported adapter, that is below")
+    flips.add_argument("target", metavar="TARGET", help="task that was trained on top of it, and tested")
+    flips.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has")
+    flips.add_argument("--setting", metavar="NAME", default="full", help="share of the training data (default: full)")
+    flips.add_argument("--seed", metavar="N", type=int, action="append", default=[], help="(repeatable; default: all)")
+    flips.add_argument(
+        "--show", metavar="N", type=int, help="print the texts of so many items of each kind, from the raw files"
+    )
+    out_option(flips, "also write the tables there as flips-*.csv, whole, with ids and without texts")
+    registry_option(flips)
+    splits_option(flips)
+
 
 MOST = 10  # items, groups or changes of answers that are listed unless more are asked for
 CONTEXT = (

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.run import train
+from harness.cli.options import leaf_options, plan_options, train_options
+from harness.cli.run import add_demo, add_run, train
 from harness.cli.status import typed
 from harness.cli.study import name_of, study_of
 from harness.cli.terminal import print_json
@@ -28,11 +29,26 @@ from harness.preflight.smoke import SMOKE
 from harness.run import notes
 from tasks.errors import BadInput
 
+
+def add_retry(retry: argparse.ArgumentParser) -> None:
+    """Add the options of ``retry``."""
+    leaf_options(retry, "retry real-small --failed --data data", retry_study)
+    retry.add_argument("--failed", action="store_true", required=True, help="the cells that failed when last tried")
+    plan_options(retry)
+    train_options(retry)
+
+
+def add_cancel(cancel: argparse.ArgumentParser) -> None:
+    """Add the options of ``cancel``."""
+    leaf_options(cancel, "cancel demo", cancel_study)
+    cancel.add_argument("study", metavar="STUDY", help="a study that the store has")
+
+
 # Which processes of this machine run a study: this user's own, started by this program's commands for it.
 #
 # That is read from /proc, right before a signal is sent: the number in a note may long be another process's.
 
-COMMANDS = ("run", "retry", "demo")
+COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo}
 
 
 @dataclass(frozen=True)
@@ -83,10 +99,13 @@ def _given(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace | None:
-    from harness.cli.parser import parser
-
+    """The options of a command that trains; None if they are none of this program's."""
+    parser = argparse.ArgumentParser()
+    nouns = parser.add_subparsers(required=True)
+    for name, add in COMMANDS.items():
+        add(nouns.add_parser(name))
     with suppress(SystemExit), redirect_stderr(io.StringIO()):
-        return parser().parse_args(list(given))
+        return parser.parse_args(list(given))
     return None
 
 

@@ -11,12 +11,22 @@ from typing import Any
 
 from adapters_store import Store, disk
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.engines.status import StudyStatus, location, planned, status_of
 from harness.study.cell import Cell
 from tasks.errors import BadInput, harmless
 from tasks.toml_file import nearest
+
+
+def add_logs(logs: argparse.ArgumentParser) -> None:
+    """Add the options of ``logs``."""
+    leaf_options(logs, 'logs "epitome_er->news_emotion" --study demo', show_logs)
+    logs.add_argument("cell", metavar="CELL", help="TARGET, 'INTERMEDIATE->TARGET', or the beginning of a key")
+    logs.add_argument("--study", metavar="STUDY", help="default: any in the store")
+    logs.add_argument("--seed", metavar="N", type=int, help="default: any")
+
 
 KEY_PART = re.compile(r"[0-9a-f]{4,64}")
 TAIL_LINES, TAIL_BYTES, MOST = 40, 1 << 16, 12

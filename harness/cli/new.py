@@ -16,6 +16,7 @@ from typing import Any
 from adapters_store.disk import new_folder, whole
 from harness.api import Study
 from harness.cli.data import progress
+from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import print_json
 from harness.raw.fetch import fetch
 from harness.raw.hub_dataset import PREFIX, hub_dataset
@@ -28,6 +29,33 @@ from tasks.registry import Registry
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits, load
 from tasks.task import KINDS, why_taken
+
+
+def add_new(tasks: Leaves) -> None:
+    """Add ``tasks new``."""
+    new = leaf_of(
+        tasks,
+        "new",
+        "Make an entry for a file or a dataset of the hub, check it and train it for some seconds.",
+        "tasks new replies.csv --text reply --label kind",
+        new_task,
+    )
+    new.add_argument(
+        "file",
+        metavar="FILE",
+        help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of the Hugging Face hub",
+    )
+    new.add_argument("--id", default="", help="default: the file's name")
+    for name in ("text", "label", "context", "group"):
+        more = "; several with commas for 0/1 columns, or annotators" if name == "label" else ""
+        new.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"default: guessed from the columns{more}")
+    new.add_argument("--kind", choices=KINDS, default="", help="default: guessed from the labels")
+    new.add_argument("--split", metavar="SPLIT", default="", help="clean (default), or cv2 to cv20: folds for few rows")
+    new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
+    new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
+    new.add_argument("--skip-training", action="store_true", help="no dry training")
+    registry_option(new)
+
 
 # A short training on few rows of one task, to show that it trains before anybody waits for a study.
 

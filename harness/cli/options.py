@@ -1,33 +1,29 @@
-"""What every command of the command line has (help, an example, common options, a function) and what several have."""
+"""What several commands have in common: help, an example, a function, and options with one meaning everywhere."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from collections.abc import Callable
+from typing import TypeAlias
 
-from harness.study.device import let_torch_use
 from tasks.errors import BadInput
 
-
-def set_threads(threads: int | None) -> None:
-    """Let torch, once it is loaded, use this many threads; BadInput for less than one."""
-    if threads is None:
-        return
-    if threads < 1:
-        raise BadInput(f"--threads {threads} is not a whole number from 1")
-    let_torch_use(threads)  # it is loaded only if a cell must be trained
-
-
 Command = Callable[[argparse.Namespace], int]
+Leaves: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def leaf_of(
-    nouns: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, example: str, command: str
-) -> argparse.ArgumentParser:
-    """A command with help, an example and the options that every command has."""
-    leaf = nouns.add_parser(name, help=text, description=text, epilog=f"example: empathy-transfer {example}")
+def leaf_of(leaves: Leaves, name: str, text: str, example: str, command: Command) -> argparse.ArgumentParser:
+    """A command of a noun, such as ``list`` of ``tasks``, with help, an example and the options that all have."""
+    leaf = leaves.add_parser(name, help=text, description=text)
+    leaf_options(leaf, example, command)
+    return leaf
+
+
+def leaf_options(leaf: argparse.ArgumentParser, example: str, command: Command) -> None:
+    """Give a command its example, the options that every command has, and ``command``, which returns an exit code."""
+    leaf.epilog = f"example: empathy-transfer {example}"
+    leaf.set_defaults(command=command)
     leaf.add_argument(
         "--data",
         metavar="DIR",
@@ -43,12 +39,10 @@ def leaf_of(
     leaf.add_argument("--out", metavar="DIR", help="folder for tables, figures and reports (default: results/STUDY)")
     leaf.add_argument("--json", action="store_true", help="print JSON instead of a table")
     leaf.add_argument("--quiet", action="store_true", help="no progress display")
-    leaf.set_defaults(command=_lazy(command))
-    return leaf
 
 
-def told_out(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
-    """Say what --out of a command is that writes something else than a study's tables."""
+def out_option(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
+    """Say in the help what ``--out`` is of a command that writes something else than a study's tables."""
     out = next(action for action in leaf._actions if action.dest == "out")
     out.metavar, out.help = metavar, text
 
@@ -95,11 +89,53 @@ def change_options(leaf: argparse.ArgumentParser) -> None:
     )
 
 
-def _lazy(path: str) -> Command:
-    """A function that imports ``module:function`` only when it is called, so that --help stays quick."""
-    module, function = path.split(":")
+def study_options(leaf: argparse.ArgumentParser) -> None:
+    """Which study, and what changes it."""
+    leaf.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    change_options(leaf)
 
-    def call(options: argparse.Namespace) -> int:
-        return int(getattr(importlib.import_module(f"harness.cli.{module}"), function)(options))
 
-    return call
+def run_options(leaf: argparse.ArgumentParser) -> None:
+    """Which columns, and how much of this machine."""
+    leaf.add_argument(
+        "--only-target", metavar="ID", action="append", default=[], help="only this target's column (repeatable)"
+    )
+    leaf.add_argument("--workers", metavar="N", type=int, help="packs at a time, each in its own process (default: 1)")
+    leaf.add_argument("--threads", metavar="N", type=int, help="threads of each process (default: its share of cores)")
+
+
+def plan_options(leaf: argparse.ArgumentParser) -> None:
+    """What decides which cells a run has."""
+    study_options(leaf)
+    best_option(leaf)
+    run_options(leaf)
+    splits_option(leaf)
+
+
+def train_options(leaf: argparse.ArgumentParser) -> None:
+    """How cells are trained, and by what."""
+    from harness.engines.cluster import ENGINES
+
+    leaf.add_argument(
+        "--smoke",
+        action="store_true",
+        help="every cell with 32 rows and one epoch, as the study STUDY-smoke: to see that all of it trains",
+    )
+    device_option(leaf)
+    leaf.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="local",
+        help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
+    )
+
+
+def set_threads(threads: int | None) -> None:
+    """Let torch, once it is loaded, use this many threads; BadInput for less than one."""
+    from harness.study.device import let_torch_use
+
+    if threads is None:
+        return
+    if threads < 1:
+        raise BadInput(f"--threads {threads} is not a whole number from 1")
+    let_torch_use(threads)  # it is loaded only if a cell must be trained

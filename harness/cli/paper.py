@@ -1,4 +1,4 @@
-"""``paper``: a study's tables, numbers, figures and methods for a manuscript, from the store alone."""
+"""``paper`` and ``cite``: a study's parts of a manuscript and what it has to cite, from the store alone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options, out_option
 from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 
 if TYPE_CHECKING:
     from analysis.manuscript.subject import Subject
+
+
+def add_paper(paper: argparse.ArgumentParser) -> None:
+    """Add the options of ``paper``."""
+    leaf_options(paper, "paper real-small --out paper --for acl", write_paper)
+    paper.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
+    widths = paper.add_mutually_exclusive_group()
+    widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
+    widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
+    out_option(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
+
+
+def add_cite(cite: argparse.ArgumentParser) -> None:
+    """Add the options of ``cite``."""
+    leaf_options(cite, "cite real-small --out -", write_citations)
+    cite.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
+    out_option(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
 
 
 USUAL = "acl"

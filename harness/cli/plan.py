@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Record
 from adapters_store.record import IMPORTED
 from harness.api import Study
+from harness.cli.options import leaf_options, plan_options
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.estimate import Disk, Rates, Todo, assumed_rates, disk_of, left_packs, measured_rates, to_do
@@ -25,6 +26,13 @@ from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
     from harness.training.lengths import RowTokens
+
+
+def add_plan(plan: argparse.ArgumentParser) -> None:
+    """Add the options of ``plan``."""
+    leaf_options(plan, "plan demo", show_plan)
+    plan_options(plan)
+    plan.add_argument("--why", action="store_true", help="print also why cells must be trained, a line for a cause")
 
 
 # What a plan will cost, in words and as JSON: device hours, memory and disk.

@@ -1,4 +1,4 @@
-"""``doctor``: what is here for a run, a line each with the cure."""
+"""``doctor`` and ``prefetch``: make a machine ready before anything is trained on it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,31 @@ from pathlib import Path
 
 from harness.api import Study
 from harness.cli.data import progress
+from harness.cli.options import best_option, change_options, leaf_options, splits_option
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json
 from harness.preflight.doctor import PROBLEM, Line, machine_lines, store_lines, study_lines
 from harness.preflight.prefetch import FAILED, environment, prefetch
+
+
+def add_doctor(doctor: argparse.ArgumentParser) -> None:
+    """Add the options of ``doctor``."""
+    leaf_options(doctor, "doctor demo", show_doctor)
+    doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
+    _preflight_options(doctor)
+
+
+def add_prefetch(prefetch: argparse.ArgumentParser) -> None:
+    """Add the options of ``prefetch``."""
+    leaf_options(prefetch, "prefetch muddy-waters --data data", fetch_study)
+    prefetch.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    _preflight_options(prefetch)
+
+
+def _preflight_options(leaf: argparse.ArgumentParser) -> None:
+    change_options(leaf)
+    best_option(leaf)
+    splits_option(leaf)
 
 
 def show_doctor(options: argparse.Namespace) -> int:

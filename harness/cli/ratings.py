@@ -1,4 +1,4 @@
-"""``ratings sheet``."""
+"""``ratings``: forms on which people rate the tasks of a study."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ import csv
 from pathlib import Path
 
 from adapters_store.disk import whole, write_text
+from harness.cli.options import leaf_of, registry_option
 from harness.cli.terminal import print_json
 from harness.study.file import load_study
 from tasks.errors import BadInput
 from tasks.ratings import constructs, form
 from tasks.registry import Registry
 from tasks.task import Task
+
+
+def add_ratings(ratings: argparse.ArgumentParser) -> None:
+    """Add ``sheet``."""
+    sheet = leaf_of(
+        ratings.add_subparsers(required=True, metavar="COMMAND"),
+        "sheet",
+        "Write a form on which a new rater rates a study's tasks, with the criteria.",
+        "ratings sheet muddy-waters --rater C",
+        write_sheet,
+    )
+    sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
+    registry_option(sheet)
 
 
 def write_sheet(options: argparse.Namespace) -> int:

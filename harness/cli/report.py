@@ -1,4 +1,4 @@
-"""``figures`` and ``report``: from the store alone, without data, backbone or torch."""
+"""``figures``, ``report`` and ``analyze``: results from the store alone, without data, backbone or torch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,58 @@ from typing import TYPE_CHECKING
 from adapters_store import Store
 from adapters_store.measures import measures_of
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from analysis.sections.question import Question
+
+
+def add_figures(figures: argparse.ArgumentParser) -> None:
+    """Add the options of ``figures``."""
+    leaf_options(figures, "figures published --out figures", write_figures)
+    figures.add_argument("study", metavar="STUDY", help="a study that the store has")
+    figures.epilog = f"{figures.epilog}; STUDY may be published: the paper's own tables"
+
+
+def add_report(report: argparse.ArgumentParser) -> None:
+    """Add the options of ``report``."""
+    leaf_options(report, "report demo", write_report)
+    report.add_argument(
+        "--share",
+        action="store_true",
+        help="a copy for others: private tasks under pseudonyms, without ids (default folder: results/STUDY-shared)",
+    )
+    report.add_argument("study", metavar="STUDY", help="a study that the store has")
+
+
+def add_analyze(leaf: argparse.ArgumentParser) -> None:
+    """Add the options of ``analyze``."""
+    leaf_options(leaf, "analyze published --mode guarded", analyze)
+    leaf.epilog = (
+        f"{leaf.epilog}; STUDY may be published: the paper's own tables, or a .csv with columns intermediate, target, "
+        "score, baseline"
+    )
+    leaf.add_argument(
+        "--mode",
+        choices=("guarded", "paper"),
+        default="guarded",
+        help="what explains gains of families that were not seen, or a fit in the sample as in the paper"
+        " (default: guarded)",
+    )
+    leaf.add_argument(
+        "--margin",
+        metavar="POINTS",
+        type=float,
+        help="loss that would count with less data; name it before you look (default: the study's, or else 2)",
+    )
+    leaf.add_argument(
+        "--ratings", metavar="FILE", help="of the tasks in a table of scores: task, construct, rater, value"
+    )
+    leaf.add_argument("--tasks", metavar="FILE", help="facts of the tasks in a table of scores: task, family, ...")
+    leaf.add_argument("study", metavar="STUDY", help="a study that the store has")
 
 
 # ``analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say.

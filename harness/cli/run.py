@@ -1,4 +1,4 @@
-"""``run`` and ``demo``."""
+"""``run`` and ``demo``: train what the store does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from harness.api import Study
-from harness.cli.options import set_threads
+from harness.cli.options import device_option, leaf_options, plan_options, run_options, set_threads, train_options
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.study import study_of
 from harness.cli.terminal import Progress, print_json
@@ -16,9 +16,25 @@ from harness.engines.cluster import check_package
 from harness.preflight.smoke import NOTE
 from harness.run.grid import GridReport, steps_of
 from harness.study.cell import Cell
-from harness.study.device import Device
+from harness.study.device import Device, cores
 from harness.study.schedulers import Slurm, options_of
 from tasks.errors import BadInput
+
+
+def add_run(run: argparse.ArgumentParser) -> None:
+    """Add the options of ``run``."""
+    leaf_options(run, "run real-small --data data", run_study)
+    plan_options(run)
+    run.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")
+    train_options(run)
+
+
+def add_demo(demo: argparse.ArgumentParser) -> None:
+    """Add the options of ``demo``."""
+    leaf_options(demo, "demo", run_demo)
+    run_options(demo)
+    device_option(demo)
+
 
 # ``run --dry-run``: the scripts of the jobs that a run would submit.
 
@@ -57,7 +73,9 @@ def run_study(options: argparse.Namespace) -> int:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the demo study and write its report."""
+    """Run the demo study and write its report; by default with a worker for every core."""
+    if options.workers is None:
+        options.workers = cores()
     study = Study("demo", data=options.data, store=options.store)
     code = train(study, options)
     out = Path(options.out or "results/demo")

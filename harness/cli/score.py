@@ -13,9 +13,10 @@ from tqdm import tqdm
 from adapters_store import Store
 from adapters_store.record import imports_of
 from harness.api import stored_manifest
+from harness.cli.options import device_option, leaf_options, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows, stop_if_asked
-from harness.scoring.texts import Texts
+from harness.scoring.texts import FORMS, Texts
 from tasks.errors import counted
 
 if TYPE_CHECKING:
@@ -24,6 +25,42 @@ if TYPE_CHECKING:
     from harness.scoring.chosen import Chosen
     from harness.scoring.texts import Line
     from harness.scoring.written import Summary
+
+
+COLUMNS = {
+    "text": "the texts (default: text, or the only one)",
+    "context": "what was said before",
+    "id": "ids (default: numbers from 0)",
+    "group": "groups or dates, for --plots",
+}
+
+
+def add_score(score: argparse.ArgumentParser) -> None:
+    """Add the options of ``score``."""
+    leaf_options(score, "score replies.csv --study demo --text reply --out replies.scores.csv", score_texts)
+    score.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
+    score.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
+    score.add_argument(
+        "--task",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only this task or imported adapter (repeatable; default: all)",
+    )
+    out_option(score, "the scores, as .csv, .jsonl or .parquet (default: FILE.scores.csv, without its folder)", "FILE")
+    for name, what in COLUMNS.items():
+        score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
+    score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
+    score.add_argument(
+        "--spreadsheet",
+        action="store_true",
+        help="in a .csv put an apostrophe before texts that a spreadsheet would compute (they begin with =, +, - or @)",
+    )
+    score.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
+    score.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
+    score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
+    score.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
+    device_option(score)
 
 
 UNTESTED = {

@@ -6,10 +6,29 @@ import argparse
 from collections.abc import Sequence
 
 from harness.api import Study
-from harness.cli.options import set_threads
+from harness.cli.options import best_option, device_option, leaf_options, set_threads, splits_option, study_options
 from harness.cli.study import study_of
 from harness.cli.terminal import Progress, print_json, print_rows
 from harness.search.outcome import Found, Trial
+
+
+def add_search(search: argparse.ArgumentParser) -> None:
+    """Add the options of ``search``."""
+    leaf_options(search, "search real-small --task epitome_er --data data", run_search)
+    study_options(search)
+    best_option(search)
+    splits_option(search)
+    search.add_argument(
+        "--task", metavar="ID", action="append", default=[], help="the task (repeatable; default: all of the study)"
+    )
+    search.add_argument("--intermediate", metavar="ID", help="search for the task on this one's stored baseline")
+    search.add_argument("--trials", metavar="N", type=int, default=60, help="how many in all (default: 60)")
+    search.add_argument(
+        "--method", metavar="NAME", action="append", default=[], help="an adapter method to try (repeatable)"
+    )
+    search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
+    device_option(search)
+    search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
 
 
 def run_search(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``similarities``: how alike a study's tasks are, kept in the store with what it cost to measure."""
+"""``similarities`` and ``suggest``: how alike tasks are, and which intermediates that speaks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
+from harness.cli.options import best_option, change_options, device_option, leaf_options, splits_option
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows, stop_if_asked
 from harness.study.device import Device
@@ -21,6 +23,43 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from harness.similarity.fill import Filled
+
+
+MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
+
+
+def add_similarities(similarities: argparse.ArgumentParser) -> None:
+    """Add the options of ``similarities``."""
+    leaf_options(similarities, "similarities real-small --data data", measure_similarities)
+    similarities.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    similarities.add_argument(
+        "--measure",
+        metavar="NAME",
+        action="append",
+        choices=MEASURES,
+        help=f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu)",
+    )
+    _encoder_options(similarities)
+
+
+def add_suggest(leaf: argparse.ArgumentParser) -> None:
+    """Add the options of ``suggest``."""
+    leaf_options(leaf, "suggest epitome_er --study real-small --data data", suggest)
+    leaf.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
+    leaf.add_argument("--study", metavar="STUDY", required=True, help="whose trained adapters may serve")
+    _encoder_options(leaf)
+
+
+def _encoder_options(leaf: argparse.ArgumentParser) -> None:
+    leaf.add_argument(
+        "--encoder",
+        choices=(MPNET, MINILM, POOLED),
+        help="what embeds texts (default: that of the study's backbone); backbone: its own mean token vectors",
+    )
+    device_option(leaf)
+    change_options(leaf)  # those of the study's run: they decide which cells are the study's
+    best_option(leaf)
+    splits_option(leaf)
 
 
 def measure_similarities(options: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import clear, print_json, print_rows, stop_if_asked
 from harness.engines.status import (
@@ -33,6 +34,14 @@ from harness.engines.status import (
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
 from tasks.errors import BadInput
+
+
+def add_status(status: argparse.ArgumentParser) -> None:
+    """Add the options of ``status``."""
+    leaf_options(status, "status demo --watch", show_status)
+    status.add_argument("study", metavar="STUDY", nargs="?", help="default: every study in the store")
+    status.add_argument("--watch", action="store_true", help="go on showing it until nothing runs or is queued")
+
 
 # Where a study stands, in lines for people and as JSON for programs.
 

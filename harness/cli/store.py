@@ -1,4 +1,4 @@
-"""``store ls``, ``store verify``, ``store gc`` and ``store migrate``."""
+"""``store``: list, verify, migrate, archive, restore and clean what is stored."""
 
 from __future__ import annotations
 
@@ -9,16 +9,84 @@ from pathlib import Path
 from adapters_store import Store, StoreError
 from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.archive import archive
-from adapters_store.garbage import YOUNG, Garbage, Leftover, garbage, remove
+from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
 from adapters_store.measures import measures_of
 from adapters_store.restore import restore
 from adapters_store.verify import Verified, verify
 from harness.api import stored_manifest
+from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 from harness.study.backbone import resolve
 from harness.study.migrate import Migrated, Migration
+
+
+def add_store(store: argparse.ArgumentParser) -> None:
+    """Add ``ls``, ``verify``, ``migrate``, ``archive``, ``restore`` and ``gc``."""
+    leaves = store.add_subparsers(required=True, metavar="COMMAND")
+    leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
+    leaf_of(
+        leaves,
+        "verify",
+        "Read every stored byte and name each file that is not as it was written; exit code 1 if there is one.",
+        "store verify --store runs",
+        verify_store,
+    )
+    migration = leaf_of(
+        leaves,
+        "migrate",
+        "Give records with keys of an earlier schema their keys of today, by aliases: nothing is moved or trained.",
+        "store migrate --store runs --backbone models/my-roberta",
+        migrate,
+    )
+    migration.add_argument(
+        "--backbone",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a folder (or id of a hub) whose weights records were trained on, where no study names it (repeatable)",
+    )
+    _add_archive(leaves)
+    gc = leaf_of(
+        leaves,
+        "gc",
+        "List what nobody needs: leftovers of writers that are gone, stale checkpoints, records of no study.",
+        "store gc --remove staging --remove packs",
+        collect,
+    )
+    gc.add_argument(
+        "--remove",
+        metavar="KIND",
+        action="append",
+        default=[],
+        choices=KINDS,
+        help=f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)",
+    )
+
+
+def _add_archive(leaves: Leaves) -> None:
+    archive = leaf_of(
+        leaves,
+        "archive",
+        "Write a study's manifest, records and measures into one file.",
+        "store archive real-small --out real-small.tar.gz --light",
+        archive_study,
+    )
+    archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
+    archive.add_argument(
+        "--light", action="store_true", help="without weights: enough for reports and figures, not to train on"
+    )
+    out_option(archive, "the archive to write (default: STUDY.tar.gz)", "FILE")
+    restore = leaf_of(
+        leaves,
+        "restore",
+        "Check an archive and put what the store does not have of it into the store.",
+        "store restore real-small.tar.gz --store runs",
+        restore_archive,
+    )
+    restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")
+
 
 MIB = 1 << 20
 

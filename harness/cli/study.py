@@ -1,4 +1,4 @@
-"""``study list`` and ``study show``, and how options change a study."""
+"""``study``: list and show studies, and how options change one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from adapters_store import Store
 from harness.api import Study
+from harness.cli.options import best_option, leaf_of, study_options
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import smoke_of
 from harness.search.outcome import with_best
@@ -17,6 +18,21 @@ from harness.study.file import load_study, study_names
 from harness.study.imported import with_imported
 from tasks.errors import BadStudy
 from tasks.registry import Registry
+
+
+def add_study(study: argparse.ArgumentParser) -> None:
+    """Add ``list`` and ``show``."""
+    leaves = study.add_subparsers(required=True, metavar="COMMAND")
+    leaf_of(leaves, "list", "List the built-in studies.", "study list", list_studies)
+    show = leaf_of(
+        leaves,
+        "show",
+        "Show a study as resolved, with where each training setting comes from.",
+        "study show demo",
+        show_study,
+    )
+    study_options(show)
+    best_option(show)
 
 
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:

@@ -1,4 +1,4 @@
-"""``tasks list`` and ``tasks show``."""
+"""``tasks``: list, show, check and audit the tasks of the registry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 from adapters_store import Store
 from analysis.results.audit import Labels, Verdict, audit, missing
 from analysis.results.published import PublishedTask, published_task
+from harness.cli.new import add_new
+from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
 from harness.cli.terminal import print_json, print_rows
 from harness.study.manifest import measured
 from harness.training.lengths import token_lengths
@@ -29,6 +31,49 @@ from tasks.splits.clean import NAMES
 from tasks.splits.contamination import Contact, Texts
 from tasks.splits.loading import KINDS, Splits, load
 from tasks.task import Example, Label, Task, classes_of
+
+
+def add_tasks(tasks: argparse.ArgumentParser) -> None:
+    """Add ``list``, ``show``, ``fields``, ``new``, ``check`` and ``audit``."""
+    leaves = tasks.add_subparsers(required=True, metavar="COMMAND")
+    listing = leaf_of(leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks)
+    for name in ("theme", "family", "language"):
+        listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
+    show = leaf_of(
+        leaves,
+        "show",
+        "Show one task: its entry, its ratings and, if its files are there, its rows.",
+        "tasks show epitome_er",
+        show_task,
+    )
+    show.add_argument("id", metavar="ID")
+    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields)
+    for leaf in (listing, show):
+        registry_option(leaf)
+    add_new(leaves)
+    _add_checks(leaves)
+
+
+def _add_checks(leaves: Leaves) -> None:
+    check = leaf_of(
+        leaves,
+        "check",
+        "Check one task or all: balance, lengths, repetitions, floors, and which test items are training material.",
+        "tasks check epitome_er --data data",
+        check_tasks,
+    )
+    check.add_argument("id", metavar="ID", nargs="?", help="default: every task whose files are there")
+    check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
+    registry_option(check)
+    audit = leaf_of(
+        leaves,
+        "audit",
+        "Compare rows, label shares and splits with those that the paper prints.",
+        "tasks audit --data data --splits ids",
+        audit_tasks,
+    )
+    for leaf in (check, audit):
+        splits_option(leaf)
 
 
 def list_tasks(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.parser import parser
+from harness.cli.main import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

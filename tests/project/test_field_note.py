@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.cli.parser import parser
+from harness.cli.main import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = (ROOT / "docs" / "muddy-waters-revisited.md").read_text(encoding="utf-8")

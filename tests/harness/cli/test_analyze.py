@@ -17,8 +17,7 @@ from analysis.results.results import Results
 from analysis.sections.answers import half_data, ratings, themes
 from analysis.sections.paper_tables import ratings_table, score_matrix
 from analysis.sections.question import of_study, write_answers
-from harness.cli.main import main
-from harness.cli.parser import parser
+from harness.cli.main import main, parser
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 
