@@ -87,7 +87,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     from adapters import AdapterTrainer
     from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback, TrainingArguments
 
-    from harness.study.backbone import resolve
+    from harness.study.backbones.backbone import resolve
     from harness.training.model import load_tokenizer
 
     class Clock(TrainerCallback):

@@ -26,7 +26,8 @@ from harness.study.config import StudyConfig
 from harness.study.device import Device, cores, kind_of
 from harness.study.file import load_study, study_names
 from harness.study.imported import with_imported
-from harness.study.manifest import check_manifest, counted, declared_since, manifest_of, measured, refuse_unmapped
+from harness.study.manifest import check_manifest, declared_since, manifest_of, refuse_unmapped
+from harness.study.measures import contacts_of, statistics_of
 from harness.study.plan import Plan, make_plan
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -137,7 +138,7 @@ class Study:
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
-        counted(self.plan.splits, self.store)
+        statistics_of(self.plan.splits, self.store)
         return run_grid(plan, self.store, scheduler, function, on_cell)
 
     def _engine(
@@ -204,7 +205,7 @@ class Study:
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""
-        return measured(self.plan.splits, self.store)
+        return contacts_of(self.plan.splits, self.store)
 
     def similarities(self, *measures: str) -> pd.DataFrame:
         """One row per (intermediate, target): how alike they are; ``measures`` that are named are made first.

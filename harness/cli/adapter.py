@@ -117,7 +117,7 @@ def bring_adapter(options: argparse.Namespace) -> int:
     """Keep an adapter of others as a record that a study can stand on and score with."""
     from harness.sharing.importing import import_adapter, named_backbone
     from harness.sharing.incoming import source_of
-    from harness.study.backbone import resolve
+    from harness.study.backbones.backbone import resolve
 
     source = source_of(options.source, options.revision)
     backbone = resolve(options.backbone) if options.backbone else named_backbone(source)

@@ -18,7 +18,7 @@ from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.study.migrate import Migrated, Migration
 
 

@@ -17,7 +17,7 @@ from analysis.results.published import PublishedTask, published_task
 from harness.cli.new import add_new
 from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
 from harness.cli.terminal import print_json, print_rows
-from harness.study.manifest import measured
+from harness.study.measures import contacts_of
 from harness.training.lengths import token_lengths
 from tasks import entry
 from tasks.errors import BadInput, MissingData
@@ -202,7 +202,7 @@ def check_tasks(options: argparse.Namespace) -> int:
         if task.id in splits["clean"]
     ]
     store = Store(Path(options.store))
-    contacts = {kind: measured(splits[kind], store, texts) for kind in KINDS}
+    contacts = {kind: contacts_of(splits[kind], store, texts) for kind in KINDS}
     shown = {kind: _about(found, options.id) for kind, found in contacts.items()}
     if options.json:
         rows = [{"splits": kind} | one._asdict() for kind, found in shown.items() for one in found]

@@ -11,7 +11,7 @@ from adapters_store import Store, key_of
 from harness.engines.local import Job, Runner, noted_of
 from harness.run.grid import Outcome, settled
 from harness.run.notes import Noted, failure, forget
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.study.cell import Cell
 from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack

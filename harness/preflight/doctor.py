@@ -19,7 +19,7 @@ from typing import NamedTuple
 from adapters_store.measures import MINILM, POOLED, encoders
 from adapters_store.probe import probe
 from harness.raw.holdings import Holding, holdings
-from harness.study.backbone import MINILM_SHA256, resolve
+from harness.study.backbones.backbone import MINILM_SHA256, resolve
 from harness.study.config import StudyConfig
 from harness.study.device import cores
 from tasks.errors import BadInput

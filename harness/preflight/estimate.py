@@ -15,7 +15,7 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.store import LEFT_OUT
-from harness.study.backbone import RANDOM_TINY, Backbone
+from harness.study.backbones.backbone import RANDOM_TINY, Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
 from harness.study.plan import Pack, Plan

@@ -12,7 +12,7 @@ from adapters_store.measures import MINILM, MPNET, encoders
 from harness.preflight.doctor import OFFLINE, find_encoder, offline, study_holdings
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.config import StudyConfig
 from tasks.errors import BadInput
 from tasks.registry import Registry

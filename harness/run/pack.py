@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from adapters_store import Store
 from harness.run.grid import Outcome
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.plan import Pack

@@ -18,9 +18,9 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.store import open_weights
 from harness.scoring.chosen import Chosen, chosen
-from harness.study.backbone import Backbone, resolve
-from harness.study.config import serves_lanes
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.device import Device
+from harness.study.methods import serves_lanes
 from harness.training.inputs import Encoded, InputFormat
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.forward import Lanes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from adapters_store import Store
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.training.lanes.fit import LaneTrainer

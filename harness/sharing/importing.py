@@ -27,9 +27,9 @@ from harness.sharing.incoming import (
     settings_in,
     shown,
 )
-from harness.study.backbone import Backbone, BadBackbone, resolve
-from harness.study.config import METHODS, check_width
+from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
 from harness.study.imported import check_name
+from harness.study.methods import METHODS, check_width
 from harness.training.model import POOL, load_backbone, save_adapter
 from harness.training.tensors import CPU
 from tasks.registry import Registry

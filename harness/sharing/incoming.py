@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from harness.study.config import METHODS
+from harness.study.methods import METHODS
 from tasks.errors import BadInput
 from tasks.toml_file import is_folder, is_inside
 

@@ -17,8 +17,9 @@ from safetensors import SafetensorError
 
 from adapters_store.measures import MINILM, POOLED
 from harness.similarity.samples import Adapted, text_of
-from harness.study.backbone import BadBackbone, BadTokenizer, check_ids, resolve
-from harness.study.backbone_weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
+from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbones.tokenizer import BadTokenizer, check_ids
+from harness.study.backbones.weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
 from harness.study.device import Device
 from harness.training.inputs import InputFormat
 from harness.training.model import check_finite, load_tokenizer

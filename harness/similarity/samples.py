@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adapters_store import Store
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.training.batches import collate

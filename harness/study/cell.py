@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import key_of
-from harness.study.backbone import Backbone
-from harness.study.config import StudyConfig, check_stack, check_width, library_config, serves_lanes, settings_of
+from harness.study.backbones.backbone import Backbone
+from harness.study.config import StudyConfig
 from harness.study.device import kind_of
+from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
 from tasks.splits.loading import Splits
 
 # Where all randomness of a cell comes from: one documented recipe (docs/training.md).

@@ -13,17 +13,15 @@ from typing import Any
 from harness.study.cell import trainer_of
 from harness.study.config import (
     LARGEST,
-    METHODS,
     Adapter,
     Analysis,
     StudyConfig,
     Training,
-    check_stack,
     checked_training,
     positive_int,
-    settings_of,
     share_of,
 )
+from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy, commanding

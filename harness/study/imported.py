@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from adapters_store import Record, Store, StoreError
 from adapters_store.record import IMPORTED, is_imported
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import SCHEMA, Cell, make_cell
 from harness.study.config import StudyConfig
 from tasks.entry import ID_PATTERN

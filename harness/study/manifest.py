@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from adapters_store import CorruptRecord, MissingRecord, Store, StoreError
+from adapters_store import CorruptRecord, Store, StoreError
 from adapters_store.listing import keys_in
-from adapters_store.measures import CONTAMINATION, STATISTICS, contamination_inputs, statistics_inputs
 from adapters_store.record import KEY
 from harness.study.cell import SCHEMA as CELL_SCHEMA
 from harness.study.cell import Cell
 from harness.study.config import StudyConfig
+from harness.study.measures import facts_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
-from tasks.quality import statistics
 from tasks.ratings import rating_files, ratings
-from tasks.splits.contamination import Contact, Texts, contacts
 from tasks.splits.loading import Splits
 from tasks.task import METRICS
 
@@ -176,32 +173,6 @@ def _misfits(table: Mapping[str, Any], shape: Shape, prefix: str) -> Iterator[st
             yield f"field {prefix + name!r} is not {words}"
 
 
-# Contamination of a plan's pairs: measured once, kept in the store as measures.
-
-
-def measured(splits: Mapping[str, Splits], store: Store, texts: Texts | None = None) -> list[Contact]:
-    """A Contact for every ordered pair of tasks, each with itself too: from the store, or computed and kept there.
-
-    ``texts`` are those of the splits, if they were compared before.
-    """
-    inputs = contamination_inputs({name: facts_of(one) for name, one in splits.items()})
-    try:
-        kept = store.measure(CONTAMINATION, inputs).result["contacts"]
-    except MissingRecord:
-        started = time.perf_counter()
-        found = contacts(splits, [(target, other) for target in splits for other in splits], texts)
-        result = {"fields": list(Contact._fields), "contacts": [list(one) for one in found]}
-        store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
-        return found
-    return [Contact(*one) for one in kept]
-
-
-def facts_of(splits: Splits) -> dict[str, Any]:
-    """What of a task its stored contacts depend on."""
-    dataset = splits.task.dataset
-    return {"dataset": dataset.id, "family": dataset.family, "splits_hash": splits.content_hash}
-
-
 SCHEMA = 1
 CELL_FIELDS = ("key", "role", "intermediate", "target", "seed", "setting")
 
@@ -280,21 +251,3 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
         "has_ratings": task.id in rated,
         "warnings": list(splits.warnings),
     }
-
-
-# Statistics of a plan's tasks: counted once for every content of splits, and kept in the store as measures.
-
-
-def counted(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
-    """``statistics`` of every task, from the store, or counted and kept there."""
-    found = {}
-    for name, one in splits.items():
-        label = one.task.label
-        inputs = statistics_inputs(name, one.content_hash, label.names or label.classes)
-        try:
-            found[name] = dict(store.measure(STATISTICS, inputs).result)
-        except MissingRecord:
-            started = time.perf_counter()
-            found[name] = statistics(one)
-            store.put_measure(STATISTICS, inputs, found[name], time.perf_counter() - started)
-    return found

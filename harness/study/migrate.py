@@ -16,9 +16,9 @@ from typing import Any
 from adapters_store import Record, Store, StoreError, key_of
 from adapters_store.alias import ASSUMED, KNOWN, Alias
 from adapters_store.record import is_imported
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import SCHEMA
-from harness.study.config import library_config
+from harness.study.methods import library_config
 from tasks.errors import BadInput
 
 BUILT_IN = ("random-tiny", "minilm")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adapters_store import Store, key_of
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig
 from harness.study.imported import imported_cells, imported_lanes

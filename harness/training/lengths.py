@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.config import StudyConfig
 from harness.training.inputs import Encoded, InputFormat, cut_counts
 from harness.training.model import load_tokenizer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adapters_store import Store
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.device import Device, NoSuchDevice
 from harness.training import model

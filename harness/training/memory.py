@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import torch
 
-from harness.study.backbone import RANDOM_TINY, Backbone
+from harness.study.backbones.backbone import RANDOM_TINY, Backbone
 from harness.study.cell import Cell
 from harness.training.batches import EVALUATED as EVALUATED_CUTS
 from harness.training.batches import TRAINED as TRAINED_CUTS

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from adapters_store import Store
 from adapters_store.store import open_weights
-from harness.study.backbone import CURE, RANDOM_TINY, Backbone, BadBackbone, BadTokenizer, check_ids
+from harness.study.backbones.backbone import RANDOM_TINY, Backbone, BadBackbone
+from harness.study.backbones.tokenizer import CURE, BadTokenizer, check_ids
 from harness.study.cell import Cell, seed_of
-from harness.study.config import METHODS, library_config
+from harness.study.methods import METHODS, library_config
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.training.inputs import Encoded, InputFormat, Rows, rows_of
 from harness.training.model import load_tokenizer

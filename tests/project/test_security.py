@@ -11,7 +11,7 @@ import pytest
 from adapters_store import Store, StoreError, key_of
 from harness.cli.main import main
 from harness.similarity.encoders import Sentences, refuse_foreign_modules
-from harness.study.backbone import BadBackbone, resolve
+from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.file import load_study
 from tasks.entry import tasks_of

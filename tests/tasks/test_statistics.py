@@ -11,7 +11,7 @@ from analysis.results.published import results
 from analysis.results.published.finished import table
 from analysis.results.results import CLASS, MOMENT, ROWS, distributions, stored_statistics
 from analysis.sections.paper_tables import by_split, write_tables
-from harness.study import manifest as kept
+from harness.study import measures as kept
 from tasks.quality import statistics
 from tasks.task import Example, Turn
 
@@ -39,13 +39,13 @@ def test_words_are_counted_in_texts_and_earlier_turns(small):
 
 def test_statistics_are_counted_once_for_the_same_rows(small, tmp_path, monkeypatch):
     store = Store(tmp_path / "runs")
-    first = kept.counted({"one": small}, store)
+    first = kept.statistics_of({"one": small}, store)
     monkeypatch.setattr(kept, "statistics", lambda _: pytest.fail("counted again"))
-    assert kept.counted({"one": small}, store) == first
+    assert kept.statistics_of({"one": small}, store) == first
     task = {"splits_hash": small.content_hash, "classes": ["0", "1"]}
     assert stored_statistics(store, {"tasks": {"one": task, "two": task}}) == first
     with pytest.raises(pytest.fail.Exception, match="counted again"):
-        kept.counted({"one": dataclasses.replace(small, content_hash="f" * 64)}, store)
+        kept.statistics_of({"one": dataclasses.replace(small, content_hash="f" * 64)}, store)
 
 
 def test_shares_of_splits_and_labels_are_told_per_split(small, toy_splits):

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from adapters_store import Store
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.device import Device
 from harness.training import model

@@ -11,7 +11,7 @@ import pytest
 from analysis.manuscript import references
 from analysis.manuscript.licences import PRIVATE, RULES, UNKNOWN, licences, sharing
 from analysis.manuscript.references import bibliography, entries, used
-from harness.study.config import METHODS
+from harness.study.methods import METHODS
 from tasks.registry import Registry
 from tests.support.studies.manuscript_study import TASKS, small_subject
 

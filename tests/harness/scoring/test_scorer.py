@@ -16,7 +16,7 @@ from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
 from harness.scoring.chosen import Chosen, NothingTrained, chosen
 from harness.scoring.scorer import COLUMNS, NotServed, Scorer
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.sharing.incoming import BadAdapter, Part, head_in, settings_in
-from harness.study.config import METHODS
+from harness.study.methods import METHODS
 
 PFEIFFER = {  # of adapter-transformers 1
     "LN_after": False,

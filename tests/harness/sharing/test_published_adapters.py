@@ -14,7 +14,7 @@ from adapters_store import Store
 from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import source_of
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.training.model import load_backbone, load_tokenizer, stored_adapter
 from tasks.task import Example
 from tests.support.studies.old_adapters import own

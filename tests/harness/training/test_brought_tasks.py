@@ -9,7 +9,7 @@ import pytest
 from harness.api import Study
 from harness.cli.main import main
 from harness.raw.data_folder import data_folder
-from harness.study.backbone import resolve
+from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.plan import make_plan
 from harness.training.lengths import cut_shares

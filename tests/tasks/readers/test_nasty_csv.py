@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.study.backbone import Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.training.inputs import InputFormat
 from harness.training.model import load_tokenizer
 from tasks.readers import read

@@ -10,7 +10,7 @@ import pytest
 
 from adapters_store import Store
 from adapters_store.measures import CONTAMINATION, NEAR_DUPLICATES, contamination_inputs
-from harness.study.manifest import measured
+from harness.study.measures import contacts_of
 from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, Contact, contacts, evened, near_pairs
 from tasks.splits.loading import Splits, content_hash
 from tasks.task import Dataset, Example, Label, Task, Turn
@@ -110,15 +110,15 @@ def test_a_task_in_folds_is_compared_with_itself_fold_by_fold() -> None:
 def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "runs")
     both = {name: splits(name, [row("a", STORY)], [row("b", name)]) for name in ("one", "two")}
-    first = measured(both, store)
+    first = contacts_of(both, store)
     assert [(found.target, found.intermediate) for found in first] == [
         ("one", "one"),
         ("one", "two"),
         ("two", "one"),
         ("two", "two"),
     ]
-    monkeypatch.setattr("harness.study.manifest.contacts", lambda *_: pytest.fail("computed again"))
-    assert measured(both, store) == first
+    monkeypatch.setattr("harness.study.measures.contacts", lambda *_: pytest.fail("computed again"))
+    assert contacts_of(both, store) == first
     content = next((tmp_path / "runs/measures").glob("*/measure.json")).read_text()
     assert CONTAMINATION in content and STORY not in content
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from harness.run.pack import run_cells
-from harness.study.backbone import Backbone, resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import make_cell
 from harness.training.inputs import InputFormat
 from harness.training.model import load_tokenizer

@@ -16,9 +16,10 @@ from tokenizers import Tokenizer, models
 from harness.scoring import scorer
 from harness.similarity import encoders
 from harness.similarity.encoders import Sentences
-from harness.study.backbone import BadBackbone, BadTokenizer, check_tokenizer, resolve
+from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbones.identity import tokenizer_facts
+from harness.study.backbones.tokenizer import BadTokenizer, check_tokenizer
 from harness.study.device import ANY_DEVICE
-from harness.study.identity import tokenizer_facts
 from harness.training.model import load_backbone, load_tokenizer
 from tasks.errors import BadInput
 from tasks.task import Example

@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, RobertaTokenizerFast
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from harness.study.backbone import BadBackbone, resolve
-from harness.study.config import METHODS, library_config
-from harness.study.identity import CONFIGS, FURTHER, ROLES, config_facts, digest, tokenizer_facts
+from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.backbones.identity import CONFIGS, FURTHER, ROLES, config_facts, digest, tokenizer_facts
+from harness.study.methods import METHODS, library_config
 from harness.training.model import load_backbone, load_tokenizer
 from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
 
@@ -234,7 +234,7 @@ def spec_of(package):
 
 
 def test_random_tiny_is_drawn_and_cut_into_tokens_as_its_versions_say():
-    """If this fails, raise the version of what changed in harness.study.backbone.RANDOM_TINY_VERSION."""
+    """If this fails, raise the version of what changed in harness.study.backbones.backbone.RANDOM_TINY_VERSION."""
     backbone = resolve("random-tiny")
     weights = load_backbone(backbone).state_dict()
     drawn = sum(float(value.double().abs().sum()) for name, value in sorted(weights.items()) if ".pooler." not in name)
@@ -258,7 +258,7 @@ def test_the_librarys_defaults_in_a_key_are_those_of_the_library(method):
 
 def test_identity_is_read_without_torch_and_transformers(folders):
     code = (
-        "import sys; from harness.study.backbone import resolve; "
+        "import sys; from harness.study.backbones.backbone import resolve; "
         f"resolve({str(folders['bert'])!r}).identity(); "
         "assert not {'torch', 'transformers', 'adapters'} & set(sys.modules), 'too much is loaded'"
     )

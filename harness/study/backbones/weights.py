@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from harness.study.identity import CONFIGS, SHARED
+from harness.study.backbones.identity import CONFIGS, SHARED
 from tasks.errors import BadInput
 
 Shape = tuple[int, ...]

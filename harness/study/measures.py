@@ -1,0 +1,54 @@
+"""What is measured of a study's rows before anything is trained: contamination and statistics, kept in the store.
+
+Each is computed once for every content of the splits, and read from the store from then on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from adapters_store import MissingRecord, Store
+from adapters_store.measures import CONTAMINATION, STATISTICS, contamination_inputs, statistics_inputs
+from tasks.quality import statistics
+from tasks.splits.contamination import Contact, Texts, contacts
+from tasks.splits.loading import Splits
+
+
+def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None = None) -> list[Contact]:
+    """A Contact for every ordered pair of tasks, each with itself too: from the store, or computed and kept there.
+
+    ``texts`` are those of the splits, if they were compared before.
+    """
+    inputs = contamination_inputs({name: facts_of(one) for name, one in splits.items()})
+    try:
+        kept = store.measure(CONTAMINATION, inputs).result["contacts"]
+    except MissingRecord:
+        started = time.perf_counter()
+        found = contacts(splits, [(target, other) for target in splits for other in splits], texts)
+        result = {"fields": list(Contact._fields), "contacts": [list(one) for one in found]}
+        store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
+        return found
+    return [Contact(*one) for one in kept]
+
+
+def facts_of(splits: Splits) -> dict[str, Any]:
+    """What of a task its stored contacts depend on."""
+    dataset = splits.task.dataset
+    return {"dataset": dataset.id, "family": dataset.family, "splits_hash": splits.content_hash}
+
+
+def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
+    """``statistics`` of every task, from the store, or counted and kept there."""
+    found = {}
+    for name, one in splits.items():
+        label = one.task.label
+        inputs = statistics_inputs(name, one.content_hash, label.names or label.classes)
+        try:
+            found[name] = dict(store.measure(STATISTICS, inputs).result)
+        except MissingRecord:
+            started = time.perf_counter()
+            found[name] = statistics(one)
+            store.put_measure(STATISTICS, inputs, found[name], time.perf_counter() - started)
+    return found

@@ -1,0 +1,143 @@
+"""Adapter methods: the adapters library's class and settings of each, and whether two make a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.study.config import Adapter
+from tasks.errors import BadStudy
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: the library's configuration class, and the library's own values of what tells two adapters apart.
+
+    ``library`` holds the library's values of everything else: adapters 1.3.0, with which a test compares them.
+    ``no_stack`` says why the library's ``Stack`` of two, which runs without a word, is none; empty where it is one.
+    """
+
+    config: str
+    settings: Mapping[str, int | float | str]
+    library: Mapping[str, Any]
+    no_stack: str = ""
+
+    @property
+    def stacks(self) -> bool:
+        """True where two of its adapters make a stack."""
+        return not self.no_stack
+
+
+BOTTLENECK: Mapping[str, Any] = {  # of SeqBnConfig
+    **dict.fromkeys(("output_adapter", "original_ln_before", "original_ln_after", "residual_before_ln"), True),
+    **dict.fromkeys(("mh_adapter", "ln_before", "ln_after", "adapter_residual_before_ln"), False),
+    **dict.fromkeys(("is_parallel", "use_gating", "cross_adapter", "phm_layer"), False),
+    **dict.fromkeys(("shared_W_phm", "factorized_phm_rule"), False),
+    **dict.fromkeys(("factorized_phm_W", "shared_phm_rule", "learn_phm", "phm_bias"), True),
+    **dict.fromkeys(("init_weights_seed", "inv_adapter", "inv_adapter_reduction_factor"), None),
+    **dict.fromkeys(("dropout", "stochastic_depth"), 0.0),
+    "init_weights": "bert",
+    "scaling": 1.0,
+    "leave_out": [],
+    "phm_dim": 4,
+    "phm_rank": 1,
+    "phm_c_init": "normal",
+    "phm_init_range": 0.0001,
+    "hypercomplex_nonlinearity": "glorot-uniform",
+}
+DOUBLE = {**BOTTLENECK, "mh_adapter": True, "original_ln_before": False}
+LORA: Mapping[str, Any] = {
+    "architecture": "lora",
+    "selfattn_lora": True,
+    "attn_matrices": ["q", "v"],
+    "composition_mode": "add",
+    "init_weights": "lora",
+    "dropout": 0.0,
+    "leave_out": [],
+    **dict.fromkeys(("intermediate_lora", "output_lora", "use_gating", "use_dora"), False),
+    **dict.fromkeys(("init_weights_seed", "vera_d", "vera_b", "dtype"), None),
+}
+PREFIX: Mapping[str, Any] = {
+    "architecture": "prefix_tuning",
+    "non_linearity": "tanh",
+    "dropout": 0.0,
+    "leave_out": [],
+    "init_weights_seed": None,
+    **dict.fromkeys(("encoder_prefix", "cross_prefix", "shared_gating"), True),
+    **dict.fromkeys(("flat", "use_gating"), False),
+}
+PROMPT: Mapping[str, Any] = {
+    "architecture": "prompt_tuning",
+    "prompt_init": "random_uniform",
+    "prompt_init_text": None,
+    "random_uniform_scale": 0.5,
+    "combine": "prefix",
+    "init_weights_seed": None,
+}
+METHODS: Mapping[str, Method] = {
+    "seq_bn": Method("SeqBnConfig", {"reduction_factor": 16, "non_linearity": "relu"}, BOTTLENECK),
+    "double_seq_bn": Method("DoubleSeqBnConfig", {"reduction_factor": 16, "non_linearity": "swish"}, DOUBLE),
+    "lora": Method(
+        "LoRAConfig",
+        {"r": 8, "alpha": 8},
+        LORA,
+        no_stack="the second sees the first's output alone, so an untrained target switches the intermediate off",
+    ),
+    "compacter": Method(
+        "CompacterConfig",
+        {"reduction_factor": 32, "non_linearity": "gelu", "phm_dim": 4},
+        {**DOUBLE, "phm_layer": True},
+    ),
+    "prefix_tuning": Method("PrefixTuningConfig", {"prefix_length": 30, "bottleneck_size": 512}, PREFIX),
+    "prompt_tuning": Method("PromptTuningConfig", {"prompt_length": 10}, PROMPT, no_stack="the second is ignored"),
+    "par_bn": Method(
+        "ParBnConfig",
+        {"reduction_factor": 2, "non_linearity": "relu", "scaling": 4.0},
+        {**BOTTLENECK, "original_ln_before": False, "init_weights": "mam_adapter", "is_parallel": True},
+        no_stack="the first is ignored",
+    ),
+}
+OWN_FIELDS = ("reduction_factor", "non_linearity")  # what a study may set; everything else is the library's
+
+
+def settings_of(adapter: Adapter) -> dict[str, int | float | str]:
+    """The method's name and every setting that names it; BadStudy if the study sets one that the method has not."""
+    settings = dict(METHODS[adapter.method].settings)
+    for name in OWN_FIELDS:
+        value = getattr(adapter, name)
+        if value is not None and name not in settings:
+            raise BadStudy(f"adapter.{name} {value!r}: method {adapter.method!r} has no such setting; leave it out")
+        if value is not None:
+            settings[name] = value
+    return {"method": adapter.method, **settings}
+
+
+def library_config(settings: Mapping[str, int | float | str]) -> dict[str, Any]:
+    """Everything that the library decides by of an adapter with these settings, all fields written out."""
+    own = {name: value for name, value in settings.items() if name != "method"}
+    return {**METHODS[str(settings["method"])].library, **own}
+
+
+def check_stack(method: str) -> None:
+    """BadStudy, with what to do instead, if two adapters of the method make no stack."""
+    if reason := METHODS[method].no_stack:
+        raise BadStudy(
+            f"adapter.method {method!r} makes no stack in the adapters library ({reason}); say transfers = false for "
+            "baselines alone, or composition = 'sequential'"
+        )
+
+
+def check_width(settings: Mapping[str, int | float | str], width: int) -> None:
+    """BadStudy if an adapter with these settings cannot be built on a backbone of this ``width``."""
+    parts, factor = settings.get("phm_dim"), settings.get("reduction_factor")
+    if isinstance(parts, int) and isinstance(factor, int) and (inner := max(1, width // factor)) % parts:
+        raise BadStudy(
+            f"adapter.method {settings['method']!r}: width {width} over reduction_factor {factor} leaves {inner}, not "
+            f"a multiple of {parts}; set adapter.reduction_factor to another value"
+        )
+
+
+def serves_lanes(settings: Mapping[str, int | float | str]) -> bool:
+    """True for the settings of the one adapter whose mathematics the lanes have: ``seq_bn`` with relu."""
+    return (settings["method"], settings.get("non_linearity")) == ("seq_bn", "relu")
