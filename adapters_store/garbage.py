@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapters_store import disk
-from adapters_store.alias import Alias
 from adapters_store.errors import StoreError
 from adapters_store.listing import named_keys
-from adapters_store.record import KEY, is_imported
+from adapters_store.record import KEY, Alias, is_imported
 from adapters_store.store import Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since

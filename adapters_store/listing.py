@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import disk
-from adapters_store.alias import Alias
 from adapters_store.errors import StoreError
-from adapters_store.record import KEY, MARKER, Record, check_key, imports_of
+from adapters_store.record import KEY, MARKER, Alias, Record, check_key, imports_of
 from adapters_store.store import Store
 
 UNREADABLE = -1  # instead of a size

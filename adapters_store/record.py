@@ -73,7 +73,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 MARKER = "record.json"
-ALIAS = "alias.json"  # instead of it, where another record stands for this key (adapters_store.alias)
+ALIAS = "alias.json"  # instead of it, where another record stands for this key (``Alias``)
 KEY = re.compile(r"[0-9a-f]{64}")
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -129,6 +129,57 @@ class Record:
             return cls(files=files, **body)
         except (StoreError, TypeError, KeyError, AttributeError) as error:
             raise CorruptRecord(f"{where}: {error}; move its folder away and run again") from error
+
+
+# A second name of what is stored: the key that it has by a later schema. Nothing is moved, copied or rewritten for it;
+# the alias is a folder with one small sealed file.
+
+KNOWN, ASSUMED = "known", "assumed"
+IDENTITY = "identity"  # the field of a record's provenance that says which of both its backbone's identity is
+STORED_AS = "stored_as"  # and the one that says under which key it is stored
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A second name: ``key`` stands for what is stored as ``of``; ``inputs`` (a spec, or a measure's) hash to ``key``.
+
+    ``identity`` says whether what the new key adds was checked (``known``) or taken from what is there now
+    (``assumed``), ``reason`` by what, ``created`` when the alias was written (ISO 8601).
+    """
+
+    key: str
+    of: str
+    inputs: Mapping[str, Any]
+    identity: str
+    reason: str
+    created: str
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        """Check that the key is that of its inputs, and another than the one it stands for."""
+        check_key(self.of)
+        if not isinstance(self.inputs, Mapping) or self.key != key_of(self.inputs):
+            raise StoreError(f"alias {self.key} is not named by its inputs")
+        if self.key == self.of or self.identity not in (KNOWN, ASSUMED):
+            raise StoreError(f"alias {self.key} stands for itself, or its identity is {self.identity!r}")
+
+    def to_json(self) -> bytes:
+        """The alias as the bytes of its file."""
+        return seal(vars(self))
+
+    @classmethod
+    def from_json(cls, raw: bytes, where: Path) -> Alias:
+        """The alias in these bytes; CorruptRecord naming ``where`` unless every byte is as written."""
+        body = unseal(raw, where)
+        try:
+            return cls(**body)
+        except (StoreError, TypeError) as error:
+            raise CorruptRecord(f"{where}: {error}; move its folder away and map the store again") from error
+
+    @property
+    def stamp(self) -> dict[str, str]:
+        """What the provenance of a record that is read through the alias says of it."""
+        return {IDENTITY: self.identity, STORED_AS: self.of}
 
 
 def check_key(key: str) -> str:

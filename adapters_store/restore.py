@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
-from adapters_store.alias import Alias
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside, keys_of
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
 from adapters_store.record import (
     ALIAS,
     MARKER,
+    Alias,
     Record,
     StoredFile,
     check_file_name,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
-from adapters_store.alias import Alias
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain
 from adapters_store.record import (
@@ -21,6 +20,7 @@ from adapters_store.record import (
     KEY,
     MARKER,
     SCHEMA,
+    Alias,
     Record,
     StoredFile,
     check_file_name,

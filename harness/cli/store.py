@@ -7,11 +7,11 @@ import dataclasses
 from pathlib import Path
 
 from adapters_store import Store, StoreError
-from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.archive import archive
 from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
 from adapters_store.measures import measures_of
+from adapters_store.record import ASSUMED, KNOWN
 from adapters_store.restore import restore
 from adapters_store.verify import Verified, verify
 from harness.api import stored_manifest

@@ -107,7 +107,7 @@ class Sentences:
 
 
 def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
-    """The encoder of this name (tasks.similarity.encoders); BadBackbone if it is not to be had."""
+    """The encoder of this name (adapters_store.measures.encoders); BadBackbone if it is not to be had."""
     if name == POOLED:
         return Pooled(adapted, max_tokens)
     if name == MINILM:

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from adapters_store import Record, Store, StoreError, key_of
-from adapters_store.alias import ASSUMED, KNOWN, Alias
-from adapters_store.record import is_imported
+from adapters_store.record import ASSUMED, KNOWN, Alias, is_imported
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import SCHEMA
 from harness.study.methods import library_config

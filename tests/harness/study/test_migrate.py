@@ -10,11 +10,11 @@ import shutil
 import pytest
 
 from adapters_store import CorruptRecord, Store, StoreError, disk, key_of
-from adapters_store.alias import ASSUMED, KNOWN
 from adapters_store.archive import archive
 from adapters_store.garbage import garbage
 from adapters_store.listing import listing
 from adapters_store.measures import LOGME, WEIGHTS, baseline_keys, logme_inputs, weights_inputs
+from adapters_store.record import ASSUMED, KNOWN
 from adapters_store.restore import restore
 from adapters_store.verify import verify
 from harness.api import Study
