@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from adapters_store.disk import whole
+from adapters_store.disk import atomic
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain
+from adapters_store.key import key_of, plain_data
 from adapters_store.listing import keys_in
 from adapters_store.record import ALIAS, MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Store, without_weights
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Archived:
+class ArchiveSummary:
     """What went into an archive: numbers of records and measures, and the keys of cells that have no record yet."""
 
     records: int
@@ -54,7 +54,7 @@ def archive(
     *,
     is_light: bool = False,
     beside: Mapping[str, bytes] = MappingProxyType({}),
-) -> Archived:
+) -> ArchiveSummary:
     """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
 
     ``is_light`` leaves the weights out; ``beside`` are files about the study, by name, which no store takes. Every file
@@ -63,7 +63,7 @@ def archive(
     """
     if file.exists():
         raise StoreError(f"{file} exists and is not overwritten; move it away, or give another name")
-    manifest = plain(store.manifest(study), f"study {study}")
+    manifest = plain_data(store.manifest(study), f"study {study}")
     keys = keys_of(manifest, f"study {study}")
     stored = [key for key in keys if key in store]
     own = dict.fromkeys(store.stored_as(key) for key in stored)
@@ -82,11 +82,11 @@ def archive(
     listed = {one.name: {"sha256": one.sha256, "bytes": one.size} for one in members}
     first = _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
     try:
-        with whole(file) as part:
+        with atomic(file) as part:
             _pack([first, *members], part)
     except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
         raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
-    return Archived(len(own), len(measured), tuple(key for key in keys if key not in store))
+    return ArchiveSummary(len(own), len(measured), tuple(key for key in keys if key not in store))
 
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:

@@ -75,7 +75,7 @@ def names(folder: str | Path) -> list[str]:
             return []
 
 
-def below(folder: str) -> Iterator[os.DirEntry[str]]:
+def walk(folder: str) -> Iterator[os.DirEntry[str]]:
     """Everything in a folder and its folders, links not followed; what vanishes meanwhile is left out."""
     with reading(folder):
         try:
@@ -86,7 +86,7 @@ def below(folder: str) -> Iterator[os.DirEntry[str]]:
     for entry in entries:
         yield entry
         if entry.is_dir(follow_symlinks=False):
-            yield from below(entry.path)
+            yield from walk(entry.path)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -174,7 +174,7 @@ def output(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic(path: Path) -> Iterator[Path]:
     """A hidden name beside ``path`` to write under, renamed to ``path`` once its content is on the disk.
 
     What stood at ``path`` stays as it was until then, and for good where anything fails. Folders above are made.
@@ -195,7 +195,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file of UTF-8 with plain line feeds, in place of an earlier one."""
-    with whole(path) as part:
+    with atomic(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -135,7 +135,7 @@ def _now(store: Store) -> float:
 def _measured(path: Path) -> tuple[int, float | None]:
     """Bytes in it, and when anything in it last changed; None if it is gone."""
     size, changed = 0, None
-    for one in (path, *(Path(entry.path) for entry in disk.below(str(path)))):
+    for one in (path, *(Path(entry.path) for entry in disk.walk(str(path)))):
         with suppress(FileNotFoundError):
             seen = one.lstat()
             size += 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size

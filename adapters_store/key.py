@@ -16,7 +16,7 @@ def canonical(spec: Mapping[str, Any]) -> bytes:
 
     Tuples equal lists; 1 and 1.0 differ, as do 1 and true; NaN, infinities and keys that are no strings are refused.
     """
-    return json.dumps(plain(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(plain_data(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def key_of(spec: Mapping[str, Any]) -> str:
@@ -24,12 +24,12 @@ def key_of(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(spec)).hexdigest()
 
 
-def plain(value: object, where: str = "spec") -> Any:  # noqa: ANN401 - what JSON holds has no narrower type
+def plain_data(value: object, where: str = "spec") -> Any:  # noqa: ANN401 - what JSON holds has no narrower type
     """The value as dicts, lists and scalars that JSON keeps exactly; StoreError names the field that is none."""
     if isinstance(value, Mapping):
-        return {_text(name, f"a key of {where}"): plain(one, f"{where}.{name}") for name, one in value.items()}
+        return {_text(name, f"a key of {where}"): plain_data(one, f"{where}.{name}") for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one, f"{where}[{index}]") for index, one in enumerate(value)]
+        return [plain_data(one, f"{where}[{index}]") for index, one in enumerate(value)]
     if isinstance(value, str):
         return _text(value, where)
     if isinstance(value, float) and not math.isfinite(value):

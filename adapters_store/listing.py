@@ -115,7 +115,7 @@ def _records(what: str, name: str, planned: int | None, sizes: Iterable[int]) ->
 
 def _folder(store: Store, what: str, note: str = "") -> Row:
     folder, total = store.root / what, 0
-    for entry in disk.below(str(folder)):
+    for entry in disk.walk(str(folder)):
         with suppress(FileNotFoundError):  # another process has just removed it
             total += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
     return Row(what, "", None, len(disk.names(folder)), total, note)
@@ -129,11 +129,11 @@ WEIGHTS = "not in keys of schema 1 (see: store migrate)"
 
 def identities(store: Store, records: Collection[Record]) -> list[str]:
     """For each record: ``in keys``, or by an alias ``known`` or ``assumed``, or not at all (schema 1)."""
-    aliases = by_both_keys(store)
+    aliases = aliases_by_key(store)
     return [_word(record, aliases) for record in records]
 
 
-def by_both_keys(store: Store) -> Mapping[str, Alias]:
+def aliases_by_key(store: Store) -> Mapping[str, Alias]:
     """Every alias by its own key and by the key that it stands for."""
     found = store.aliases()
     return {alias.of: alias for alias in found.values()} | found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store.errors import CorruptRecord, StoreError
-from adapters_store.key import key_of, plain
+from adapters_store.key import key_of, plain_data
 
 # JSON files that carry a checksum of themselves, so that no changed byte goes unseen.
 
@@ -22,7 +22,7 @@ CHECKSUM = "checksum"
 
 def seal(body: Mapping[str, Any]) -> bytes:
     """The body as readable UTF-8 JSON with one more field, ``checksum``: the sha256 of all the others."""
-    complete = {**plain(body, "record"), CHECKSUM: key_of(body)}
+    complete = {**plain_data(body, "record"), CHECKSUM: key_of(body)}
     return json.dumps(complete, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -50,14 +50,14 @@ def _upgraded(body: dict[str, Any], where: Path) -> dict[str, Any]:
     return body
 
 
-def signed(body: Mapping[str, Any]) -> bytes:
+def sign(body: Mapping[str, Any]) -> bytes:
     """The body as readable UTF-8 JSON in its own order with one more field, the checksum of the others in it."""
-    plain_body = plain(body, "manifest")
+    plain_body = plain_data(body, "manifest")
     complete = {**plain_body, CHECKSUM: _digest(plain_body)}
     return json.dumps(complete, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def unsigned(raw: bytes) -> dict[str, Any] | None:
+def read_signed(raw: bytes) -> dict[str, Any] | None:
     """The body of a signed file, or of one from before there were signatures; None when it is not as written."""
     try:
         body = json.loads(raw.decode())

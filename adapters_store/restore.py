@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 from adapters_store import disk
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside, keys_of
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain
+from adapters_store.key import key_of, plain_data
 from adapters_store.record import (
     ALIAS,
     MARKER,
@@ -27,8 +27,8 @@ from adapters_store.record import (
     check_file_name,
     check_key,
     check_name,
+    read_signed,
     unseal,
-    unsigned,
 )
 from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out
 
@@ -60,7 +60,7 @@ class Listing:
     members: Mapping[str, StoredFile]
 
 
-class Piece(NamedTuple):
+class MemberReader(NamedTuple):
     """One member when it is its turn: its name, what the list says of it, and its content, to be read at once."""
 
     name: str
@@ -114,14 +114,14 @@ class _Forwards:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[tuple[Listing, Iterator[Piece]]]:
+def open_archive(file: Path) -> Iterator[tuple[Listing, Iterator[MemberReader]]]:
     """The list of an archive, and its members one after the other; BadArchive, naming the file, at the first doubt."""
     try:
         with file.open("rb") as packed, gzip.GzipFile(fileobj=packed, mode="rb") as source:
             most = max(RATIO_COUNTS_FROM, MOST_RATIO * file.stat().st_size)
             tar = tarfile.TarFile(fileobj=_Forwards(source, most), mode="r")  # type: ignore[arg-type]
             listing = _listing(tar)
-            yield listing, _pieces(tar, listing)
+            yield listing, _members(tar, listing)
     except BadArchive as problem:
         raise type(problem)(f"{file}: {problem}; archive refused") from None
     except BROKEN as problem:
@@ -132,10 +132,10 @@ def opened(file: Path) -> Iterator[tuple[Listing, Iterator[Piece]]]:
         raise StoreError(f"{file}: cannot be read ({problem.strerror}); check its name and permissions") from None
 
 
-def _pieces(tar: tarfile.TarFile, listing: Listing) -> Iterator[Piece]:
+def _members(tar: tarfile.TarFile, listing: Listing) -> Iterator[MemberReader]:
     """Every member in the list's order."""
     for name, stamp in listing.members.items():
-        yield Piece(name, stamp, _next(tar, name, stamp.bytes))
+        yield MemberReader(name, stamp, _next(tar, name, stamp.bytes))
     if tar.next() is not None:
         raise NotAsListed("it holds more than its list says")
 
@@ -158,11 +158,11 @@ def _next(tar: tarfile.TarFile, name: str, size: int | None) -> IO[bytes]:
 
 def _listing(tar: tarfile.TarFile) -> Listing:
     with _next(tar, LIST, None) as content:
-        pieces = []
-        while piece := content.read(BITE_BYTES):
-            pieces.append(piece)
+        chunks = []
+        while chunk := content.read(BITE_BYTES):
+            chunks.append(chunk)
     try:
-        head = json.loads(b"".join(pieces).decode())
+        head = json.loads(b"".join(chunks).decode())
         if (head["format"], head["schema"]) != (FORMAT, SCHEMA):
             raise BadArchive(f"its list is of format {head['format']!r:.80}, schema {head['schema']!r:.80}")
         members = {name: StoredFile(**stamp) for name, stamp in head["members"].items()}
@@ -227,7 +227,7 @@ DATES = ("created", "declared")  # fields of a manifest that say when, not what
 
 
 @dataclass
-class Restored:
+class Restoration:
     """What a restore did: records and measures that came in, those that were there before, and how these differ.
 
     ``lacking`` counts records that stay without the weights that the archive has for them.
@@ -247,13 +247,13 @@ class Restored:
             self.differing[what] = fields
 
 
-def drained(piece: Piece) -> None:
+def drain(member: MemberReader) -> None:
     """Read a member to its end, for its checksum alone."""
-    for _ in piece.chunks():
+    for _ in member.chunks():
         pass
 
 
-def restore(file: Path, store: Store, beside: Callable[[Piece], None] = drained) -> Restored:
+def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = drain) -> Restoration:
     """Put what ``archive`` wrote into a store; BadArchive before anything is written if any of it is in doubt.
 
     ``beside`` is to read what is about the study and goes into no store. What the store has stays as it is and is
@@ -262,11 +262,11 @@ def restore(file: Path, store: Store, beside: Callable[[Piece], None] = drained)
     """
     listing, manifest = _checked(file, beside)
     _refuse_another_study(store, listing.study, manifest)
-    done, aliases = Restored(listing.study, listing.is_light), []
-    with opened(file) as (_, pieces):
-        for (kind, name), group in groupby(pieces, _owner):
+    done, aliases = Restoration(listing.study, listing.is_light), []
+    with open_archive(file) as (_, members):
+        for (kind, name), group in groupby(members, _owner):
             if kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
-                aliases += [_alias(piece, name) for piece in group]
+                aliases += [_alias(member, name) for member in group]
             elif kind == "objects":
                 _restore_record(store, name, group, done)
             elif kind == "measures":
@@ -278,33 +278,33 @@ def restore(file: Path, store: Store, beside: Callable[[Piece], None] = drained)
     return done
 
 
-def _owner(piece: Piece) -> tuple[str, str]:
+def _owner(member: MemberReader) -> tuple[str, str]:
     """The kind and name of what a member belongs to."""
-    kind, _, rest = piece.name.partition("/")
+    kind, _, rest = member.name.partition("/")
     return kind, rest.partition("/")[0]
 
 
-def _checked(file: Path, beside: Callable[[Piece], None]) -> tuple[Listing, dict[str, Any]]:
+def _checked(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say."""
     keys: set[str] = set()
     aliases: dict[str, str] = {}
     manifest: dict[str, Any] = {}
-    with opened(file) as (listing, pieces), _refusing():
+    with open_archive(file) as (listing, members), _refusing():
         files = _files_by_record(listing)
-        for piece in pieces:
-            kind, name = _owner(piece)
+        for member in members:
+            kind, name = _owner(member)
             if kind == "studies":
-                manifest = plain(json_object(piece.json_bytes(), "its manifest"), "its manifest")
+                manifest = plain_data(json_object(member.json_bytes(), "its manifest"), "its manifest")
             elif kind == "measures":
-                _measure(piece, name)
+                _measure(member, name)
             elif kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
-                aliases[name] = _alias(piece, name).of
-            elif piece.name == f"objects/{name}/{MARKER}":
+                aliases[name] = _alias(member, name).of
+            elif member.name == f"objects/{name}/{MARKER}":
                 keys.add(name)
-                if _record(piece, name).files != files[name]:
+                if _record(member, name).files != files[name]:
                     raise BadArchive(f"record {name} and the list name different files")
             else:
-                (drained if kind == "objects" else beside)(piece)
+                (drain if kind == "objects" else beside)(member)
         named = set(keys_of(manifest, "the archive"))
         named |= {of for key, of in aliases.items() if key in named}
         if manifest.get("name") != listing.study or not keys <= named or not set(aliases.values()) <= keys:
@@ -335,29 +335,29 @@ def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
     return found
 
 
-def _record(piece: Piece, key: str) -> Record:
-    record = Record.from_json(piece.json_bytes(), Path(piece.name))
+def _record(member: MemberReader, key: str) -> Record:
+    record = Record.from_json(member.json_bytes(), Path(member.name))
     if record.key != key:
-        raise BadArchive(f"member {piece.name!r} is not the record of its key")
+        raise BadArchive(f"member {member.name!r} is not the record of its key")
     left_out(record)
     return record
 
 
-def _alias(piece: Piece, key: str) -> Alias:
-    alias = Alias.from_json(piece.json_bytes(), Path(piece.name))
+def _alias(member: MemberReader, key: str) -> Alias:
+    alias = Alias.from_json(member.json_bytes(), Path(member.name))
     if alias.key != key:
-        raise BadArchive(f"member {piece.name!r} is not the alias of its key")
+        raise BadArchive(f"member {member.name!r} is not the alias of its key")
     return alias
 
 
-def _measure(piece: Piece, key: str) -> Measure:
+def _measure(member: MemberReader, key: str) -> Measure:
     try:
-        measure = Measure(**unseal(piece.json_bytes(), Path(piece.name)))
+        measure = Measure(**unseal(member.json_bytes(), Path(member.name)))
     except TypeError:
-        raise BadArchive(f"member {piece.name!r} is not a measure") from None
+        raise BadArchive(f"member {member.name!r} is not a measure") from None
     is_one = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
     if not is_one or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
-        raise BadArchive(f"member {piece.name!r} is not the measure of its key")
+        raise BadArchive(f"member {member.name!r} is not the measure of its key")
     return measure
 
 
@@ -371,34 +371,34 @@ def _refuse_another_study(store: Store, name: str, manifest: Mapping[str, Any]) 
         )
 
 
-def _restore_record(store: Store, key: str, pieces: Iterable[Piece], done: Restored) -> None:
+def _restore_record(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
     if key in store:
-        record = next(_record(piece, key) for piece in pieces if piece.name.endswith(f"/{key}/{MARKER}"))
+        record = next(_record(member, key) for member in members if member.name.endswith(f"/{key}/{MARKER}"))
         kept = store.get(key)
         done.lacking += bool(left_out(kept)) and not left_out(record)
         done.keep(f"record {key}", {**kept.results, **_stamps(kept)}, {**record.results, **_stamps(record)})
         return
     with store.staging() as folder:
-        for piece in pieces:
-            name = piece.name.removeprefix(f"objects/{key}/")
+        for member in members:
+            name = member.name.removeprefix(f"objects/{key}/")
             if name == MARKER:
-                record = _record(piece, key)
+                record = _record(member, key)
             else:
-                _write(store, folder / name, piece)
+                _write(store, folder / name, member)
         store.put(key, record.spec, record.results, record.provenance, folder)
     done.new += 1
 
 
-def _write(store: Store, path: Path, piece: Piece) -> None:
+def _write(store: Store, path: Path, member: MemberReader) -> None:
     with disk.writing(store.root):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            for chunk in piece.chunks():
+            for chunk in member.chunks():
                 file.write(chunk)
 
 
-def _restore_measure(store: Store, key: str, pieces: Iterable[Piece], done: Restored) -> None:
-    measure = next(_measure(piece, key) for piece in pieces)
+def _restore_measure(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
+    measure = next(_measure(member, key) for member in members)
     try:
         kept = store.measure(measure.kind, measure.inputs)
     except MissingRecord:
@@ -421,45 +421,45 @@ class Altered(NamedTuple):
 
     name: str
     listed: str
-    found: str
+    actual: str
 
 
 @dataclass(frozen=True)
-class Looked:
+class Inspection:
     """What an archive lists, which members are altered, and what each cell's key stands for if the manifest says."""
 
     listing: Listing
     altered: tuple[Altered, ...]
     cells: dict[str, str]
 
-    def named(self, member: str) -> str:
+    def describe(self, member: str) -> str:
         """A member's name, with the cell that it is of."""
         kind, _, rest = member.partition("/")
         cell = self.cells.get(rest.partition("/")[0]) if kind == "objects" else None
         return f"{member} ({cell})" if cell else member
 
 
-def looked_through(file: Path) -> Looked:
+def inspect_archive(file: Path) -> Inspection:
     """Read a whole archive and unpack nothing of it.
 
     NotAsListed if a member is missing, renamed, of another size or not listed; BadArchive if the file is no archive.
     """
     altered, cells = [], {}
-    with opened(file) as (listing, pieces):
-        for piece in pieces:
-            if piece.name == f"studies/{listing.study}.json" and piece.stamp.bytes <= MOST_JSON_BYTES:
-                content = piece.content.read()
+    with open_archive(file) as (listing, members):
+        for member in members:
+            if member.name == f"studies/{listing.study}.json" and member.stamp.bytes <= MOST_JSON_BYTES:
+                content = member.content.read()
                 found, cells = hashlib.sha256(content).hexdigest(), _cells(content)
             else:
-                found = _digest(piece)
-            if found != piece.stamp.sha256:
-                altered.append(Altered(piece.name, piece.stamp.sha256, found))
-    return Looked(listing, tuple(altered), cells)
+                found = _digest(member)
+            if found != member.stamp.sha256:
+                altered.append(Altered(member.name, member.stamp.sha256, found))
+    return Inspection(listing, tuple(altered), cells)
 
 
-def _digest(piece: Piece) -> str:
+def _digest(member: MemberReader) -> str:
     digest = hashlib.sha256()
-    while chunk := piece.content.read(BITE_BYTES):
+    while chunk := member.content.read(BITE_BYTES):
         digest.update(chunk)
     return digest.hexdigest()
 
@@ -467,7 +467,7 @@ def _digest(piece: Piece) -> str:
 def _cells(manifest: bytes) -> dict[str, str]:
     """What a person calls each cell, by its key; nothing if the manifest cannot tell."""
     with suppress(KeyError, TypeError):
-        return {one["key"]: _called(one) for one in (unsigned(manifest) or {})["cells"]}
+        return {one["key"]: _called(one) for one in (read_signed(manifest) or {})["cells"]}
     return {}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from adapters_store import disk
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
-from adapters_store.key import key_of, plain
+from adapters_store.key import key_of, plain_data
 from adapters_store.record import (
     ALIAS,
     KEY,
@@ -26,10 +26,10 @@ from adapters_store.record import (
     check_file_name,
     check_key,
     check_name,
+    read_signed,
     seal,
-    signed,
+    sign,
     unseal,
-    unsigned,
 )
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Store:
         record, folder = self.get(key), self._object(self.stored_as(key))
         if name not in record.files:
             raise StoreError(f"record {key} has no file {name!r}; it has {', '.join(sorted(record.files)) or 'none'}")
-        return checked(folder, name, record.files[name])
+        return check_file(folder, name, record.files[name])
 
     def stored_as(self, key: str) -> str:
         """The key under which a record's files lie: its own, or the one that its alias stands for."""
@@ -138,7 +138,7 @@ class Store:
             if self._is_published(prepared, self._object(key), MARKER):
                 return record
         kept = self.get(key)
-        _log_difference(key, {**kept.results, **_stamps(kept)}, {**plain(record.results), **_stamps(record)})
+        _log_difference(key, {**kept.results, **_stamps(kept)}, {**plain_data(record.results), **_stamps(record)})
         return kept
 
     @contextmanager
@@ -155,7 +155,7 @@ class Store:
     def write_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
         """Write studies/<name>.json in one step, in place of an earlier one; the order of fields is kept."""
         path = self._manifest(name)
-        content = signed(manifest)
+        content = sign(manifest)
         with disk.writing(self.root), self.staging() as temporary:
             disk.write(temporary / "manifest.json", content)
             path.parent.mkdir(exist_ok=True)
@@ -166,7 +166,7 @@ class Store:
         """The manifest of a study; MissingRecord lists those that are there, CorruptRecord names a broken file."""
         path = self._manifest(name)
         raw = _read(path, f"study {name!r}; it has {', '.join(self.manifests()) or 'none'}")
-        manifest = unsigned(raw)
+        manifest = read_signed(raw)
         if manifest is None:
             raise CorruptRecord(f"{path}: not as it was written; run the study again to write it anew")
         return manifest
@@ -189,7 +189,7 @@ class Store:
             if self._is_published(prepared, self._measure(kind, inputs), MEASURE):
                 return measure
         kept = self.measure(kind, inputs)
-        _log_difference(f"{kind} measure", kept.result, plain(result))
+        _log_difference(f"{kind} measure", kept.result, plain_data(result))
         return kept
 
     def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
@@ -249,7 +249,7 @@ class Store:
         return Record(alias.key, alias.inputs, kept.results, {**kept.provenance, **alias.stamp}, kept.files)
 
 
-def checked(folder: Path, name: str, stamp: StoredFile) -> Path:
+def check_file(folder: Path, name: str, stamp: StoredFile) -> Path:
     """Path of a record's file after a look at all of it; CorruptRecord names one that is gone or differs."""
     path = folder / name
     if not disk.is_file(path) or not path.resolve().is_relative_to(folder.resolve()):

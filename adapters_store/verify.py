@@ -10,15 +10,15 @@ from pathlib import Path
 from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
-from adapters_store.record import ALIAS, KEY, MARKER, Record, unsigned
-from adapters_store.store import ENDING, MEASURE, Store, checked, left_out, measure_alias, stored_measure
+from adapters_store.record import ALIAS, KEY, MARKER, Record, read_signed
+from adapters_store.store import ENDING, MEASURE, Store, check_file, left_out, measure_alias, stored_measure
 
 SEARCH = "result.json"
 Watch = Callable[[int, int], None]
 
 
 @dataclass
-class Verified:
+class Verification:
     """What was looked at, and one line for every damaged and every unknown file.
 
     ``light`` are keys of records without any of their weights, whole otherwise; ``missing`` are the keys of cells
@@ -35,9 +35,9 @@ class Verified:
     missing: dict[str, list[str]] = field(default_factory=dict)
 
 
-def verify(store: Store, watch: Watch = lambda done, of: None) -> Verified:
+def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
     """Read everything in a store; ``watch`` hears how many records of how many are done. Nothing is changed."""
-    found = Verified()
+    found = Verification()
     objects = disk.names(store.root / "objects")
     for done, name in enumerate(objects):
         watch(done, len(objects))
@@ -59,14 +59,14 @@ def is_light(record: Record, folder: Path) -> bool:
     return bool(weights) and not any(os.path.lexists(folder / name) for name in weights)
 
 
-def _is_ours(path: Path, found: Verified) -> bool:
+def _is_ours(path: Path, found: Verification) -> bool:
     if KEY.fullmatch(path.name) and path.is_dir():
         return True
     found.unknown.append(f"{path}: not of this store; move it away")
     return False
 
 
-def _verify_record(store: Store, key: str, found: Verified) -> None:
+def _verify_record(store: Store, key: str, found: Verification) -> None:
     folder = store.root / "objects" / key
     try:
         record = store.get(key)
@@ -84,7 +84,7 @@ def _verify_record(store: Store, key: str, found: Verified) -> None:
         if light and name.endswith(ENDING):
             continue
         try:
-            checked(folder, name, stamp)
+            check_file(folder, name, stamp)
         except StoreError as problem:
             found.damaged.append(str(problem))
     found.unknown += _unknown(folder, {MARKER, *record.files})
@@ -94,7 +94,7 @@ def _has_alias(folder: Path, marker: str) -> bool:
     return disk.is_file(folder / ALIAS) and not disk.is_file(folder / marker)
 
 
-def _verify_alias(store: Store, key: str, found: Verified) -> None:
+def _verify_alias(store: Store, key: str, found: Verification) -> None:
     """An alias, and that what it stands for is there; that is read where it lies."""
     try:
         store.get(key)
@@ -105,7 +105,7 @@ def _verify_alias(store: Store, key: str, found: Verified) -> None:
     found.unknown += _unknown(store.root / "objects" / key, {ALIAS})
 
 
-def _verify_measure(folder: Path, found: Verified) -> None:
+def _verify_measure(folder: Path, found: Verification) -> None:
     name = ALIAS if (is_alias := _has_alias(folder, MEASURE)) else MEASURE
     try:
         if is_alias:
@@ -120,7 +120,7 @@ def _verify_measure(folder: Path, found: Verified) -> None:
     found.unknown += _unknown(folder, {name})
 
 
-def _verify_manifests(store: Store, found: Verified) -> None:
+def _verify_manifests(store: Store, found: Verification) -> None:
     known = store.manifests()
     for name in known:
         try:
@@ -133,18 +133,18 @@ def _verify_manifests(store: Store, found: Verified) -> None:
     found.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
 
 
-def _verify_searches(store: Store, found: Verified) -> None:
-    for entry in disk.below(str(store.root / "searches")):
+def _verify_searches(store: Store, found: Verification) -> None:
+    for entry in disk.walk(str(store.root / "searches")):
         if entry.name != SEARCH:
             continue
         with disk.reading(entry.path):
-            is_whole = unsigned(disk.content(entry.path)) is not None
+            is_whole = read_signed(disk.content(entry.path)) is not None
         if not is_whole:
             found.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:
-    for entry in disk.below(str(folder)):
+    for entry in disk.walk(str(folder)):
         path = Path(entry.path)
         if not entry.is_dir(follow_symlinks=False) and path.relative_to(folder).as_posix() not in names:
             yield f"{path}: no record, measure or study names this file; move it away"

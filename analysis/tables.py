@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from adapters_store.disk import whole
+from adapters_store.disk import atomic
 from tasks.errors import counted, harmless
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFram
 def write_frames(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv (10 significant digits, empty where undefined) and ``stem``.parquet (all digits)."""
     write_csv(frame, stem)
-    with whole(stem.with_name(f"{stem.name}.parquet")) as part:
+    with atomic(stem.with_name(f"{stem.name}.parquet")) as part:
         frame.to_parquet(part, index=False)
 
 
 def write_csv(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv alone, in the form of ``write_frames``."""
-    with whole(stem.with_name(f"{stem.name}.csv")) as part:
+    with atomic(stem.with_name(f"{stem.name}.csv")) as part:
         frame.to_csv(part, index=False, float_format="%.10g", lineterminator="\n")
 
 
 def write_figure(figure: Figure, path: Path, **options: Any) -> None:  # noqa: ANN401 - those of savefig
     """Write a figure in the format of the file's ending."""
-    with whole(path) as part:
+    with atomic(path) as part:
         figure.savefig(part, format=path.suffix[1:], **options)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.disk import whole
+from adapters_store.disk import atomic
 from analysis.figures.heatmaps import METRIC_NAMES, squares
 from analysis.figures.paper_figures import MEASURED, NUMBERS, importance_rows, percent_squares, similarity_squares
 from analysis.gains.cells import BASELINE, FINETUNED
@@ -95,7 +95,7 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None
         explained(question, "guarded", progress)
         write_tables(question.results, question.out)
         for path in sorted(question.out.glob("*.csv")):
-            with whole(out / path.name) as part:
+            with atomic(out / path.name) as part:
                 shutil.copyfile(path, part)
     for name, frame in (figure_frames(subject) | _own(subject)).items():
         if len(frame):

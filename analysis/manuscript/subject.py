@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from adapters_store import disk
-from adapters_store.record import Record, imports_of, unsigned
+from adapters_store.record import Record, imports_of, read_signed
 from adapters_store.store import Store
 from analysis.figures.paper_figures import undrawn
 from analysis.gains.baselines import baselines
@@ -130,7 +130,7 @@ def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     """The finished searches of a study's training settings: their task, inputs and trials."""
     found = []
     for path in sorted((store.root / "searches" / study).rglob("result.json")):
-        content = unsigned(disk.content(path))
+        content = read_signed(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
         found.append(content)

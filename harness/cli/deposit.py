@@ -12,7 +12,7 @@ from typing import Any
 from adapters_store import Store, StoreError
 from adapters_store.archive import KINDS, archive, keys_of
 from adapters_store.measures import measures_of
-from adapters_store.restore import BITE_BYTES, Looked, NotAsListed, Piece, looked_through, restore
+from adapters_store.restore import BITE_BYTES, Inspection, MemberReader, NotAsListed, inspect_archive, restore
 from analysis.manuscript.licences import licences_page
 from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, rebuilt
 from harness.api import stored_manifest
@@ -110,7 +110,7 @@ def verify_archive(options: argparse.Namespace) -> int:
 
 
 def _verified(file: Path, folder: Path, steps: Steps) -> Found:
-    looked = looked_through(file)
+    looked = inspect_archive(file)
     if not any(name.startswith(f"{REPORT}/") for name in looked.listing.members):
         raise NoResults(f"{file}: an archive without a report; `store restore` checks it, `report` makes its tables")
     found = Found(looked.listing.study, differences=list(_altered(looked)))
@@ -118,7 +118,7 @@ def _verified(file: Path, folder: Path, steps: Steps) -> Found:
         return found  # tables from damaged records would say nothing
     kept = folder / "kept"
     try:
-        restore(file, Store(folder / "store"), lambda piece: _keep(kept, piece))
+        restore(file, Store(folder / "store"), lambda member: _keep(kept, member))
         _compare(found, folder, steps)
     except (BadInput, StoreError) as problem:  # records that fit the list and not each other
         what = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
@@ -140,17 +140,17 @@ def _compare(found: Found, folder: Path, steps: Steps) -> None:
     found.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
 
 
-def _altered(looked: Looked) -> Iterator[Difference]:
+def _altered(looked: Inspection) -> Iterator[Difference]:
     for one in looked.altered:
-        yield Difference(looked.named(one.name), f"sha256 {one.listed}", f"sha256 {one.found}")
+        yield Difference(looked.describe(one.name), f"sha256 {one.listed}", f"sha256 {one.actual}")
 
 
-def _keep(folder: Path, piece: Piece) -> None:
+def _keep(folder: Path, member: MemberReader) -> None:
     """Put a file that goes into no store under the folder, altered or not; its name was checked."""
-    path = folder / piece.name
+    path = folder / member.name
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as out:
-        while chunk := piece.content.read(BITE_BYTES):
+        while chunk := member.content.read(BITE_BYTES):
             out.write(chunk)
 
 

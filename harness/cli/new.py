@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from adapters_store.disk import new_folder, whole
+from adapters_store.disk import atomic, new_folder
 from harness.api import Study
 from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
@@ -240,7 +240,7 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
     new_folder(folders[0])
     if id in Registry.load(folders).tasks:
         raise BadInput(f"there is a task {id!r} already; give another --id")
-    with whole(file) as draft:
+    with atomic(file) as draft:
         draft.write_text(entry_text(entry), encoding="utf-8")
         splits = load(tasks_of(draft)[0], data)
     return file, splits

@@ -6,7 +6,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from adapters_store.disk import whole, write_text
+from adapters_store.disk import atomic, write_text
 from harness.cli.options import leaf_of, registry_option
 from harness.cli.terminal import print_json
 from harness.study.file import load_study
@@ -41,7 +41,7 @@ def write_sheet(options: argparse.Namespace) -> int:
         raise BadInput(f"{sheet} exists and may hold ratings; move it away or give another --out or --rater")
     rows = form(tasks, options.rater)
     write_text(page, _criteria(tasks))
-    with whole(sheet) as part, part.open("w", encoding="utf-8-sig", newline="") as handle:  # marked, for spreadsheets
+    with atomic(sheet) as part, part.open("w", encoding="utf-8-sig", newline="") as handle:  # marked, for spreadsheets
         writer = csv.DictWriter(handle, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

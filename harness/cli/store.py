@@ -13,7 +13,7 @@ from adapters_store.listing import listing
 from adapters_store.measures import measures_of
 from adapters_store.record import ASSUMED, KNOWN
 from adapters_store.restore import restore
-from adapters_store.verify import Verified, verify
+from adapters_store.verify import Verification, verify
 from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
@@ -159,7 +159,7 @@ def _store(options: argparse.Namespace) -> Store:
     return store
 
 
-def _print_verified(found: Verified) -> None:
+def _print_verified(found: Verification) -> None:
     for line in found.damaged:
         print(f"damaged  {line}")
     for line in found.unknown:

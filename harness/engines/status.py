@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import Any
 
 from adapters_store import Store, StoreError
-from adapters_store.listing import WEIGHTS, by_both_keys
+from adapters_store.listing import WEIGHTS, aliases_by_key
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
@@ -112,7 +112,7 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
 def _identities(
     store: Store, manifest: Mapping[str, Any], cells: Iterable[Cell], stored: Collection[str]
 ) -> dict[str, int]:
-    aliases = by_both_keys(store)
+    aliases = aliases_by_key(store)
     is_old = "cell_schema" not in manifest
     done = {cell.key for cell in cells if cell.key in stored}
     certainty = [

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from adapters_store.disk import new_folder, output, whole, write_text
+from adapters_store.disk import atomic, new_folder, output, write_text
 from harness.scoring.texts import Line, Texts
 from tasks.errors import BadInput
 
@@ -149,7 +149,7 @@ class _Parts:
 
     def add(self, number: int, frame: pd.DataFrame, facts: Mapping[str, Any]) -> None:
         """Keep a part."""
-        with whole(self.folder / f"{number}.parquet") as part:
+        with atomic(self.folder / f"{number}.parquet") as part:
             frame.to_parquet(part, index=False)
         write_text(self.folder / f"{number}.json", json.dumps(facts))
 
@@ -157,7 +157,7 @@ class _Parts:
         """Put the parts together, one in memory at a time, and remove them."""
         summary = Summary()
         parts = []
-        with whole(listed_path(out)) as listed:
+        with atomic(listed_path(out)) as listed:
             listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
             for number, facts in enumerate(self._facts()):
                 parts.append(self.folder / f"{number}.parquet")
@@ -167,7 +167,7 @@ class _Parts:
                 rows = pd.DataFrame(facts["listed"], columns=LISTED)
                 rows = for_spreadsheets(rows) if spreadsheet else rows
                 rows.to_csv(listed, mode="a", header=False, index=False)
-        with whole(out) as joined:
+        with atomic(out) as joined:
             summary.formulas = _join(parts, joined, out.suffix, spreadsheet=spreadsheet)
         with output(self.folder):
             shutil.rmtree(self.folder)

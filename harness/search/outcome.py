@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, disk
-from adapters_store.record import signed, unsigned
+from adapters_store.record import read_signed, sign
 from harness.study.config import StudyConfig
 from harness.study.file import check, overridden
 from tasks.errors import BadInput
@@ -76,7 +76,7 @@ def search_folder(store: Store, study: str, task: str, intermediate: str | None 
 def keep(store: Store, found: Found) -> None:
     """Write a finished search, in place of an earlier one, in one step."""
     folder = search_folder(store, found.study, found.task, found.intermediate)
-    content = signed(found.as_json())
+    content = sign(found.as_json())
     with disk.writing(store.root), store.staging() as temporary:
         disk.write(temporary / RESULT, content)
         (temporary / RESULT).replace(folder / RESULT)
@@ -115,7 +115,7 @@ def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
 
 def _read(path: Path) -> Found:
     try:
-        raw = unsigned(disk.content(path))
+        raw = read_signed(disk.content(path))
         if raw is None:
             raise ValueError("not as it was written")
         if raw.pop("schema") != SCHEMA:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters_store import CorruptRecord, StoreError, key_of
-from adapters_store.record import MARKER, signed
+from adapters_store.record import MARKER, sign
 from adapters_store.store import without_weights
 from adapters_store.verify import verify
 from tests.support.studies.stored import EVERY_KIND, KEY, prepared, put
@@ -142,7 +142,7 @@ def test_a_damaged_manifest_and_one_that_names_no_cells_are_named(full):
 
 def test_a_damaged_result_of_a_search_is_named(full):
     folder = full.root / "searches" / "tiny" / "a"
-    prepared(folder, {"journal.jsonl": b"", "result.json": signed({"trials": [{"learning_rate": 1e-4}]})})
+    prepared(folder, {"journal.jsonl": b"", "result.json": sign({"trials": [{"learning_rate": 1e-4}]})})
     assert verify(full).damaged == []
     path = folder / "result.json"
     path.write_bytes(path.read_bytes().replace(b"0.0001", b"0.0003"))

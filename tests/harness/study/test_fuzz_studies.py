@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters_store.key import plain
+from adapters_store.key import plain_data
 from harness.cli.main import main
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.config import Adapter, Analysis, StudyConfig, Training
@@ -32,7 +32,7 @@ def tried(path):
     except BadInput as problem:
         assert str(problem).strip()
     else:
-        plain(study.as_json())
+        plain_data(study.as_json())
 
 
 @ANY_FILE
