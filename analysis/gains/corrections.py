@@ -1,50 +1,44 @@
-"""Every correction of a study's gains, and which of them more draws may still decide."""
+"""Every correction of a study's gains for many tests at once, and which of them more draws may still decide.
+
+Benjamini and Hochberg (1995) bound the expected share of false discoveries among all discoveries, for tests that are
+independent or depend on each other positively; Benjamini and Yekutieli (2001, Theorem 1.3) do so for any dependence.
+Holm (1979) bounds the probability of a single false discovery, for any dependence, and so does the step-down maximum of
+Westfall and Young (1993, free step-down resampling), which learns the dependence from joint draws and therefore
+discovers more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
-from scipy.stats import beta
+from scipy.stats import beta, false_discovery_control
 
 from analysis.gains.significance import LEVEL, Evidence
 
-CORRECTIONS = ("p_bh", "p_by", "p_holm", "p_max_target", "p_max_grid")
-
-
-# Corrections of p for many tests at once: what keeps false discoveries down, and what allows hardly one of them.
-#
-# Benjamini and Hochberg (1995) bound the expected share of false ones among what is found, for tests that are
-# independent or depend on each other positively; Benjamini and Yekutieli (2001, Theorem 1.3) do so for any
-# dependence. Holm (1979) bounds the probability of a single false one, for any dependence, and so does the step-
-# down maximum of Westfall and Young (1993, free step-down resampling), which learns the dependence from joint draws
-# and therefore finds more.
-
 FloatArray = NDArray[np.float64]
+CORRECTIONS = ("p_bh", "p_by", "p_holm", "p_max_target", "p_max_grid")
 TIE = 1e-6  # draws are held in single precision
+DOUBT = 0.01  # beyond both ends of the interval that a p from finitely many draws has
 
 
 def benjamini_hochberg(p: ArrayLike) -> FloatArray:
     """Adjusted p values of the defined ones among ``p``, at the same places; NaN stays NaN and does not count."""
-    return _stepped_up(p, yekutieli=False)
+    return _of_defined(p, lambda raw: false_discovery_control(raw, method="bh"))
 
 
 def benjamini_yekutieli(p: ArrayLike) -> FloatArray:
     """As ``benjamini_hochberg``, times 1 + 1/2 + ... + 1/m for m defined p values."""
-    return _stepped_up(p, yekutieli=True)
+    return _of_defined(p, lambda raw: false_discovery_control(raw, method="by"))
 
 
 def holm(p: ArrayLike) -> FloatArray:
     """As ``benjamini_hochberg``: the k-th smallest p times m - k + 1, and never below a smaller one's."""
-    raw, order = _ordered(p)
-    adjusted = np.full(raw.shape, np.nan)
-    scaled = raw[order] * np.arange(order.size, 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
-    return adjusted
+    return _of_defined(p, _holm)
 
 
 def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
@@ -67,20 +61,19 @@ def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]
     return np.split(adjusted, np.cumsum([one.size for one in observed])[:-1]) if len(observed) else []
 
 
-def _ordered(p: ArrayLike) -> tuple[FloatArray, NDArray[np.int64]]:
-    """The p values, and the places of the defined ones from the smallest to the largest."""
+def _of_defined(p: ArrayLike, adjust: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """The p values with the defined ones among them adjusted together."""
     raw = np.asarray(p, dtype=np.float64)
-    where = np.flatnonzero(np.isfinite(raw))
-    return raw, where[np.argsort(raw[where], kind="stable")]
-
-
-def _stepped_up(p: ArrayLike, *, yekutieli: bool) -> FloatArray:
-    raw, order = _ordered(p)
+    is_defined = np.isfinite(raw)
     adjusted = np.full(raw.shape, np.nan)
-    ranks = np.arange(1, order.size + 1)
-    factor = float((1 / ranks).sum()) if yekutieli else 1.0
-    scaled = raw[order] * factor * order.size / ranks
-    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
+    adjusted[is_defined] = adjust(raw[is_defined])
+    return adjusted
+
+
+def _holm(p: FloatArray) -> FloatArray:
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(p.shape)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
     return adjusted
 
 
@@ -103,9 +96,6 @@ def _reached(ordered: FloatArray, maxima: NDArray[np.float32], size: float, is_o
     drawn = maxima[among - 1]
     count = np.count_nonzero(drawn >= size * (1 - TIE))
     return float((count + is_own) / (drawn.size + is_own))
-
-
-DOUBT = 0.01  # beyond both ends of the interval that a p from finitely many draws has
 
 
 @dataclass(frozen=True)
