@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analysis.gains.corrections import Judged, corrected, to_redraw
+from analysis.gains.corrections import GainTest, corrections_of, to_redraw
 from analysis.gains.significance import Groups, difference_evidence, score_draws
 from analysis.results.published import results
 from tasks.metrics import MEASURES
@@ -36,13 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tests += [one for _, one in found]
         print(f"{name:16s} {time.perf_counter() - begun:7.2f} s since the start")
     before = time.perf_counter()
-    adjusted = corrected(np.array(p), tests)
+    adjusted = corrections_of(np.array(p), tests)
     print(f"corrections of {len(p)} gains {time.perf_counter() - before:.2f} s")
     print(f"{len(to_redraw(np.array(p), tests, adjusted))} columns would be drawn anew")
     print(f"{len(p)} gains, {options.draws} draws, {options.seeds} seeds: {time.perf_counter() - begun:.1f} s")
 
 
-def _targets(options: argparse.Namespace) -> Iterator[tuple[str, list[tuple[float, Judged]]]]:
+def _targets(options: argparse.Namespace) -> Iterator[tuple[str, list[tuple[float, GainTest]]]]:
     tasks = results().tasks
     for place, one in enumerate(tasks.itertuples()):
         rng = np.random.default_rng(place)
@@ -57,7 +57,7 @@ def _targets(options: argparse.Namespace) -> Iterator[tuple[str, list[tuple[floa
             top = [transfer * options.seeds + seed for seed in base]
             evidence = difference_evidence(scores[top], scores[base], drawn[:, top], drawn[:, base], groups, rng)
             estimate = float(scores[top].mean() - scores[base].mean())
-            found.append((evidence.p, Judged.of(estimate, evidence, (one.task, "full"), one.task)))
+            found.append((evidence.p, GainTest.of(estimate, evidence, (one.task, "full"), one.task)))
         yield one.task, found
 
 

@@ -70,7 +70,7 @@ def _rows(column: Column) -> list[dict[str, object]]:
     found = []
     for role, intermediate in dict.fromkeys((role, below) for role, below, _ in column.lanes if role in ROLES):
         seeds = column.seeds(role, intermediate, trained)
-        top, base = column.places(role, intermediate, seeds), column.places(BASELINE, None, seeds)
+        top, base = column.positions(role, intermediate, seeds), column.positions(BASELINE, None, seeds)
         gains = 100 * (column.scores[top] - column.scores[base])
         draws = 100 * (column.draws[:, top] - column.draws[:, base])
         found.append(

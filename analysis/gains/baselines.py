@@ -45,9 +45,11 @@ def baselines(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int
     """
     planned = planned_cells(store, manifest)
     planned = planned[planned.role.isin((BASELINE, FINETUNED))]
-    found = {(one.target, one.setting): one for one in columns(store, planned, draws=draws, seed=seed)}
+    columns_by_target = {
+        (column.target, column.setting): column for column in columns(store, planned, draws=draws, seed=seed)
+    }
     rows = [
-        _baseline(rows, found.get(tuple(where))) | _secondary(store, rows)
+        _baseline(rows, columns_by_target.get(tuple(where))) | _secondary(store, rows)
         for (*where, _), rows in planned.groupby(["target", "setting", "role"], sort=False)
     ]
     return pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
@@ -55,20 +57,23 @@ def baselines(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int
 
 def _secondary(store: Store, rows: pd.DataFrame) -> dict[str, float]:
     """Means over finished seeds of the further metrics of an ordinal target; none for other targets."""
-    found = [store.get(key).results.get("secondary", {}) for key in rows.key[rows.status == "done"]]
-    names = {name for one in found for name in one}
-    return {name: float(np.mean([np.nan if one[name] is None else one[name] for one in found])) for name in names}
+    secondary = [store.get(key).results.get("secondary", {}) for key in rows.key[rows.status == "done"]]
+    names = {name for scores in secondary for name in scores}
+    return {
+        name: float(np.mean([np.nan if scores[name] is None else scores[name] for scores in secondary]))
+        for name in names
+    }
 
 
 def _baseline(rows: pd.DataFrame, column: Column | None) -> dict[str, Any]:
     plan = dict(rows.iloc[0][["target", "role", "setting", "version", "metric"]])
-    seeds = column.seeds(plan["role"], None, (int(one) for one in rows.seed)) if column else []
+    seeds = column.seeds(plan["role"], None, map(int, rows.seed)) if column else []
     if column is None or not seeds:
         return {**plan, "n_seeds": 0, "conditional": "", "flags": "missing"}
-    done, lanes = rows[rows.seed.isin(seeds)], column.places(plan["role"], None, seeds)
+    done, lanes = rows[rows.seed.isin(seeds)], column.positions(plan["role"], None, seeds)
     scores = column.scores[lanes]
-    found = evidence(scores, column.draws[:, lanes], column.groups, column.rng())
-    low, high = np.clip((found.low, found.high), *RANGE[plan["metric"]])
+    of_mean = evidence(scores, column.draws[:, lanes], column.groups, column.rng())
+    low, high = np.clip((of_mean.low, of_mean.high), *RANGE[plan["metric"]])
     floor = done.floor.mean()
     states = {"missing_seeds": len(seeds) < len(rows), "few_groups": column.groups.count < FEW_GROUPS}
     return {

@@ -1,4 +1,8 @@
-"""From a store and a study's manifest to one row per planned cell, and to the predictions behind a row."""
+"""From a store and a study's manifest to one row per planned cell, and to the predictions behind a row.
+
+Beside the cells stands what a reader has to know of them: which were tested on what they were trained on, and which are
+compared although they were trained on different devices or with different versions.
+"""
 
 from __future__ import annotations
 
@@ -19,52 +23,11 @@ from tasks.errors import BadInput
 from tasks.metrics import MEASURES, decisions
 from tasks.splits.contamination import Contact
 
-# Which pairs are contaminated: test items of a target that an intermediate was trained on, from stored measures.
-
 Manifest = Mapping[str, Any]
-FLAG = "contaminated"
-COLUMNS = (*Contact._fields, "share_group", "share_pair", "share_text", "share_near", FLAG)
-
-
-def contamination(store: Store, manifest: Manifest) -> pd.DataFrame:
-    """One row per (target, intermediate), a task with itself too; no row where nothing was measured.
-
-    The columns are those of ``frame_of``.
-    """
-    try:
-        kept = store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result["contacts"]
-    except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
-        kept = []
-    return frame_of(Contact(*one) for one in kept)
-
-
-def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:
-    """Counts of contacts, their shares of the test items (near texts: of the long ones), and whether they count."""
-    rows = [
-        (
-            *one,
-            *(count / max(one.n_test, 1) for count in (one.same_group, one.same_pair, one.same_text)),
-            one.near_text / max(one.n_long, 1),
-            one.is_contaminated,
-        )
-        for one in contacts
-    ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]] | None:
-    """(target, intermediate) pairs to be marked, a target with itself for its own training; None if unmeasured."""
-    frame = contamination(store, manifest)
-    if frame.empty:
-        return None
-    marked = frame[FLAG].astype(bool)
-    if manifest["synthetic"]:  # made-up texts are cut from templates, so being nearly alike says nothing
-        marked = frame[["same_row", "same_group", "same_pair"]].sum(axis=1) > 0
-    return set(zip(frame.target[marked], frame.intermediate[marked], strict=True))
-
-
 BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
 CONTROLS = ("self", "shuffled", "random", "control", IMPORTED)
+FLAG = "contaminated"
+COLUMNS = (*Contact._fields, "share_group", "share_pair", "share_text", "share_near", FLAG)
 SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
 TYPES = {
     "key": "str",
@@ -129,7 +92,7 @@ def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
 def planned_cells(store: Store, manifest: Manifest) -> pd.DataFrame:
     """The frame of ``cells`` without a look at the records' files."""
     measured = contaminated_pairs(store, manifest)
-    rows = [_marked(_row(store, manifest, cell), measured) for cell in manifest["cells"]]
+    rows = [_with_mark(_row(store, manifest, cell), measured) for cell in manifest["cells"]]
     frame = pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
     frame["intermediate"] = pd.Series([row["intermediate"] for row in rows], dtype=object)  # None, never NaN
     return frame
@@ -139,22 +102,22 @@ def predictions(store: Store, record: Record) -> Predictions:
     """Test predictions of a record; CorruptRecord or MixedRecords unless they are those that were scored."""
     path, metric = store.open(record.key, "test.parquet"), record.results["metric"]
     frame = pd.read_parquet(path)
-    labels = frame["label"].to_numpy() if "label" in frame else _numbered(frame, "label")
-    chosen = decisions(metric, _numbered(frame, "logit"))
-    found = MEASURES[metric](labels, chosen)
+    labels = frame["label"].to_numpy() if "label" in frame else _numbered_columns(frame, "label")
+    chosen = decisions(metric, _numbered_columns(frame, "logit"))
+    score = MEASURES[metric](labels, chosen)
     stored = np.nan if record.results["test"] is None else record.results["test"]
-    if not np.isclose(found, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
+    if not np.isclose(score, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
         raise MixedRecords(
-            f"{path}: its predictions score {found:.6g}, the record says {stored:.6g};"
+            f"{path}: its predictions score {score:.6g}, the record says {stored:.6g};"
             " move its folder away and run again"
         )
     return Predictions(frame["id"].to_numpy(), frame["group"].to_numpy(), labels, chosen)
 
 
-def _numbered(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+def _numbered_columns(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     """The columns ``name_0``, ``name_1``, ... side by side."""
     width = sum(column.startswith(f"{name}_") for column in frame)
-    values: NDArray[Any] = frame[[f"{name}_{place}" for place in range(width)]].to_numpy()
+    values: NDArray[Any] = frame[[f"{name}_{number}" for number in range(width)]].to_numpy()
     return values
 
 
@@ -186,7 +149,7 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
+def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
     """The row with a mark if its test items are training material of the target itself or of the intermediate.
 
     What an imported intermediate was trained on is not known. A control that stands on the target's own texts stands in
@@ -198,18 +161,58 @@ def _marked(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> d
         return row
     else:
         trained = (row["target"], row["intermediate"])
-        is_marked = any((row["target"], one) in contaminated for one in trained if one is not None)
+        is_marked = any((row["target"], task) in contaminated for task in trained if task is not None)
     flags = ";".join(filter(None, (row["flags"], "contaminated" if is_marked else "")))
     return {**row, "contaminated": is_marked, "flags": flags}
 
 
 def _cut_share(cut: Mapping[str, Mapping[str, int]], part: str) -> float:
     """Share of a cell's rows, all splits together, that lost some of their history or target; NaN if not counted."""
-    rows = sum(one["rows"] for one in cut.values())
-    return sum(one[part] for one in cut.values()) / rows if rows else float("nan")
+    rows = sum(counts["rows"] for counts in cut.values())
+    return sum(counts[part] for counts in cut.values()) / rows if rows else float("nan")
 
 
-# Columns whose cells were trained on different devices or with different versions: a gain may hold that difference.
+# Contamination: test items of a target that an intermediate was trained on, from stored measures.
+
+
+def contamination(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per (target, intermediate), a task with itself too; no row where nothing was measured.
+
+    The columns are those of ``frame_of``.
+    """
+    try:
+        kept = store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result["contacts"]
+    except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
+        kept = []
+    return frame_of(Contact(*contact) for contact in kept)
+
+
+def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:
+    """Counts of contacts, their shares of the test items (near texts: of the long ones), and whether they count."""
+    rows = [
+        (
+            *contact,
+            *(count / max(contact.n_test, 1) for count in (contact.same_group, contact.same_pair, contact.same_text)),
+            contact.near_text / max(contact.n_long, 1),
+            contact.is_contaminated,
+        )
+        for contact in contacts
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]] | None:
+    """(target, intermediate) pairs to be marked, a target with itself for its own training; None if unmeasured."""
+    frame = contamination(store, manifest)
+    if frame.empty:
+        return None
+    marked = frame[FLAG].astype(bool)
+    if manifest["synthetic"]:  # made-up texts are cut from templates, so being nearly alike says nothing
+        marked = frame[["same_row", "same_group", "same_pair"]].sum(axis=1) > 0
+    return set(zip(frame.target[marked], frame.intermediate[marked], strict=True))
+
+
+# Mixed columns: cells that were trained on different devices or with different versions, which a gain may hold.
 
 
 def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
@@ -229,22 +232,25 @@ def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
 
 def warning(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
     """The paragraphs of a report that name mixed columns; none where there are none."""
-    found = mixed_columns(cells, records)
-    if not found:
+    lines = mixed_columns(cells, records)
+    if not lines:
         return []
     text = (
         "**Mixed columns.** Cells that are compared here were trained on different devices or with other versions of"
         " packages. That moves last digits at least, and a gain may hold the difference:"
     )
-    return [text, "\n".join(f"- {one}" for one in found)]
+    return [text, "\n".join(f"- {line}" for line in lines)]
 
 
 def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
     """The device, and every package's version."""
-    return {"device": str(provenance["device"]), **{name: str(one) for name, one in provenance["versions"].items()}}
+    return {
+        "device": str(provenance["device"]),
+        **{name: str(version) for name, version in provenance["versions"].items()},
+    }
 
 
 def _differing(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    names = dict.fromkeys(name for one in facts for name in one)
-    found = [(name, sorted({one.get(name, "unknown") for one in facts})) for name in names]
-    return [(name, values) for name, values in found if len(values) > 1]
+    names = dict.fromkeys(name for of_cell in facts for name in of_cell)
+    by_name = [(name, sorted({of_cell.get(name, "unknown") for of_cell in facts})) for name in names]
+    return [(name, values) for name, values in by_name if len(values) > 1]

@@ -26,8 +26,8 @@ FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is call
 class Column:
     """Scores ``[lanes]`` and resampled scores ``[draws, lanes]`` of the finished cells of a target and setting.
 
-    ``lanes`` gives the place of the cell of a role, intermediate (None where there is none) and seed. Columns of equal
-    ``entropy`` have the same test groups, resampled alike: their draws are joint.
+    ``lanes`` gives the position of the cell of a role, intermediate (None where there is none) and seed. Columns of
+    equal ``entropy`` have the same test groups, resampled alike: their draws are joint.
     """
 
     target: str
@@ -43,20 +43,20 @@ class Column:
         """Those of the seeds ``among`` for which the cell of this role and intermediate is finished."""
         return [seed for seed in among if (role, intermediate, seed) in self.lanes]
 
-    def places(self, role: str, intermediate: str | None, seeds: list[int]) -> list[int]:
+    def positions(self, role: str, intermediate: str | None, seeds: list[int]) -> list[int]:
         """The lanes of the cells of a role and intermediate, in the order of the seeds."""
         return [self.lanes[role, intermediate, seed] for seed in seeds]
 
-    def rng(self, *compared: str | None) -> np.random.Generator:
+    def rng(self, *names: str | None) -> np.random.Generator:
         """A fresh source of the randomness that a comparison has beside the groups, told from others by its names."""
-        return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, compared))))
+        return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, names))))
 
 
 def own_scores(
     metric: str, shown: Predictions, decided: NDArray[Any], groups: Groups, draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Scores ``[lanes]`` of decisions ``[lanes, n]`` by the target's own metric, and resampled ``[draws, lanes]``."""
-    scores = np.array([MEASURES[metric](shown.labels, one) for one in decided])
+    scores = np.array([MEASURES[metric](shown.labels, lane) for lane in decided])
     return scores, score_draws(metric, shown.labels, groups, decided, draws=draws, rng=rng)
 
 
@@ -69,7 +69,7 @@ def columns(
     """
     for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         records = [store.get(key) for key in rows.key]
-        lanes: list[Lane] = list(zip(rows.role, rows.intermediate, (int(one) for one in rows.seed), strict=True))
+        lanes: list[Lane] = list(zip(rows.role, rows.intermediate, map(int, rows.seed), strict=True))
         yield _column(store, target, setting, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
 
 
@@ -114,15 +114,15 @@ def _column(
         decided.append(own.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
     entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
-    scores, drawn = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
+    scores, resamples = scored(metric, shown, np.stack(decided), groups, draws, np.random.default_rng(entropy))
     return Column(
         target=target,
         setting=setting,
         n_test=len(shown.ids),
         groups=groups,
-        lanes={lane: place for place, lane in enumerate(records)},
+        lanes={lane: number for number, lane in enumerate(records)},
         scores=scores,
-        draws=drawn,
+        draws=resamples,
         entropy=entropy,
     )
 
@@ -155,8 +155,8 @@ def _check_identity(first: Record, other: Record) -> None:
             f"records {first.key} and {other.key}: keys of schemas {schemas[0]} and {schemas[1]} do not say that their"
             " backbones have one config and tokenizer; map the old ones with: empathy-transfer store migrate"
         )
-    one, another = (record.spec["backbone"] for record in (first, other))
-    if odd := [name for name in sorted({*one, *another}) if one.get(name) != another.get(name)]:
+    backbone, another = (record.spec["backbone"] for record in (first, other))
+    if odd := [name for name in sorted({*backbone, *another}) if backbone.get(name) != another.get(name)]:
         raise MixedRecords(
             f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"
             " again to train all of it on one"

@@ -16,7 +16,7 @@ from scipy.stats import t as student
 from adapters_store.record import IMPORTED
 from adapters_store.store import Store
 from analysis.gains.cells import CONTROLS, Manifest
-from analysis.gains.gains import SEED, TYPES, compared
+from analysis.gains.gains import SEED, TYPES, uncorrected_gains
 from analysis.gains.significance import DRAWS, LEVEL
 
 KEPT = ("intermediate_version", "p_bh", "significant")  # of gains: what takes part in their correction alone
@@ -40,7 +40,7 @@ MEAN_TYPES = {
 
 def controls(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per planned (control, intermediate, target, setting), in the terms of ``gains``; p is not corrected."""
-    frame = compared(store, manifest, CONTROLS, draws=draws, seed=seed).rename(columns={"role": "control"})
+    frame = uncorrected_gains(store, manifest, CONTROLS, draws=draws, seed=seed).rename(columns={"role": "control"})
     return frame[list(CONTROL_TYPES)].astype(CONTROL_TYPES)
 
 
@@ -71,12 +71,12 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
 def _mean(part: pd.DataFrame) -> dict[str, Any]:
     """Means over the targets of one control."""
     less = (part.transfer_points - part.points).to_numpy(dtype=float)
-    found = {"n_targets": len(part), "liveness": part.liveness.mean(), "transfer_points": part.transfer_points.mean()}
-    found |= dict(zip(("points", "low", "high"), _interval(part.points.to_numpy(dtype=float)), strict=True))
+    row = {"n_targets": len(part), "liveness": part.liveness.mean(), "transfer_points": part.transfer_points.mean()}
+    row |= dict(zip(("points", "low", "high"), _interval(part.points.to_numpy(dtype=float)), strict=True))
     if part.control.iloc[0] != "transfer":
         names = ("transfers_less_control", "low_less_control", "high_less_control")
-        found |= dict(zip(names, _interval(less), strict=True))
-    return found
+        row |= dict(zip(names, _interval(less), strict=True))
+    return row
 
 
 def _interval(values: np.ndarray) -> tuple[float, float, float]:

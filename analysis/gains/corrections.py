@@ -27,7 +27,7 @@ DOUBT = 0.01  # beyond both ends of the interval that a p from finitely many dra
 
 
 def benjamini_hochberg(p: ArrayLike) -> FloatArray:
-    """Adjusted p values of the defined ones among ``p``, at the same places; NaN stays NaN and does not count."""
+    """Adjusted p values of the defined ones among ``p``, in their order; NaN stays NaN and does not count."""
     return _of_defined(p, lambda raw: false_discovery_control(raw, method="bh"))
 
 
@@ -48,17 +48,22 @@ def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]
     p of a size t is the probability that the largest of all tests with observed sizes up to t reaches t by chance, and
     never below the p of a larger size.
     """
-    sorted_blocks = [_running_maxima(sizes, drawn) for sizes, drawn in zip(observed, null, strict=True)]
+    # 1. Within a block, sort the tests by size. A running maximum over the sorted tests then holds, in every draw, the
+    #    largest of all tests up to each size: Westfall and Young's (1993) free step-down, for all sizes at once.
+    sorted_blocks = [_running_maxima(sizes, draws) for sizes, draws in zip(observed, null, strict=True)]
     sizes = np.concatenate([*observed, np.empty(0)])
-    own = np.repeat(np.arange(len(observed)), [one.size for one in observed])
+    own = np.repeat(np.arange(len(observed)), [block.size for block in observed])
+    # 2. Blocks are independent, so the probability that none of them reaches a size is the product over blocks of the
+    #    share of draws that stay below it.
     missed = np.ones(sizes.size)
     for block, (ordered, maxima) in enumerate(sorted_blocks):
         of_block = [_reached(ordered, maxima, size, is_own) for size, is_own in zip(sizes, own == block, strict=True)]
         missed *= 1 - np.array(of_block)
+    # 3. From the largest size down, a p is never below that of a larger size.
     order = np.argsort(-sizes, kind="stable")
     adjusted = np.empty(sizes.size)
     adjusted[order] = np.maximum.accumulate((1 - missed)[order])
-    return np.split(adjusted, np.cumsum([one.size for one in observed])[:-1]) if len(observed) else []
+    return np.split(adjusted, np.cumsum([block.size for block in observed])[:-1]) if len(observed) else []
 
 
 def _of_defined(p: ArrayLike, adjust: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -77,10 +82,10 @@ def _holm(p: FloatArray) -> FloatArray:
     return adjusted
 
 
-def _running_maxima(sizes: FloatArray, drawn: NDArray[np.float32]) -> tuple[FloatArray, NDArray[np.float32]]:
+def _running_maxima(sizes: FloatArray, draws: NDArray[np.float32]) -> tuple[FloatArray, NDArray[np.float32]]:
     """Sizes from the smallest, and ``[tests, draws]`` the largest drawn size among the tests up to each of them."""
     order = np.argsort(sizes, kind="stable")
-    maxima = np.ascontiguousarray(drawn.T[order])
+    maxima = np.ascontiguousarray(draws.T[order])
     np.maximum.accumulate(maxima, axis=0, out=maxima)
     return sizes[order], maxima
 
@@ -93,13 +98,13 @@ def _reached(ordered: FloatArray, maxima: NDArray[np.float32], size: float, is_o
     among = int(np.searchsorted(ordered, size, side="right"))
     if among == 0:
         return 0.0
-    drawn = maxima[among - 1]
-    count = np.count_nonzero(drawn >= size * (1 - TIE))
-    return float((count + is_own) / (drawn.size + is_own))
+    largest = maxima[among - 1]
+    count = np.count_nonzero(largest >= size * (1 - TIE))
+    return float((count + is_own) / (largest.size + is_own))
 
 
 @dataclass(frozen=True)
-class Judged:
+class GainTest:
     """The size of a gain, ``observed`` and as drawn without an effect, ``sizes`` ``[draws]``, as of a normal deviate.
 
     Sizes in standard errors have tails that depend on how many groups and seeds there are. Of gains that were measured
@@ -114,7 +119,7 @@ class Judged:
     sizes: NDArray[np.float32]
 
     @classmethod
-    def of(cls, estimate: float, evidence: Evidence, column: tuple[str, str], block: Hashable) -> Judged:
+    def of(cls, estimate: float, evidence: Evidence, column: tuple[str, str], block: Hashable) -> GainTest:
         """From an estimate and its evidence; where nothing varies a difference is infinite, and no difference 0."""
         error, df = evidence.standard_error, evidence.df
         if error > 0:
@@ -123,26 +128,26 @@ class Judged:
         return cls(column, block, np.inf if estimate else 0.0, evidence.sizes)
 
     @property
-    def can_be_found(self) -> bool:
-        """Whether enough draws have a value for a p at the level; if not, it cannot be a false discovery either."""
+    def is_testable(self) -> bool:
+        """Whether enough draws have a value for a p at the level; if not, it can be no false discovery either."""
         return bool(np.isinf(self.sizes).mean() <= LEVEL)
 
 
-_Placed = tuple[int, Judged]
+_NumberedTest = tuple[int, GainTest]  # a test and its position among the p values
 
 
-def corrected(p: FloatArray, tests: Sequence[Judged | None]) -> pd.DataFrame:
+def corrections_of(p: FloatArray, tests: Sequence[GainTest | None]) -> pd.DataFrame:
     """The columns CORRECTIONS, one row per p; NaN where p is.
 
-    A gain that cannot be found takes no part in the maxima and has 1 there.
+    A gain that is not testable takes no part in the maxima and has 1 there.
     """
-    found = {"p_bh": benjamini_hochberg(p), "p_by": benjamini_yekutieli(p), "p_holm": holm(p)}
-    able = [(place, one) for place, one in enumerate(tests) if one is not None and one.can_be_found]
-    by_column = _gathered((one.column, (place, one)) for place, one in able)
-    by_block = _gathered((one.block, (place, one)) for place, one in able)
-    found["p_max_target"] = _largest(p, [[column] for column in by_column])
-    found["p_max_grid"] = _largest(p, [by_block])
-    return pd.DataFrame(found, columns=list(CORRECTIONS))
+    adjusted = {"p_bh": benjamini_hochberg(p), "p_by": benjamini_yekutieli(p), "p_holm": holm(p)}
+    testable = [(position, test) for position, test in enumerate(tests) if test is not None and test.is_testable]
+    by_column = _by_name((test.column, (position, test)) for position, test in testable)
+    by_block = _by_name((test.block, (position, test)) for position, test in testable)
+    adjusted["p_max_target"] = _largest(p, [[column] for column in by_column])
+    adjusted["p_max_grid"] = _largest(p, [by_block])
+    return pd.DataFrame(adjusted, columns=list(CORRECTIONS))
 
 
 def undecided(p: FloatArray, adjusted: FloatArray, draws: FloatArray) -> NDArray[np.bool_]:
@@ -155,16 +160,16 @@ def undecided(p: FloatArray, adjusted: FloatArray, draws: FloatArray) -> NDArray
     return doubtful & np.isfinite(p)
 
 
-def to_redraw(p: FloatArray, tests: Sequence[Judged | None], adjusted: pd.DataFrame) -> set[tuple[str, str]]:
+def to_redraw(p: FloatArray, tests: Sequence[GainTest | None], adjusted: pd.DataFrame) -> set[tuple[str, str]]:
     """Columns of which more draws may change a conclusion: those joint with an undecided gain, or all."""
-    draws = np.array([np.nan if one is None else one.sizes.size for one in tests], dtype=np.float64)
+    draws = np.array([np.nan if test is None else test.sizes.size for test in tests], dtype=np.float64)
     single = [undecided(p, adjusted[name].to_numpy(), draws) for name in ("p_bh", "p_by", "p_holm")]
     in_target, in_grid = (
         undecided(largest, largest, draws) for largest in (adjusted.p_max_target, adjusted.p_max_grid)
     )
     doubtful = np.any([*single, in_target], axis=0)
-    blocks = {one.block for one, doubt in zip(tests, doubtful, strict=True) if one and (doubt or in_grid.any())}
-    return {one.column for one in tests if one and one.block in blocks}
+    blocks = {test.block for test, doubt in zip(tests, doubtful, strict=True) if test and (doubt or in_grid.any())}
+    return {test.column for test in tests if test and test.block in blocks}
 
 
 def _as_normal(sizes: NDArray[np.floating], df: float) -> FloatArray:
@@ -173,21 +178,21 @@ def _as_normal(sizes: NDArray[np.floating], df: float) -> FloatArray:
     return deviates
 
 
-def _gathered(named: Iterable[tuple[Hashable, _Placed]]) -> list[list[_Placed]]:
-    """The tests with their places by their names, in the order of appearance."""
-    found: dict[Hashable, list[_Placed]] = {}
-    for name, placed in named:
-        found.setdefault(name, []).append(placed)
-    return list(found.values())
+def _by_name(tests: Iterable[tuple[Hashable, _NumberedTest]]) -> list[list[_NumberedTest]]:
+    """The tests with their positions, those of one name together, in the order of appearance."""
+    tests_of: dict[Hashable, list[_NumberedTest]] = {}
+    for name, test in tests:
+        tests_of.setdefault(name, []).append(test)
+    return list(tests_of.values())
 
 
-def _largest(p: FloatArray, families: Sequence[Sequence[Sequence[_Placed]]]) -> FloatArray:
+def _largest(p: FloatArray, families: Sequence[Sequence[Sequence[_NumberedTest]]]) -> FloatArray:
     """P corrected within families of tests, each of which falls into blocks; 1 for a p that is in none."""
     adjusted = np.where(np.isfinite(p), 1.0, np.nan)
     for blocks in families:
-        observed = [np.array([one.observed for _, one in block]) for block in blocks]
-        found = step_down(observed, [np.stack([one.sizes for _, one in block], axis=1) for block in blocks])
-        for block, values in zip(blocks, found, strict=True):
-            places = [place for place, _ in block]
-            adjusted[places] = np.fmax(values, p[places])
+        observed = [np.array([test.observed for _, test in block]) for block in blocks]
+        of_blocks = step_down(observed, [np.stack([test.sizes for _, test in block], axis=1) for block in blocks])
+        for block, values in zip(blocks, of_blocks, strict=True):
+            positions = [position for position, _ in block]
+            adjusted[positions] = np.fmax(values, p[positions])
     return adjusted

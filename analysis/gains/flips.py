@@ -79,7 +79,7 @@ def flips(
     UnknownTask for a task that the study has not, BadInput if it plans no such transfer or no seed of both is finished,
     MixedRecords if the two were not tested on the same items.
     """
-    top, base = _planned(manifest, intermediate, target, setting)
+    top, base = _planned_keys(manifest, intermediate, target, setting)
     wanted = list(dict.fromkeys(seeds)) or list(top)
     if unknown := [seed for seed in wanted if seed not in top]:
         raise BadInput(f"seed {unknown[0]} is not one of {intermediate} -> {target}; it has {', '.join(map(str, top))}")
@@ -104,38 +104,38 @@ def sign_p(better: int, worse: int) -> float:
     return float(binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
 
 
-def tallied(items: pd.DataFrame, by: Any) -> pd.DataFrame:  # noqa: ANN401 - what pandas groups by
+def tally(items: pd.DataFrame, by: Any) -> pd.DataFrame:  # noqa: ANN401 - what pandas groups by
     """Counts of ITEMS rows by a column or by keys: rows, better, worse, and mean errors before and after."""
     marked = items.assign(better=items.change == BETTER, worse=items.change == WORSE)
-    found = marked.groupby(by, sort=False).agg(
+    counts = marked.groupby(by, sort=False).agg(
         n=("id", "size"),
         better=("better", "sum"),
         worse=("worse", "sum"),
         error_before=("error_before", "mean"),
         error_after=("error_after", "mean"),
     )
-    return found.reset_index()
+    return counts.reset_index()
 
 
 def by_seed(items: pd.DataFrame) -> pd.DataFrame:
     """One row per seed: its tally, and the p of ``sign_p``, which takes items as independent of each other."""
-    found = tallied(items, "seed")
-    return found.assign(p=[sign_p(int(one.better), int(one.worse)) for one in found.itertuples()])
+    counts = tally(items, "seed")
+    return counts.assign(p=[sign_p(int(row.better), int(row.worse)) for row in counts.itertuples()])
 
 
-def by_class(found: Flips) -> pd.DataFrame:
+def by_class(transfer: Flips) -> pd.DataFrame:
     """The tally by true class; by class of a multilabel target; by quarters of a number's own values."""
-    if len(found.of_classes):
-        return found.of_classes
-    if found.metric == "pearson_r":
-        return by_size(found.items, found.items.label.astype(float), "label")
-    return tallied(found.items, "label").rename(columns={"label": "class"})
+    if len(transfer.of_classes):
+        return transfer.of_classes
+    if transfer.metric == "pearson_r":
+        return by_size(transfer.items, transfer.items.label.astype(float), "label")
+    return tally(transfer.items, "label").rename(columns={"label": "class"})
 
 
-def answers(found: Flips) -> pd.DataFrame:
+def answers(transfer: Flips) -> pd.DataFrame:
     """How often one answer gave way to another: class, before, after, n; the most frequent first, none of a number."""
-    moved = found.items[found.items.before != found.items.after]
-    if found.metric == "pearson_r" or moved.empty:
+    moved = transfer.items[transfer.items.before != transfer.items.after]
+    if transfer.metric == "pearson_r" or moved.empty:
         return pd.DataFrame(columns=["class", "before", "after", "n"])
     counts = moved.groupby(["label", "before", "after"], sort=True).size().rename("n").reset_index()
     return counts.rename(columns={"label": "class"}).sort_values("n", ascending=False, kind="stable", ignore_index=True)
@@ -144,18 +144,18 @@ def answers(found: Flips) -> pd.DataFrame:
 def by_size(items: pd.DataFrame, sizes: pd.Series, name: str) -> pd.DataFrame:
     """The tally by quarters of a number that every row has; equal numbers are never parted."""
     edges = np.unique(np.quantile(sizes, np.linspace(0, 1, PARTS + 1)))
-    place = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, max(len(edges) - 2, 0))
-    ranges = sizes.groupby(place).agg(["min", "max"])
-    found = tallied(items, pd.Series(place, index=items.index, name="part")).sort_values("part")
-    texts = [f"{ranges['min'][part]:g} to {ranges['max'][part]:g}" for part in found.part]
-    return found.drop(columns="part").assign(**{name: texts})[[name, *found.columns[1:]]].reset_index(drop=True)
+    quarter = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, max(len(edges) - 2, 0))
+    ranges = sizes.groupby(quarter).agg(["min", "max"])
+    counts = tally(items, pd.Series(quarter, index=items.index, name="part")).sort_values("part")
+    texts = [f"{ranges['min'][part]:g} to {ranges['max'][part]:g}" for part in counts.part]
+    return counts.drop(columns="part").assign(**{name: texts})[[name, *counts.columns[1:]]].reset_index(drop=True)
 
 
 def by_group(items: pd.DataFrame) -> pd.DataFrame:
     """The tally by dialogue, post or article; the one with the largest surplus of either kind first."""
-    found = tallied(items, "group")
-    order = (found.better - found.worse).abs().sort_values(ascending=False, kind="stable").index
-    return found.loc[order].reset_index(drop=True)
+    counts = tally(items, "group")
+    order = (counts.better - counts.worse).abs().sort_values(ascending=False, kind="stable").index
+    return counts.loc[order].reset_index(drop=True)
 
 
 def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
         worse=items.change == WORSE,
         error_change=items.error_after - items.error_before,
     )
-    found = marked.groupby("id", sort=False).agg(
+    by_item = marked.groupby("id", sort=False).agg(
         group=("group", "first"),
         label=("label", "first"),
         before=("before", list),
@@ -174,11 +174,11 @@ def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
         worse=("worse", "sum"),
         error_change=("error_change", "mean"),
     )
-    changed = found[found.better + found.worse > 0].reset_index()
+    changed = by_item[by_item.better + by_item.worse > 0].reset_index()
     return framed(changed.sort_values("error_change", kind="stable", ignore_index=True), OVER_SEEDS)
 
 
-def _planned(
+def _planned_keys(
     manifest: Manifest, intermediate: str, target: str, setting: str
 ) -> tuple[Mapping[int, str], Mapping[int, str]]:
     """Keys by seed of a transfer, from a task or an imported adapter, and of its target alone."""
@@ -186,20 +186,20 @@ def _planned(
     for name, known in ((intermediate, [*manifest["tasks"], *brought]), (target, list(manifest["tasks"]))):
         if name not in known:
             raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, known)}")
-    found: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
+    keys: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
     for cell in manifest["cells"]:
         role = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
         role = TRANSFER if role == IMPORTED else role
-        below = intermediate if role == TRANSFER else None
-        if role in found and (cell["intermediate"], cell["target"], cell["setting"]) == (below, target, setting):
-            found[role][int(cell["seed"])] = cell["key"]
-    if not found[TRANSFER]:
+        wanted = intermediate if role == TRANSFER else None
+        if role in keys and (cell["intermediate"], cell["target"], cell["setting"]) == (wanted, target, setting):
+            keys[role][int(cell["seed"])] = cell["key"]
+    if not keys[TRANSFER]:
         settings = ", ".join(dict.fromkeys(cell["setting"] for cell in manifest["cells"]))
         raise BadInput(
             f"study {manifest['name']!r} plans no transfer {intermediate} -> {target} in setting {setting!r};"
             f" its settings are {settings}"
         )
-    return found[TRANSFER], found[BASELINE]
+    return keys[TRANSFER], keys[BASELINE]
 
 
 def _pair(store: Store, base: Record, top: Record) -> tuple[Predictions, Predictions]:
@@ -213,16 +213,16 @@ def _pair(store: Store, base: Record, top: Record) -> tuple[Predictions, Predict
 
 
 def _items(seed: int, before: Predictions, after: Predictions, metric: str, classes: Sequence[str]) -> pd.DataFrame:
-    errors = [_errors(one) for one in (before, after)]
+    errors = [_errors(cell) for cell in (before, after)]
     moved = errors[1] - errors[0]
     return pd.DataFrame(
         {
             "seed": seed,
             "id": before.ids,
             "group": before.groups,
-            "label": _named(before.labels, metric, classes),
-            "before": _named(before.decisions, metric, classes),
-            "after": _named(after.decisions, metric, classes),
+            "label": _answers(before.labels, metric, classes),
+            "before": _answers(before.decisions, metric, classes),
+            "after": _answers(after.decisions, metric, classes),
             "error_before": errors[0],
             "error_after": errors[1],
             "change": np.select([moved < -TIE, moved > TIE], [BETTER, WORSE], SAME),
@@ -230,35 +230,37 @@ def _items(seed: int, before: Predictions, after: Predictions, metric: str, clas
     )
 
 
-def _errors(one: Predictions) -> NDArray[np.float64]:
+def _errors(cell: Predictions) -> NDArray[np.float64]:
     """How wrong each decision ``[n]`` is, in the terms of ITEMS."""
-    apart = np.abs(one.decisions.astype(np.float64) - one.labels.astype(np.float64))
+    apart = np.abs(cell.decisions.astype(np.float64) - cell.labels.astype(np.float64))
     if apart.ndim == 2:
         total: NDArray[np.float64] = apart.sum(axis=1)
         return total
-    is_number = one.decisions.dtype.kind == "f"
+    is_number = cell.decisions.dtype.kind == "f"
     return apart if is_number else (apart > 0).astype(np.float64)
 
 
-def _named(values: NDArray[Any], metric: str, classes: Sequence[str]) -> list[Any]:
+def _answers(values: NDArray[Any], metric: str, classes: Sequence[str]) -> list[Any]:
     """Answers as people read them; a class beyond those that the study knows is called by its number."""
     if metric == "pearson_r":
         return [float(value) for value in values]
     if metric == "multilabel_f1":
-        return [", ".join(_class(place, classes) for place in np.flatnonzero(row).tolist()) or "none" for row in values]
+        return [
+            ", ".join(_class(number, classes) for number in np.flatnonzero(row).tolist()) or "none" for row in values
+        ]
     return [_class(int(value), classes) for value in values]
 
 
-def _class(place: int, classes: Sequence[str]) -> str:
-    return str(classes[place]) if place < len(classes) else f"class {place}"
+def _class(number: int, classes: Sequence[str]) -> str:
+    return str(classes[number]) if number < len(classes) else f"class {number}"
 
 
 def _by_label(before: Predictions, after: Predictions, classes: Sequence[str]) -> pd.DataFrame:
     """Per class of a multilabel target: how often deciding on it became better or worse, and its shares of errors."""
-    wrong = [(one.decisions != one.labels).astype(int) for one in (before, after)]
+    wrong = [(cell.decisions != cell.labels).astype(int) for cell in (before, after)]
     return pd.DataFrame(
         {
-            "class": [_class(place, classes) for place in range(before.labels.shape[1])],
+            "class": [_class(number, classes) for number in range(before.labels.shape[1])],
             "n": before.labels.sum(axis=0).astype(int),
             "better": (wrong[0] > wrong[1]).sum(axis=0),
             "worse": (wrong[0] < wrong[1]).sum(axis=0),

@@ -17,7 +17,7 @@ import pandas as pd
 from adapters_store.store import Store
 from analysis.gains.cells import BASELINE, TRANSFER, Manifest, planned_cells
 from analysis.gains.columns import FULL_BASELINE, Column, Scored, columns, own_scores, with_full_baselines
-from analysis.gains.corrections import Judged, corrected, to_redraw
+from analysis.gains.corrections import GainTest, corrections_of, to_redraw
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence
 from analysis.tables import Declared, framed
 
@@ -78,7 +78,7 @@ FEW_GROUPS = 20
 SMALLEST_BASELINE = 0.05  # below it, and of a negative correlation, a percentage of the baseline says nothing
 
 PAIR = ["intermediate", "target", "setting"]
-TYPES = {name: one.type for name, one in COLUMNS.items()}
+TYPES = {name: column.type for name, column in COLUMNS.items()}
 
 
 def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
@@ -87,32 +87,32 @@ def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = S
     The columns are those of ``analysis.gains.gains``. Controls and references take no part. Where a correction is
     undecided at so many draws, its column and those with the same test groups are drawn anew, MORE times as often.
     """
-    found = _found(store, manifest, (TRANSFER,), draws=draws, seed=seed)
-    frame = _with_corrections(found)
-    if again := to_redraw(frame.p.to_numpy(float), [one.tested for one in found.values()], frame):
-        found |= _found(store, manifest, (TRANSFER,), draws=MORE * draws, seed=seed, only=again)
-        frame = _with_corrections(found)
+    by_pair = _gains_by_pair(store, manifest, (TRANSFER,), draws=draws, seed=seed)
+    frame = _with_corrections(by_pair)
+    if again := to_redraw(frame.p.to_numpy(float), [pair.test for pair in by_pair.values()], frame):
+        by_pair |= _gains_by_pair(store, manifest, (TRANSFER,), draws=MORE * draws, seed=seed, only=again)
+        frame = _with_corrections(by_pair)
     frame["intermediate_version"] = frame.intermediate.map(lambda name: manifest["tasks"][name]["version"])
     frame["significant"] = frame.p_bh <= LEVEL
     return framed(frame, COLUMNS)
 
 
-def compared(
+def uncorrected_gains(
     store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int, scored: Scored = own_scores
 ) -> pd.DataFrame:
     """One row per planned (role, intermediate, target, setting) of these roles against their baselines, uncorrected."""
-    found = _found(store, manifest, roles, draws=draws, seed=seed, scored=scored)
-    return pd.DataFrame([one.row for one in found.values()], columns=["role", *TYPES])
+    by_pair = _gains_by_pair(store, manifest, roles, draws=draws, seed=seed, scored=scored)
+    return pd.DataFrame([pair.row for pair in by_pair.values()], columns=["role", *TYPES])
 
 
-class _Found(NamedTuple):
+class _PairGain(NamedTuple):
     """What is known of a planned transfer: its row of the frame, and its test where it has a p."""
 
     row: dict[str, Any]
-    tested: Judged | None
+    test: GainTest | None
 
 
-def _found(
+def _gains_by_pair(
     store: Store,
     manifest: Manifest,
     roles: Iterable[str],
@@ -121,7 +121,7 @@ def _found(
     seed: int,
     only: Container[tuple[str, str]] | None = None,
     scored: Scored = own_scores,
-) -> dict[Any, _Found]:
+) -> dict[Any, _PairGain]:
     """By (role, intermediate, target, setting) what is planned in these roles; of some targets and settings only."""
     planned = planned_cells(store, manifest)
     tops = planned[planned.role.isin(list(roles))]
@@ -133,7 +133,7 @@ def _found(
         )
     alone = {where: rows for where, rows in planned.groupby(["role", "target", "setting"], sort=False)}
     pairs = {pair: rows for pair, rows in tops.groupby(["role", *PAIR], sort=False)}
-    found = {pair: _Found({"role": pair[0], **_missing(rows)}, None) for pair, rows in pairs.items()}
+    by_pair = {pair: _PairGain({"role": pair[0], **_missing(rows)}, None) for pair, rows in pairs.items()}
     for column in columns(store, planned, draws=draws, seed=seed, scored=scored):
         where = (column.target, column.setting)
         block = (column.entropy, manifest["tasks"][column.target]["dataset"])
@@ -141,14 +141,14 @@ def _found(
         for pair, rows in pairs.items():
             if pair[2:] == where and of_baseline is not None:
                 full = of_baseline if column.setting == "full" else of_full
-                row, tested = _gain(rows, of_baseline, full, column, block)
-                found[pair] = _Found({"role": pair[0], **row}, tested)
-    return found
+                row, test = _gain(rows, of_baseline, full, column, block)
+                by_pair[pair] = _PairGain({"role": pair[0], **row}, test)
+    return by_pair
 
 
-def _with_corrections(found: Mapping[Any, _Found]) -> pd.DataFrame:
-    frame = pd.DataFrame([one.row for one in found.values()], columns=["role", *TYPES])
-    adjusted = corrected(frame.p.to_numpy(float), [one.tested for one in found.values()])
+def _with_corrections(by_pair: Mapping[Any, _PairGain]) -> pd.DataFrame:
+    frame = pd.DataFrame([pair.row for pair in by_pair.values()], columns=["role", *TYPES])
+    adjusted = corrections_of(frame.p.to_numpy(float), [pair.test for pair in by_pair.values()])
     return frame.assign(**adjusted)
 
 
@@ -186,12 +186,12 @@ def _difference(rows: pd.DataFrame, base: pd.DataFrame, column: Column) -> _Diff
     A seed that only one of the two has finished is left out, unless no transfer is planned for it.
     """
     (role, intermediate), base_role = rows.iloc[0][["role", "intermediate"]], base.role.iloc[0]
-    planned = [int(one) for one in rows.seed]
+    planned = list(map(int, rows.seed))
     seeds = column.seeds(base_role, None, column.seeds(role, intermediate, planned))
     if not seeds:
         return None
-    further = column.seeds(base_role, None, (int(one) for one in base.seed if one not in planned))
-    top, bottom = column.places(role, intermediate, seeds), column.places(base_role, None, seeds + further)
+    further = column.seeds(base_role, None, (int(seed) for seed in base.seed if seed not in planned))
+    top, bottom = column.positions(role, intermediate, seeds), column.positions(base_role, None, seeds + further)
     scores, baselines = column.scores[top], column.scores[bottom]
     draws = column.draws[:, top], column.draws[:, bottom]
     rng = column.rng(role, intermediate, base_role)
@@ -206,12 +206,12 @@ def _missing(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _gain(
     rows: pd.DataFrame, of_baseline: pd.DataFrame, of_full: pd.DataFrame | None, column: Column, block: Hashable
-) -> _Found:
-    one = _difference(rows, of_baseline, column)
-    if one is None:
-        return _Found(_missing(rows), None)
-    top, base = rows[rows.seed.isin(one.seeds)], of_baseline[of_baseline.seed.isin(one.base_seeds)]
-    score, baseline = one.scores.mean(), one.baselines.mean()
+) -> _PairGain:
+    difference = _difference(rows, of_baseline, column)
+    if difference is None:
+        return _PairGain(_missing(rows), None)
+    top, base = rows[rows.seed.isin(difference.seeds)], of_baseline[of_baseline.seed.isin(difference.base_seeds)]
+    score, baseline = difference.scores.mean(), difference.baselines.mean()
     flags = [
         *_states(
             {
@@ -226,22 +226,24 @@ def _gain(
     ]
     row = {
         **rows.iloc[0][[*PAIR, "version", "metric"]],
-        "n_seeds": len(one.seeds),
-        "n_baseline_seeds": len(one.base_seeds),
+        "n_seeds": len(difference.seeds),
+        "n_baseline_seeds": len(difference.base_seeds),
         "baseline": baseline,
         "score": score,
-        "points": one.points,
-        "fisher_z": _fisher_z(one.scores, one.baselines) if rows.metric.iloc[0] == "pearson_r" else np.nan,
+        "points": difference.points,
+        "fisher_z": _fisher_z(difference.scores, difference.baselines)
+        if rows.metric.iloc[0] == "pearson_r"
+        else np.nan,
         "percent": np.nan if "percent_undefined" in flags else 100 * (score - baseline) / baseline,
-        "low": 100 * one.evidence.low,
-        "high": 100 * one.evidence.high,
-        "standard_error": 100 * one.evidence.standard_error,
-        "seed_error": 100 * one.evidence.seed_error,
-        "df": one.evidence.df,
+        "low": 100 * difference.evidence.low,
+        "high": 100 * difference.evidence.high,
+        "standard_error": 100 * difference.evidence.standard_error,
+        "seed_error": 100 * difference.evidence.seed_error,
+        "df": difference.evidence.df,
         "draws": len(column.draws),
-        "p": one.evidence.p,
+        "p": difference.evidence.p,
         **_over_full(rows, of_full, column),
-        "conditional": conditional_on(len(one.seeds), len(one.base_seeds)),
+        "conditional": conditional_on(len(difference.seeds), len(difference.base_seeds)),
         "collapsed": bool(top.collapsed.any() or base.collapsed.any()),
         "contaminated": top.contaminated.iloc[0],
         "dead_intermediate": "dead_intermediate" in flags,
@@ -250,25 +252,25 @@ def _gain(
         "n_groups": column.groups.count,
         "flags": ";".join(flags),
     }
-    if not np.isfinite(one.evidence.p):
-        return _Found(row, None)
+    if not np.isfinite(difference.evidence.p):
+        return _PairGain(row, None)
     where = (column.target, column.setting)
-    return _Found(row, Judged.of(one.points / 100, one.evidence, where, block))
+    return _PairGain(row, GainTest.of(difference.points / 100, difference.evidence, where, block))
 
 
 def _over_full(rows: pd.DataFrame, of_full: pd.DataFrame | None, column: Column) -> dict[str, float]:
     """The same transfer against the baseline that had all data; nothing if that is not finished."""
-    one = None if of_full is None else _difference(rows, of_full, column)
-    if one is None:
+    difference = None if of_full is None else _difference(rows, of_full, column)
+    if difference is None:
         return {}
     return {
-        "full_baseline": float(one.baselines.mean()),
-        "points_over_full": one.points,
-        "low_over_full": 100 * one.evidence.low,
-        "high_over_full": 100 * one.evidence.high,
-        "standard_error_over_full": 100 * one.evidence.standard_error,
-        "df_over_full": one.evidence.df,
-        "p_over_full": one.evidence.p,
+        "full_baseline": float(difference.baselines.mean()),
+        "points_over_full": difference.points,
+        "low_over_full": 100 * difference.evidence.low,
+        "high_over_full": 100 * difference.evidence.high,
+        "standard_error_over_full": 100 * difference.evidence.standard_error,
+        "df_over_full": difference.evidence.df,
+        "p_over_full": difference.evidence.p,
     }
 
 

@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 from adapters_store.store import Store
 from analysis.gains.cells import TRANSFER, Manifest, Predictions
 from analysis.gains.corrections import benjamini_hochberg
-from analysis.gains.gains import compared
+from analysis.gains.gains import uncorrected_gains
 from analysis.gains.significance import FloatArray, Groups, group_weights, score_draws
 from analysis.tables import Declared, framed
 
@@ -38,9 +38,9 @@ OTHERS = {
 
 def other_gains(store: Store, manifest: Manifest, *, draws: int, seed: int) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), in the order of ``analysis.gains.gains``; columns OTHERS."""
-    frame = compared(store, manifest, (TRANSFER,), draws=draws, seed=seed, scored=other_scores)
-    found = frame.assign(metric=frame.metric.map(OTHER), p_bh=benjamini_hochberg(frame.p.to_numpy(float)))
-    return framed(found, OTHERS)
+    frame = uncorrected_gains(store, manifest, (TRANSFER,), draws=draws, seed=seed, scored=other_scores)
+    rows = frame.assign(metric=frame.metric.map(OTHER), p_bh=benjamini_hochberg(frame.p.to_numpy(float)))
+    return framed(rows, OTHERS)
 
 
 def other_scores(
@@ -52,8 +52,8 @@ def other_scores(
     """
     if metric == "pearson_r":
         ranks, labels = rankdata(decided, axis=1), rankdata(shown.labels)
-        drawn = score_draws(metric, labels, groups, ranks, draws=draws, rng=rng)
-        return np.array([_correlation(labels, one) for one in ranks]), drawn
+        resampled = score_draws(metric, labels, groups, ranks, draws=draws, rng=rng)
+        return np.array([_correlation(labels, lane) for lane in ranks]), resampled
     tops, bottoms = _counts(metric, shown.labels, decided)
     return tops.sum(axis=1) / bottoms.sum(axis=1), ratio_draws(tops, bottoms, groups, draws, rng)
 
@@ -62,13 +62,13 @@ def ratio_draws(
     tops: FloatArray, bottoms: FloatArray, groups: Groups, draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Resampled sums of ``tops`` over those of ``bottoms``, both ``[lanes, n]``: ``[draws, lanes]``, NaN over 0."""
-    above, below = (
+    above, bottom_sums = (
         np.stack([np.bincount(groups.index, weights=lane, minlength=groups.count) for lane in part], axis=1)
         for part in (tops, bottoms)
     )
     blocks = []
     for weights in group_weights(groups, draws, rng):
-        totals = weights @ below
+        totals = weights @ bottom_sums
         blocks.append(np.where(totals > 0, (weights @ above) / np.where(totals > 0, totals, 1.0), np.nan))
     return np.concatenate(blocks)
 
@@ -81,7 +81,7 @@ def _counts(metric: str, labels: NDArray[Any], decided: NDArray[Any]) -> tuple[F
     return right, np.ones(right.shape)
 
 
-def _correlation(one: FloatArray, other: FloatArray) -> float:
+def _correlation(first: FloatArray, other: FloatArray) -> float:
     """Pearson's correlation; NaN where a side does not vary."""
-    is_varied = np.ptp(one) > 0 and np.ptp(other) > 0
-    return float(np.corrcoef(one, other)[0, 1]) if is_varied else float("nan")
+    is_varied = np.ptp(first) > 0 and np.ptp(other) > 0
+    return float(np.corrcoef(first, other)[0, 1]) if is_varied else float("nan")

@@ -105,10 +105,10 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
     for (target, setting), part in gains.groupby(WHERE, sort=False):
         tested = part[part.p.notna()]
         sizes = {
-            name: [smallest_visible(one.standard_error, one.df, level=level) for one in tested.itertuples()]
+            name: [smallest_visible(pair.standard_error, pair.df, level=level) for pair in tested.itertuples()]
             for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
         }
-        medians = {name: pd.Series(found, dtype=float).median() for name, found in sizes.items()}
+        medians = {name: pd.Series(values, dtype=float).median() for name, values in sizes.items()}
         room = 100 * (1 - part.baseline.median())
         facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
         facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
@@ -123,12 +123,12 @@ def in_words(size: float, is_detectable: Any) -> str:  # noqa: ANN401 - True, Fa
 
 def _within(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
     """Sizes that a gain can have, others undefined, and beside each whether it is one; of an undefined size neither."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for name, size in sizes.items():
         is_known = bool(np.isfinite(size))
-        found[name] = size if is_known and not size > room else np.nan
-        found[name.replace("visible", "is_detectable")] = not size > room if is_known else pd.NA
-    return found
+        row[name] = size if is_known and not size > room else np.nan
+        row[name.replace("visible", "is_detectable")] = not size > room if is_known else pd.NA
+    return row
 
 
 def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
@@ -153,14 +153,14 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
     ``visible`` is the frame of ``visible_gains``, for the room above each target alone.
     """
     rows, rooms = [], visible.set_index(WHERE).room
-    for one in spread[spread.baseline.notna()].itertuples():
+    for row in spread[spread.baseline.notna()].itertuples():
         for seeds, baseline_seeds in DESIGNS:
-            parts = [(one.groups, one.groups_df), *_seed_parts(one, seeds, baseline_seeds)]
+            parts = [(row.groups, row.groups_df), *_seed_parts(row, seeds, baseline_seeds)]
             variance = sum(part for part, _ in parts)
             inverse = sum(part**2 / df for part, df in parts)
             error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
-            size = _within({"visible": smallest_visible(error, df)}, float(rooms[one.target, one.setting]))
-            rows.append((one.target, one.setting, seeds, baseline_seeds, error, df, *size.values()))
+            size = _within({"visible": smallest_visible(error, df)}, float(rooms[row.target, row.setting]))
+            rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
 
 
@@ -176,28 +176,28 @@ def _between_seeds(scores: pd.DataFrame) -> dict[str, Any]:
         index="seed", columns=scores.intermediate.fillna(""), values="points", dropna=False
     )
     alone, transfers = points[""].dropna(), points.drop(columns="")
-    found: dict[str, Any] = {"n_seeds": len(alone), "baseline": alone.var(ddof=1) if len(alone) > 1 else np.nan}
-    both = [pd.concat([points[""], one], axis=1).dropna().to_numpy() for _, one in transfers.items()]
-    pooled = [np.cov(one, rowvar=False) for one in both if len(one) > 1]
+    facts: dict[str, Any] = {"n_seeds": len(alone), "baseline": alone.var(ddof=1) if len(alone) > 1 else np.nan}
+    both = [pd.concat([points[""], transfer], axis=1).dropna().to_numpy() for _, transfer in transfers.items()]
+    pooled = [np.cov(pair, rowvar=False) for pair in both if len(pair) > 1]
     if not pooled:
-        return {**found, "transfer": np.nan, "shared": np.nan}
+        return {**facts, "transfer": np.nan, "shared": np.nan}
     return {
-        **found,
-        "transfer": np.mean([one[1, 1] for one in pooled]),
-        "shared": np.mean([one[0, 1] for one in pooled]),
+        **facts,
+        "transfer": np.mean([covariance[1, 1] for covariance in pooled]),
+        "shared": np.mean([covariance[0, 1] for covariance in pooled]),
     }
 
 
-def _seed_parts(one: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, float]]:  # noqa: ANN401 - a row
+def _seed_parts(row: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, float]]:  # noqa: ANN401 - a row
     """The seeds' part of the variance of a gain with its degrees of freedom, term by term.
 
     Where no transfer has two seeds, transfers are taken to vary as their baseline does, independently of it.
     """
-    transfer, shared = (one.baseline, 0.0) if np.isnan(one.transfer) else (one.transfer, one.shared)
+    transfer, shared = (row.baseline, 0.0) if np.isnan(row.transfer) else (row.transfer, row.shared)
     if seeds == 1:
-        return [(transfer + one.baseline / baseline_seeds, baseline_seeds - 1)]
+        return [(transfer + row.baseline / baseline_seeds, baseline_seeds - 1)]
     share = seeds / baseline_seeds
-    paired = max(transfer + share**2 * one.baseline - 2 * share * shared, 0.0) / seeds
+    paired = max(transfer + share**2 * row.baseline - 2 * share * shared, 0.0) / seeds
     parts = [(paired, seeds - 1.0)]
-    further = one.baseline * (baseline_seeds - seeds) / baseline_seeds**2
+    further = row.baseline * (baseline_seeds - seeds) / baseline_seeds**2
     return parts + ([(further, baseline_seeds - 1.0)] if further else [])

@@ -98,7 +98,7 @@ def evidence(estimates: ArrayLike, draws: FloatArray, groups: Groups, rng: np.ra
     n_seeds, defined = values.size, draws[is_defined]
     spreads = [(float(values.var(ddof=1)) / n_seeds, n_seeds - 1)] if n_seeds > 1 else []
     means = np.where(is_defined, draws.mean(axis=1), np.nan)
-    return _judged(float(values.mean()), means, _shared_variance(defined), spreads, groups, rng)
+    return _evidence_from(float(values.mean()), means, _shared_variance(defined), spreads, groups, rng)
 
 
 def difference_evidence(
@@ -122,10 +122,10 @@ def difference_evidence(
     estimate = float(top.mean() - base.mean())
     means = np.where(is_defined, top_draws.mean(axis=1) - base_draws.mean(axis=1), np.nan)
     shared = _shared_variance_of_difference(top_draws[is_defined], base_draws[is_defined])
-    return _judged(estimate, means, shared, _seed_spreads(top, base), groups, rng)
+    return _evidence_from(estimate, means, shared, _seed_spreads(top, base), groups, rng)
 
 
-def _judged(
+def _evidence_from(
     estimate: float,
     means: FloatArray,
     shared: float,
@@ -137,16 +137,22 @@ def _judged(
 
     ``spreads`` are variances through seeds with their degrees of freedom. More draws go on where fewer end.
     """
+    # 1. The variances that make up Var(d): through groups, scaled by G / (G - 1), and through seeds.
     n_draws, spread = len(means), np.nanstd(means)
     parts = [(shared * groups.count / (groups.count - 1), groups.effective - 1), *spreads]
+    # 2. The resampled means are stretched to the groups' variance, then divided by the root of a chi-square share, as
+    #    in Student's t: their variance is itself estimated, from as many groups as they are worth.
     scale = 0.0 if spread == 0 else np.sqrt(parts[0][0]) / spread
     streams = rng.spawn(len(parts))
     errors = (means - estimate) * scale / np.sqrt(streams[0].chisquare(parts[0][1], n_draws) / parts[0][1])
+    # 3. Training runs are not resampled; their part is drawn from Student's t, independently of the groups.
     for stream, (variance, freedom) in zip(streams[1:], spreads, strict=True):
         errors += np.sqrt(variance) * stream.standard_t(freedom, n_draws)
+    # 4. Errors as large as the estimate count against it, undefined ones too; p counts the observation as a draw.
     sizes = np.where(np.isnan(errors), np.inf, np.abs(errors))
     beyond = np.count_nonzero(sizes >= abs(estimate) - 1e-12)
     half_width = float(np.quantile(sizes, 1 - LEVEL, method="higher"))
+    # 5. Satterthwaite (1946): the degrees of freedom of a sum of variances.
     total = sum(variance for variance, _ in parts)
     inverse = sum(variance**2 / freedom for variance, freedom in parts)
     return Evidence(
@@ -220,7 +226,7 @@ def _multilabel_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[
     """As ``_f1_sums``, from a 0 or 1 per class: labels ``[n, classes]`` and predictions ``[lanes, n, classes]``."""
 
     def counts(held: NDArray[Any]) -> NDArray[np.float32]:
-        columns = [np.bincount(groups.index, weights=one, minlength=groups.count) for one in held.T]
+        columns = [np.bincount(groups.index, weights=column, minlength=groups.count) for column in held.T]
         return np.stack(columns, axis=1).astype(np.float32)
 
     hits = [counts(labels * lane) for lane in predictions]
@@ -244,7 +250,7 @@ def _moment_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]
     """Per group ``[groups, 3 + 3 lanes]``: n, x, xx, then y, yy and xy of each lane, both standardised first."""
     x, ys = _standardised(labels), [_standardised(lane) for lane in predictions]
     columns = [np.ones(x.shape), x, x * x, *ys, *(y * y for y in ys), *(x * y for y in ys)]
-    return np.stack([np.bincount(groups.index, weights=one, minlength=groups.count) for one in columns], axis=1)
+    return np.stack([np.bincount(groups.index, weights=column, minlength=groups.count) for column in columns], axis=1)
 
 
 def _moment_scores(sums: FloatArray, n_lanes: int) -> FloatArray:

@@ -10,7 +10,7 @@ from adapters_store import Store, key_of
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import CONTROLS, Manifest, MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm
-from analysis.gains.gains import COLUMNS, MORE, PAIR, SEED, TYPES, compared, gains
+from analysis.gains.gains import COLUMNS, MORE, PAIR, SEED, TYPES, gains, uncorrected_gains
 from analysis.gains.significance import LEVEL
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -64,7 +64,7 @@ def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path) -> N
     whole = fake_study(tmp_path / "whole", TASKS, seeds=(1, 2))
     fewer = fake_study(tmp_path / "fewer", TASKS, seeds=(1, 2), absent=[("role", "hope"), (None, "role")])
     one, other = (
-        compared(*study, ("transfer",), draws=DRAWS, seed=1).set_index(PAIR).loc[("polarity", "hope", "full")]
+        uncorrected_gains(*study, ("transfer",), draws=DRAWS, seed=1).set_index(PAIR).loc[("polarity", "hope", "full")]
         for study in (whole, fewer)
     )
     assert one.p == other.p
@@ -90,7 +90,7 @@ def test_a_gain_that_draws_have_not_decided_is_drawn_more_often(tmp_path: Path) 
     assert few.draws.to_dict() == {"hope": 50 * MORE, "role": 50}
     again = gains(store, manifest, draws=50).set_index("target")
     pd.testing.assert_frame_equal(few, again)
-    many = compared(store, manifest, ("transfer",), draws=50 * MORE, seed=SEED).set_index("target")
+    many = uncorrected_gains(store, manifest, ("transfer",), draws=50 * MORE, seed=SEED).set_index("target")
     assert (few.p["hope"], few.low["hope"]) == (many.p["hope"], many.low["hope"])
 
 

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.gains.corrections import Judged, benjamini_yekutieli, corrected, holm, step_down, to_redraw, undecided
+from analysis.gains.corrections import (
+    GainTest,
+    benjamini_yekutieli,
+    corrections_of,
+    holm,
+    step_down,
+    to_redraw,
+    undecided,
+)
 from analysis.gains.significance import LEVEL, Evidence, Groups, difference_evidence, score_draws
 from tasks.metrics import macro_f1
 
@@ -63,14 +71,14 @@ def test_blocks_may_have_different_numbers_of_draws_and_none_at_all() -> None:
     assert step_down([], []) == []
 
 
-def _judged(observed: float, sizes: np.ndarray, column: str = "a", block: str = "a") -> Judged:
-    return Judged((column, "full"), block, observed, sizes.astype(np.float32))
+def _judged(observed: float, sizes: np.ndarray, column: str = "a", block: str = "a") -> GainTest:
+    return GainTest((column, "full"), block, observed, sizes.astype(np.float32))
 
 
 def test_what_can_never_be_found_takes_no_part_in_the_maximum() -> None:
     sizes = np.linspace(0, 2, 999)
     often_undefined = np.where(np.arange(999) % 10 == 0, np.inf, sizes)
-    found = corrected(np.array([0.001, 0.3, np.nan]), [_judged(3, sizes), _judged(1, often_undefined), None])
+    found = corrections_of(np.array([0.001, 0.3, np.nan]), [_judged(3, sizes), _judged(1, often_undefined), None])
     assert found.p_max_target.tolist()[:2] == pytest.approx([0.001, 1.0])
     assert found.iloc[2].isna().all()
 
@@ -80,16 +88,16 @@ def test_gains_with_the_same_test_groups_are_corrected_from_joint_draws() -> Non
     p, seen = np.array([0.05, 0.05]), [(sizes >= 1.96).mean()]
     joint = [_judged(1.96, sizes, column) for column in "ab"]  # one and the same evidence, twice
     apart = [_judged(1.96, sizes, column, column) for column in "ab"]
-    assert corrected(p, joint).p_max_grid.tolist() == pytest.approx([max(0.05, *seen)] * 2, abs=0.001)
-    assert corrected(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
+    assert corrections_of(p, joint).p_max_grid.tolist() == pytest.approx([max(0.05, *seen)] * 2, abs=0.001)
+    assert corrections_of(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
 
 
 def test_the_maximum_of_a_target_ignores_other_targets() -> None:
     rng = np.random.default_rng(3)
     tests = [_judged(2.0, np.abs(rng.normal(size=2000)), column) for column in "aab"]  # all of the same test groups
     p = np.full(3, 0.0455)
-    together = corrected(p, tests)
-    alone = [corrected(p[:2], tests[:2]), corrected(p[2:], tests[2:])]
+    together = corrections_of(p, tests)
+    alone = [corrections_of(p[:2], tests[:2]), corrections_of(p[2:], tests[2:])]
     assert together.p_max_target.tolist() == [*alone[0].p_max_target, *alone[1].p_max_target]
     assert together.p_max_target[2] == pytest.approx(0.0455, abs=0.01)
     assert (together.p_max_grid > together.p_max_target + 0.02).all()
@@ -116,7 +124,7 @@ def test_more_draws_are_for_the_undecided_and_those_joint_with_them() -> None:
     sizes = np.abs(np.random.default_rng(0).normal(size=2000))
     tests = [_judged(0.1, sizes, "a", "x"), _judged(1.9, sizes, "b", "x"), _judged(8.0, sizes, "c", "y"), None]
     p = np.array([0.9, 0.05, 1 / 2001, np.nan])
-    adjusted = corrected(p, tests).assign(p_max_grid=[0.9, 0.3, 0.001, np.nan])
+    adjusted = corrections_of(p, tests).assign(p_max_grid=[0.9, 0.3, 0.001, np.nan])
     adjusted = adjusted.assign(p_bh=[0.9, 0.05, 0.001, np.nan])
     assert to_redraw(p, tests, adjusted) == {("a", "full"), ("b", "full")}
     in_grid = adjusted.assign(p_max_grid=[0.9, 0.05, 0.001, np.nan])
@@ -125,14 +133,14 @@ def test_more_draws_are_for_the_undecided_and_those_joint_with_them() -> None:
 
 def test_without_any_variance_a_difference_is_infinite_and_equality_is_not() -> None:
     still = Evidence(0, 0, 1, 0, np.nan, 0, np.zeros(99, np.float32))
-    tests = [Judged.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
+    tests = [GainTest.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
     assert [one.observed for one in tests] == [0, np.inf]
-    assert corrected(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
+    assert corrections_of(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
 
 
 def _null_column(
     rng: np.random.Generator, n_groups: int, n_transfers: int, n_seeds: int = 1, *, name: str = "a", drawn: int = 0
-) -> tuple[list[float], list[Judged]]:
+) -> tuple[list[float], list[GainTest]]:
     """P and tests of transfers that are as good as their baseline; items of a group err together, seeds on their own.
 
     Columns with the same ``drawn`` have the same groups, resampled alike.
@@ -154,21 +162,21 @@ def _null_column(
     for lane in range(1, 1 + n_transfers):
         found = difference_evidence(scores[lane], scores[0], draws[:, lane], draws[:, 0], groups, rng)
         p.append(found.p)
-        tests.append(Judged.of(float(scores[lane].mean() - scores[0].mean()), found, (name, "full"), drawn))
+        tests.append(GainTest.of(float(scores[lane].mean() - scores[0].mean()), found, (name, "full"), drawn))
     return p, tests
 
 
 def test_a_gain_alone_keeps_its_own_p() -> None:
     p, tests = _null_column(np.random.default_rng(2), 30, 5, 2)
     for one, test in zip(p, tests, strict=True):
-        found = corrected(np.array([one]), [test])
+        found = corrections_of(np.array([one]), [test])
         assert found.p_max_target[0] == found.p_max_grid[0] == pytest.approx(one)
 
 
-def _least(studies: list[tuple[list[float], list[Judged]]]) -> pd.DataFrame:
+def _least(studies: list[tuple[list[float], list[GainTest]]]) -> pd.DataFrame:
     """The smallest p of each study by correction."""
     names = ["p_max_target", "p_max_grid", "p_holm"]
-    return pd.DataFrame([corrected(np.array(p), tests)[names].min() for p, tests in studies])
+    return pd.DataFrame([corrections_of(np.array(p), tests)[names].min() for p, tests in studies])
 
 
 def test_hardly_a_target_without_effects_has_a_discovery() -> None:
