@@ -1,4 +1,8 @@
-"""The local engine: packs one after the other, in this process."""
+"""Packs on this machine: one after the other in this process, or several at a time in worker processes.
+
+`Runner` runs a pack, whichever engine it is sent by, and keeps a note of it in the store. Small matrices gain more from
+processes than from threads, so `WorkersEngine` runs packs in processes of few threads each.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,11 @@ from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
 from tasks.splits.loading import Splits
 
+POLL_SECONDS = 0.2
+
 
 class LocalEngine:
-    """Runs every pack here and now; the reference that other engines must equal."""
+    """Runs every pack in this process; the reference that other engines must equal."""
 
     def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
         """Yield the outcomes in the order of the cells."""
@@ -32,9 +38,9 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class Job:
-    """For whom a pack is run, in its notes: study, engine, and the scheduler's id and log file where there is one.
+    """What the notes of a pack name as its job: study, engine, and the scheduler's id and log file if there is one.
 
-    The last four are what tells a job of Slurm from others of its number; see `harness.run.notes.Progress`.
+    The last four fields identify a job of Slurm among others of its number; see `harness.run.notes.Progress`.
     """
 
     study: str
@@ -47,14 +53,15 @@ class Job:
     submitted: float = 0.0
 
 
-NOBODY = Job("")
+NO_STUDY = Job("")
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs a pack with what it needs; can be sent to another process, and loads torch only when it is called.
+    """A function that runs a pack; it can be sent to another process, and loads torch only when it is called.
 
-    ``keep`` says whose adapters are stored: ``all``, or only those of ``baselines``.
+    ``watch`` is called with the label, epoch and number of epochs of what is trained. ``keep`` says whose adapters are
+    stored: ``all``, or only those of ``baselines``.
     """
 
     backbone: Backbone
@@ -62,42 +69,43 @@ class Runner:
     store: Store
     watch: Callable[[str, int, int], None]
     device: Device = ANY_DEVICE
-    job: Job = NOBODY
+    job: Job = NO_STUDY
     keep: str = "all"
 
     def __call__(self, pack: Pack) -> Iterator[Outcome]:
-        """The outcome of every cell of the pack; notes in the store tell others how far it is, and what failed."""
+        """The outcome of every cell of the pack; notes in the store show its progress and failures to others."""
         return self.run_as(pack.id, pack)
 
     def run_as(self, id: str, pack: Pack) -> Iterator[Outcome]:
         """The same, with notes under the id that the pack had when it was planned."""
-        wanted, others = startable(pack, self.store)
-        yield from others
-        if wanted is not None:
-            yield from self._run(id, wanted)
+        missing, outcomes = startable(pack, self.store)
+        yield from outcomes
+        if missing is not None:
+            yield from self._run(id, missing)
 
     def _run(self, id: str, pack: Pack) -> Iterator[Outcome]:
         from harness.run.pack import PackRunner
 
-        noted = noted_of(self.store, id, pack, self.job)
+        note = note_of(self.store, id, pack, self.job)
 
         def watch(what: str, epoch: int, epochs: int) -> None:
-            noted.watch(what, epoch, epochs)
+            note.watch(what, epoch, epochs)
             self.watch(what, epoch, epochs)
 
         for cell in pack.cells:
             notes.forget(self.store, cell.key)
-        noted.watch(pack.cells[0].label, 0, pack.cells[0].spec["training"]["epochs"])
+        note.watch(pack.cells[0].label, 0, pack.cells[0].spec["training"]["epochs"])
         try:
-            for one in PackRunner(self.backbone, self.splits, self.store, watch, self.device, self.keep).run_pack(pack):
-                if one.error is not None:
-                    noted.fail(one.cell.key, one.cell.label, one.error, one.trace)
-                yield one
+            runner = PackRunner(self.backbone, self.splits, self.store, watch, self.device, self.keep)
+            for outcome in runner.run_pack(pack):
+                if outcome.error is not None:
+                    note.fail(outcome.cell.key, outcome.cell.label, outcome.error, outcome.trace)
+                yield outcome
         finally:
-            noted.end()
+            note.end()
 
 
-def noted_of(store: Store, id: str, pack: Pack, job: Job) -> notes.Noted:
+def note_of(store: Store, id: str, pack: Pack, job: Job) -> notes.Noted:
     """The note of a pack that is queued or run under an id."""
     keys = tuple(cell.key for cell in pack.cells)
     label = pack.cells[0].label + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
@@ -106,18 +114,12 @@ def noted_of(store: Store, id: str, pack: Pack, job: Job) -> notes.Noted:
     return notes.Noted(store, id, now)
 
 
-# Packs in processes of this machine, several at a time: small matrices gain more from processes than from threads.
-
-POLL_SECONDS = 0.2
-_here: dict[str, Any] = {}  # what a worker process was started with
-
-
 @dataclass(frozen=True)
 class WorkersEngine:
     """Runs up to ``count`` packs at once, each in a process with ``threads`` threads; outcomes come as packs end.
 
-    When a process dies, the packs that were at work go on from their checkpoints, one at a time: with more memory for
-    each, and so that none that dies again takes others with it.
+    When a process dies, the pool of processes is lost. The packs that were running then resume from their checkpoints
+    one at a time: each has all the memory, and one that kills its process again takes no other pack with it.
     """
 
     count: int
@@ -130,26 +132,26 @@ class WorkersEngine:
         if not isinstance(function, Runner):
             raise TypeError(f"{function!r} cannot be sent to another process")
         crew = _Crew(function, min(self.count, len(steps)), self.threads)
-        waiting, ended, shaken = list(steps), set[str](), set[str]()
+        waiting, ended, interrupted = list(steps), set[str](), set[str]()  # interrupted: by the death of a process
         running: dict[Future[list[Outcome]], Step] = {}
         try:
             while waiting or running:
-                room = (1 if shaken else crew.count) - len(running)
-                for step in [one for one in waiting if one.after <= ended][:room]:
+                room = (1 if interrupted else crew.count) - len(running)
+                for step in [step for step in waiting if step.after <= ended][:room]:
                     waiting.remove(step)
                     running[crew.submit(step.pack)] = step
                 done, _ = wait(running, POLL_SECONDS, FIRST_COMPLETED)
                 crew.listen()
-                if any(map(_is_lost, done)):  # then all that have not ended are
+                if any(map(_is_lost, done)):  # then so are all that have not ended
                     done, _ = wait(running)
                     crew.restart()
                 for future in done:
                     step = running.pop(future)
-                    if _is_lost(future) and step.pack.id not in shaken:
+                    if _is_lost(future) and step.pack.id not in interrupted:
                         waiting.insert(0, step)
-                        shaken.add(step.pack.id)
+                        interrupted.add(step.pack.id)
                     else:
-                        shaken.discard(step.pack.id)
+                        interrupted.discard(step.pack.id)
                         ended.add(step.pack.id)
                         yield from _outcomes(future, step.pack, function)
         finally:
@@ -157,7 +159,7 @@ class WorkersEngine:
 
 
 class _Crew:
-    """The processes, and what they tell of their progress."""
+    """The worker processes, and the queue in which they report their progress."""
 
     def __init__(self, function: Runner, count: int, threads: int) -> None:
         self.function, self.count, self.threads = function, count, threads
@@ -165,14 +167,14 @@ class _Crew:
         self.restart()
 
     def restart(self) -> None:
-        """Start anew; whoever was there has died, or is of no use to the others."""
-        self.told = self.context.SimpleQueue()
-        sent = replace(self.function, watch=_tell, device=replace(self.function.device, processes=self.count))
-        start = (sent, self.told, self.context.Value("i", 0), self.threads)
-        self.pool = ProcessPoolExecutor(self.count, self.context, _start, start)
+        """Start new processes; the earlier ones have died, or wait for one that has."""
+        self.reports = self.context.SimpleQueue()
+        function = replace(self.function, watch=_report, device=replace(self.function.device, processes=self.count))
+        arguments = (function, self.reports, self.context.Value("i", 0), self.threads)
+        self.pool = ProcessPoolExecutor(self.count, self.context, _start, arguments)
 
     def submit(self, pack: Pack) -> Future[list[Outcome]]:
-        """What will become of a pack; a process that died since the last look is told of as if at work on it."""
+        """The future outcomes of a pack; if a process has died since the last look, the pack counts as lost with it."""
         try:
             return self.pool.submit(_run, pack)
         except BrokenProcessPool as problem:
@@ -181,51 +183,56 @@ class _Crew:
             return lost
 
     def listen(self) -> None:
-        """Hand on what was told."""
-        while not self.told.empty():
-            self.function.watch(*self.told.get())
+        """Pass the reports of the processes on to the function's ``watch``."""
+        while not self.reports.empty():
+            self.function.watch(*self.reports.get())
 
     def dismiss(self, packs: Sequence[Pack]) -> None:
-        """End the processes, also those that are at work on ``packs``, and take away the notes that they leave."""
+        """End the processes, also those that run ``packs``, and remove the notes that these leave."""
         for process in multiprocessing.active_children():
             process.terminate()
         self.pool.shutdown(wait=True, cancel_futures=True)
         for pack in packs:
-            noted_of(self.function.store, pack.id, pack, self.function.job).end()
+            note_of(self.function.store, pack.id, pack, self.function.job).end()
 
 
 def _is_lost(future: Future[list[Outcome]]) -> bool:
-    """Whether the process that was to give it, or a neighbour of that, has died."""
+    """Whether a process of the pool has died, this pack's own or another."""
     return isinstance(future.exception(), BrokenProcessPool)
 
 
 def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> list[Outcome]:
-    """What a process has told, or why it cannot; that is kept in the store, for it could not do so itself."""
+    """The outcomes that a process returned. If it died, failures are noted here, since it could not do so itself."""
     try:
         return future.result()
     except Exception as problem:  # failure is data: the grid goes on
         reason = f"its process ended early: {type(problem).__name__}: {problem}"
-    noted = noted_of(function.store, pack.id, pack, function.job)
-    unknown, told = settled(pack, function.store)
+    note = note_of(function.store, pack.id, pack, function.job)
+    unknown, outcomes = settled(pack, function.store)
     for cell in unknown:
-        noted.fail(cell.key, cell.label, reason, "")
-        told.append(Outcome(cell, reason))
-    noted.end()
-    return told
+        note.fail(cell.key, cell.label, reason, "")
+        outcomes.append(Outcome(cell, reason))
+    note.end()
+    return outcomes
 
 
-def _start(function: Runner, told: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - have no public types
+# What follows runs in a worker process, whose globals hold what it was started with.
+
+_here: dict[str, Any] = {}
+
+
+def _start(function: Runner, reports: Any, counter: Any, threads: int) -> None:  # noqa: ANN401 - no public types
     with counter.get_lock():
         number, counter.value = counter.value, counter.value + 1
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the first process alone decides what they mean
-        signal.signal(number, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGHUP):  # all processes receive them; only the driver acts on them
+        signal.signal(signal_number, signal.SIG_IGN)
     let_torch_use(threads)
-    _here.update(function=replace(function, device=replace(function.device, number=number)), told=told)
+    _here.update(function=replace(function, device=replace(function.device, number=number)), reports=reports)
 
 
 def _end_with_driver() -> None:
-    """Nobody would ever end a process, or free its memory, whose driver was killed."""
+    """End this process when its driver does; after a kill of the driver nothing else would end it."""
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()
@@ -236,5 +243,5 @@ def _run(pack: Pack) -> list[Outcome]:
     return list(_here["function"](pack))
 
 
-def _tell(what: str, epoch: int, epochs: int) -> None:
-    _here["told"].put((what, epoch, epochs))
+def _report(what: str, epoch: int, epochs: int) -> None:
+    _here["reports"].put((what, epoch, epochs))

@@ -1,4 +1,7 @@
-"""A pack as a job of a scheduler: names and keys only; texts are read where it runs, and are checked to be the same."""
+"""A pack as a job of a scheduler: it holds names and keys only.
+
+Data and backbone are read on the machine where it runs, and must have the hashes that the pack was planned with.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, key_of
-from harness.engines.local import Job, Runner, noted_of
+from harness.engines.local import Job, Runner, note_of
 from harness.run.grid import Outcome, settled
 from harness.run.notes import Noted, failure, forget
 from harness.study.backbones.backbone import resolve
@@ -21,14 +24,14 @@ from tasks.splits.loading import load
 
 
 class OtherInputs(BadInput):
-    """A job does not find what it was planned with."""
+    """Data or backbone differ from those that the job was planned with."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What every job of a run has in common: the study's name and folders, absolute and seen by all machines.
+    """What all jobs of a run have in common: the study's name, and folders by absolute paths that all machines see.
 
-    ``threads`` is how many torch may use, None for all that the job has.
+    ``threads`` is how many torch may use; None means all that the job has.
     """
 
     study: str
@@ -56,22 +59,22 @@ class Launch:
         return RemotePack(self, pack.id, cells)
 
     def queue(self, pack: Pack, job: Job) -> Noted:
-        """Note in the store that a scheduler has the pack, and forget how it failed before."""
+        """Note in the store that a scheduler has the pack, and remove the notes of earlier failures of its cells."""
         store = Store(Path(self.store))
         for cell in pack.cells:
             forget(store, cell.key)
-        noted = noted_of(store, pack.id, pack, replace(job, study=self.study))
-        noted.queue()
-        return noted
+        note = note_of(store, pack.id, pack, replace(job, study=self.study))
+        note.queue()
+        return note
 
     def outcomes(self, pack: Pack, lost: str) -> list[Outcome]:
-        """What became of a pack whose job is over, as the store knows; ``lost`` is said of cells it says nothing of."""
+        """The outcomes of a pack whose job is over, from the store; ``lost`` is the error of cells that it has not."""
         store = Store(Path(self.store))
-        unknown, told = settled(pack, store)
+        unknown, outcomes = settled(pack, store)
         for cell in unknown:
             note = failure(store, cell.key)
-            told.append(Outcome(cell, note.reason if note else lost))
-        return told
+            outcomes.append(Outcome(cell, note.reason if note else lost))
+        return outcomes
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class RemotePack:
         return Pack(tuple(Cell(**values, key=key_of(values["spec"])) for values in self.cells))
 
     def __call__(self, job: Job) -> Iterator[Outcome]:
-        """Run the pack here for a scheduler's job; records and notes in the store tell what became of its cells."""
+        """Run the pack here for a scheduler's job; its outcomes are also in the store, as records and notes."""
         if self.launch.threads is not None:
             let_torch_use(self.launch.threads)
         store, pack = Store(Path(self.launch.store)), self.pack
@@ -96,29 +99,29 @@ class RemotePack:
         try:
             runner = self._runner(pack, store, job)
         except BadInput as problem:
-            return self._refused(pack, store, job, str(problem))
+            return self._refuse(pack, store, job, str(problem))
         return runner.run_as(self.id, pack)
 
-    def _refused(self, pack: Pack, store: Store, job: Job, reason: str) -> Iterator[Outcome]:
-        """Every cell that is not stored has failed for one reason."""
-        noted = noted_of(store, self.id, pack, job)
+    def _refuse(self, pack: Pack, store: Store, job: Job, reason: str) -> Iterator[Outcome]:
+        """Fail every cell that is not stored, all for this reason."""
+        note = note_of(store, self.id, pack, job)
         for cell in pack.cells:
             if cell.key not in store:
-                noted.fail(cell.key, cell.label, reason, "")
+                note.fail(cell.key, cell.label, reason, "")
                 yield Outcome(cell, reason)
-        noted.end()
+        note.end()
 
     def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
         launch, spec = self.launch, pack.cells[0].spec
         task = Registry.load([Path(folder) for folder in launch.registry]).task(pack.target)
         splits = load(task, Path(launch.data), launch.splits, Path(launch.ids) if launch.ids else None)
         backbone = resolve(launch.backbone)
-        found = {"data of " + pack.target: splits.content_hash, "backbone": backbone.identity()}
+        here = {"data of " + pack.target: splits.content_hash, "backbone": backbone.identity()}
         planned = {"data of " + pack.target: spec["splits_hash"], "backbone": spec["backbone"]}
-        for what, value in found.items():
-            if value != planned[what]:
+        for what, identity in here.items():
+            if identity != planned[what]:
                 raise OtherInputs(
-                    f"{what} differ here from what was planned ({value} is not {planned[what]}); "
+                    f"{what} differ here from what was planned ({identity} is not {planned[what]}); "
                     "give every machine the same files and run again"
                 )
         device = Device(launch.device)
@@ -126,4 +129,4 @@ class RemotePack:
 
 
 def _silent(what: str, epoch: int, epochs: int) -> None:
-    """Nobody listens where a job runs; its notes in the store tell."""
+    """Report nothing: a job's progress is in its notes in the store."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from adapters_store import key_of
-from harness.engines.local import Job, noted_of
+from harness.engines.local import Job, note_of
 from harness.engines.ray_engine import RayEngine
 from harness.engines.remote import Launch, RemotePack
 from harness.run import notes
@@ -124,7 +124,7 @@ def test_a_job_takes_as_many_threads_as_it_was_given(study, packs, monkeypatch, 
 
 def test_a_queued_pack_has_a_note_of_the_job_and_forgets_how_it_failed(study, packs):
     store, cell = study.store, packs[0].cells[0]
-    noted_of(store, packs[0].id, packs[0], JOB).fail(cell.key, cell.label, "it broke", "")
+    note_of(store, packs[0].id, packs[0], JOB).fail(cell.key, cell.label, "it broke", "")
     noted = study.launch().queue(packs[0], JOB)
     assert notes.failure(store, cell.key) is None
     ((pack, note),) = notes.progress(store, "tiny").items()
@@ -137,7 +137,7 @@ def test_what_became_of_a_job_is_read_from_the_store(study, packs):
     """A stored cell, one that failed, one that nothing is known of, and one that stands on a failed one."""
     store, launch = study.store, study.launch()
     one, two, above = (pack.cells[0] for pack in packs)
-    noted_of(store, packs[0].id, packs[0], JOB).fail(one.key, one.label, "it broke", "")
+    note_of(store, packs[0].id, packs[0], JOB).fail(one.key, one.label, "it broke", "")
     assert [(o.error, o.was_run) for o in launch.outcomes(packs[0], "lost")] == [("it broke", True)]
     assert [(o.error, o.was_run) for o in launch.outcomes(packs[1], "lost")] == [("lost", True)]
     (told,) = launch.outcomes(packs[2], "lost")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines import local
-from harness.engines.local import LocalEngine, Runner, WorkersEngine, noted_of
+from harness.engines.local import LocalEngine, Runner, WorkersEngine, note_of
 from harness.run import notes
 from harness.run.grid import Outcome, Step
 from harness.study.cell import make_cell
@@ -39,7 +39,7 @@ class Pretending(Runner):
     def __call__(self, pack):
         self.watch(f"{pack.target}, one of {self.device.processes}", 1, 1)
         if pack.target == self.victim and len(self.deaths.read_bytes()) < self.most:
-            noted_of(self.store, pack.id, pack, self.job).watch(pack.target, 0, 1)
+            note_of(self.store, pack.id, pack, self.job).watch(pack.target, 0, 1)
             with self.deaths.open("ab") as file:
                 file.write(b"x")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -139,3 +139,16 @@ def test_no_more_packs_are_at_work_than_there_are_processes(packs, tiny, store, 
     ran = list(WorkersEngine(2, 1).run(Pretending(tiny, splits, store, silent), steps(packs)))
     assert [outcome.cell.target for outcome in ran] == ["one", "two", "three"]
     assert max(at_once) == 2
+
+
+def test_every_worker_has_a_number_of_its_own_and_with_it_a_gpu(packs, tiny, store, monkeypatch):
+    function = Pretending(tiny, packs[0], store, silent)
+    counter = multiprocessing.Value("i", 0)
+    monkeypatch.setattr(local, "_here", {})
+    monkeypatch.setattr(local, "let_torch_use", silent)
+    monkeypatch.setattr(local.signal, "signal", silent)
+    numbers = []
+    for _ in range(3):
+        local._start(function, None, counter, 1)
+        numbers.append(local._here["function"].device.number)
+    assert numbers == [0, 1, 2]

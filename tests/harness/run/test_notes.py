@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from harness.engines.local import Job, Runner, noted_of
+from harness.engines.local import Job, Runner, note_of
 from harness.run import notes
 from harness.run.grid import Outcome, startable
 from harness.study.cell import make_cell
@@ -25,7 +25,7 @@ def pack(study, tiny, toy_splits):
 
 @pytest.fixture
 def noted(store, pack):
-    return noted_of(store, pack.id, pack, Job("toy", "slurm", "7_1", "log"))
+    return note_of(store, pack.id, pack, Job("toy", "slurm", "7_1", "log"))
 
 
 def test_a_note_says_who_waits_and_then_who_runs_where(noted, store, pack, monkeypatch):
@@ -117,7 +117,7 @@ def test_a_runner_tells_its_note_and_its_watcher_how_far_it_is(tiny, toy_splits,
 
 def test_a_pack_of_several_cells_is_called_by_its_first_and_their_number(store, study, tiny, toy_splits, pack):
     other = make_cell(study, tiny, toy_splits("one"), seed=2, setting="full")
-    labels = [noted_of(store, "x", Pack(cells), Job("toy")).now.label for cells in (pack.cells, (*pack.cells, other))]
+    labels = [note_of(store, "x", Pack(cells), Job("toy")).now.label for cells in (pack.cells, (*pack.cells, other))]
     assert labels == [pack.cells[0].label, f"{pack.cells[0].label} and 1 more"]
 
 
