@@ -1,4 +1,8 @@
-"""Packs as tasks of a Ray cluster: Ray schedules them and begins them again, the store tells what became of them."""
+"""The Ray engine: packs become tasks of a Ray cluster, which schedules and restarts them; the store has the outcomes.
+
+The cluster is one that exists, or one of this machine's own that lives as long as the run. The tasks themselves are in
+`harness.engines.ray_tasks`, which is imported once a cluster is connected.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +25,52 @@ from harness.study.device import cores
 from harness.study.schedulers import Ray
 from tasks.errors import BadInput
 
-# The Ray cluster that a run uses: one that is there, or one of this machine's own for as long as the run lasts.
-
-OBJECT_BYTES = 80 * 2**20  # about the least that Ray takes; only keys pass through its store
-PROBE_SECONDS = 10  # Ray itself gives an address up after minutes
+OBJECT_BYTES = 80 * 2**20  # about the least that Ray accepts; only keys pass through its store
+PROBE_SECONDS = 10  # Ray itself gives up on an address after minutes
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Runs every pack as a task that takes the references of the tasks it comes after; outcomes come as tasks end.
+
+    A task whose process or node dies is restarted by Ray, and resumes from its checkpoints in the store.
+    """
+
+    options: Ray
+
+    def __post_init__(self) -> None:
+        """BadInput for shares that Ray cannot assign, before anything is written."""
+        for name in ("cpus", "gpus"):
+            count = getattr(self.options, name)
+            if count > 1 and count != int(count):
+                raise BadInput(f"ray.{name} {count:g}: Ray deals out a share of one, or a whole number")
+
+    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield every cell's outcome; the cells of a task that fails for good have failed for its reason.
+
+        BadInput if there is no cluster at the address, or if none of its nodes has what a task takes.
+        """
+        if not steps:
+            return
+        if not isinstance(function, Launch):
+            raise TypeError(f"{function!r} cannot be sent to another machine")
+        launch = function if function.threads else replace(function, threads=max(1, int(self.options.cpus)))
+        with connected(self.options):
+            from harness.engines.ray_tasks import Tasks
+
+            yield from Tasks(launch, self.options).outcomes(steps)
 
 
 @contextmanager
 def connected(options: Ray) -> Iterator[None]:
-    """A connection to the cluster at the address, or to a new one on loopback, which ends with it.
+    """A connection to the cluster at the address, or to a new one on loopback, which ends with the connection.
 
     A program that is connected already keeps its connection. BadInput for an address where there is no cluster, and
     for a cluster where no node has what a task takes.
     """
     if not options.address:
-        _keep_to_ourselves()
+        _make_private()
     import ray
 
     is_ours = not ray.is_initialized()
@@ -50,11 +84,11 @@ def connected(options: Ray) -> Iterator[None]:
             ray.shutdown()
 
 
-def _keep_to_ourselves() -> None:
-    """Let a cluster of our own listen on loopback, to who has its token, and report to nobody.
+def _make_private() -> None:
+    """Let a cluster of our own listen on loopback only, require a token, and report no usage.
 
-    Ray reads this once, when it is loaded; the second name makes it take 127.0.0.1 for what it is. Without the token
-    it would write one into the home folder.
+    Ray reads these variables once, when it is imported. RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER makes it keep the address
+    127.0.0.1; without a token it would write one into the home folder.
     """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -63,7 +97,7 @@ def _keep_to_ourselves() -> None:
 
 
 def _connect(address: str) -> None:
-    """Start a cluster or connect to one; BadInput if that cannot be done."""
+    """Start a cluster or connect to an existing one; BadInput if that fails."""
     import ray
 
     options: dict[str, Any] = {
@@ -80,7 +114,7 @@ def _connect(address: str) -> None:
     try:
         with _own_signals(), chdir(ROOT):  # the current folder comes first on the path of Ray's workers
             ray.init(**options)
-            ray._private.worker._worker_logs_enabled = False  # it would tell of deaths on stdout, amid a table or JSON
+            ray._private.worker._worker_logs_enabled = False  # it would print failures into a table or JSON on stdout
     except Exception as problem:
         where = f"connect to the cluster at {address!r}" if address else "start on this machine"
         reason = " ".join(str(problem).split())[:300]
@@ -88,7 +122,7 @@ def _connect(address: str) -> None:
 
 
 def _check_address(address: str) -> None:
-    """BadInput if nobody listens there."""
+    """BadInput if nothing listens at the address."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
@@ -104,8 +138,8 @@ def _check_nodes(options: Ray) -> None:
     import ray
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    wanted = {"CPU": options.cpus, "GPU": options.gpus}
-    if not any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in nodes):
+    needs = {"CPU": options.cpus, "GPU": options.gpus}
+    if not any(all(node.get(name, 0) >= count for name, count in needs.items()) for node in nodes):
         there = "; ".join(f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes)
         raise BadInput(
             f"no node of the Ray cluster has the {options.cpus:g} CPU and {options.gpus:g} GPU of a job; they have "
@@ -115,42 +149,10 @@ def _check_nodes(options: Ray) -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Give SIGTERM back its meaning, which Ray takes away when it connects."""
-    before = signal.getsignal(signal.SIGTERM)
+    """Restore the handler of SIGTERM, which Ray replaces when it connects."""
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
-@dataclass(frozen=True)
-class RayEngine:
-    """Runs every pack as a task that takes the references of the tasks it comes after; outcomes come as tasks end.
-
-    A task whose process or node dies is begun again by Ray, and goes on from its checkpoints in the store.
-    """
-
-    options: Ray
-
-    def __post_init__(self) -> None:
-        """BadInput for what Ray cannot deal out, before anything is written."""
-        for name in ("cpus", "gpus"):
-            count = getattr(self.options, name)
-            if count > 1 and count != int(count):
-                raise BadInput(f"ray.{name} {count:g}: Ray deals out a share of one, or a whole number")
-
-    def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
-        """Yield every cell's outcome; those of a task that dies for good have failed, and say of what.
-
-        BadInput if there is no cluster at the address, or none of its nodes has what a task takes.
-        """
-        if not steps:
-            return
-        if not isinstance(function, Launch):
-            raise TypeError(f"{function!r} cannot be sent to another machine")
-        launch = function if function.threads else replace(function, threads=max(1, int(self.options.cpus)))
-        with connected(self.options):
-            from harness.engines.ray_tasks import Tasks
-
-            yield from Tasks(launch, self.options).outcomes(steps)
+            signal.signal(signal.SIGTERM, handler)

@@ -20,22 +20,26 @@ from harness.run.notes import Noted
 from harness.study.schedulers import Ray
 
 POLL_SECONDS = 0.5
-GRACE_SECONDS = 20  # for a task that is told to stop; the step of training that it is in must end first
+GRACE_SECONDS = 20  # for a task that is cancelled to end its current training step
 
 
 @dataclass
 class Tasks:
-    """The tasks that are under way on the cluster that this process is connected to."""
+    """The tasks of a run on the cluster that this process is connected to.
+
+    ``running`` maps the reference of a task to its step and to the references that the task waits for; ``newest`` maps
+    the id of a pack to the reference of its last submission; ``dead`` are references of tasks that failed for good.
+    """
 
     launch: Launch
     options: Ray
-    running: dict[Any, tuple[Step, tuple[Any, ...]]] = field(default_factory=dict)  # with what a task waits for
-    newest: dict[str, Any] = field(default_factory=dict)  # reference of every pack
+    running: dict[Any, tuple[Step, tuple[Any, ...]]] = field(default_factory=dict)
+    newest: dict[str, Any] = field(default_factory=dict)
     dead: set[Any] = field(default_factory=set)
-    noted: dict[str, Noted] = field(default_factory=dict)
+    notes: dict[str, Noted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Say once what every task takes."""
+        """State once what every task takes."""
         self.job = Job(self.launch.study, "ray", ray.get_runtime_context().get_job_id())
         self.task = ray.remote(
             num_cpus=self.options.cpus,
@@ -49,25 +53,27 @@ class Tasks:
         """The outcomes of all steps as their tasks end."""
         try:
             for step in steps:
-                self.noted[step.pack.id] = self.launch.queue(step.pack, self.job)
+                self.notes[step.pack.id] = self.launch.queue(step.pack, self.job)
                 self._submit(step)
             while self.running:
                 ended, _ = ray.wait(list(self.running), num_returns=len(self.running), timeout=POLL_SECONDS)
-                for one in ended:
-                    yield from self._end(one)
+                for reference in ended:
+                    yield from self._end(reference)
         finally:
             self._stop()
 
     def _submit(self, step: Step) -> None:
-        after = tuple(one for one in map(self.newest.__getitem__, sorted(step.after)) if one not in self.dead)
-        one = self.task.remote(self.launch.job(step.pack), self.job, *after)
-        self.newest[step.pack.id] = one
-        self.running[one] = step, after
+        references = map(self.newest.__getitem__, sorted(step.after))
+        after = tuple(reference for reference in references if reference not in self.dead)
+        task = self.task.remote(self.launch.job(step.pack), self.job, *after)
+        self.newest[step.pack.id] = task
+        self.running[task] = step, after
 
     def _end(self, ended: Any) -> Iterator[Outcome]:  # noqa: ANN401 - Ray has no types
         """The outcomes of a task that ended.
 
-        One that waited for a task that died has died of that, without a try: it is sent again, to find what is there.
+        A task that waits for a task that died is ended by Ray without being run. It is submitted again, without the
+        dead reference, so that it runs with what the store has.
         """
         if ended not in self.running:
             return
@@ -76,44 +82,44 @@ class Tasks:
         if problem is not None:
             self.dead.add(ended)
             known, _ = ray.wait(list(after), num_returns=len(after), timeout=0) if after else ([], [])
-            for one in known:
-                yield from self._end(one)
+            for reference in known:
+                yield from self._end(reference)
             if self.dead.intersection(after):
                 self._submit(step)
                 return
-        yield from self._told(step, problem)
+        yield from self._outcomes(step, problem)
 
-    def _told(self, step: Step, problem: str | None) -> Sequence[Outcome]:
-        """What the store knows of the pack; a cell that it knows nothing of has failed, and a note keeps that."""
+    def _outcomes(self, step: Step, problem: str | None) -> Sequence[Outcome]:
+        """The outcomes of a pack from the store; a cell that it knows nothing of has failed, which is noted there."""
         lost = f"its Ray task died: {problem}" if problem else "its Ray task ended without a word of it"
-        noted, told = self.noted.pop(step.pack.id), self.launch.outcomes(step.pack, lost)
-        for one in told:
-            if one.error == lost:
-                noted.fail(one.cell.key, one.cell.label, lost, "")
-        noted.end()
-        return told
+        note, outcomes = self.notes.pop(step.pack.id), self.launch.outcomes(step.pack, lost)
+        for outcome in outcomes:
+            if outcome.error == lost:
+                note.fail(outcome.cell.key, outcome.cell.label, lost, "")
+        note.end()
+        return outcomes
 
     def _stop(self) -> None:
-        """Stop what is not over, and take its notes away."""
+        """Stop the tasks that still run, and remove their notes."""
         left = list(self.running)
         try:
-            for one in left:
-                ray.cancel(one)
+            for reference in left:
+                ray.cancel(reference)
             if left:
                 ray.wait(left, num_returns=len(left), timeout=GRACE_SECONDS)
         finally:
-            for noted in self.noted.values():
-                noted.end()
+            for note in self.notes.values():
+                note.end()
 
 
 def run_pack(pack: RemotePack, job: Job, *after: Sequence[str]) -> list[str]:
-    """Run a pack in a task once those that it comes ``after`` have ended; keys of the cells that the store now has."""
+    """Run a pack in a task once the tasks that it comes ``after`` have ended; the keys of its cells that are stored."""
     outcomes = pack(replace(job, log=_log()))
-    return [one.cell.key for one in outcomes if one.error is None]
+    return [outcome.cell.key for outcome in outcomes if outcome.error is None]
 
 
 def _log() -> str:
-    """The file that Ray writes this process's stderr to; empty where that cannot be told."""
+    """The file that Ray writes this process's stderr to; empty where that is unknown."""
     try:
         path = Path("/proc/self/fd/2").readlink()
     except OSError:
@@ -122,12 +128,12 @@ def _log() -> str:
 
 
 def _problem(ended: Any) -> str | None:  # noqa: ANN401 - Ray has no types
-    """Of what a task died, in one line; None for one that did not."""
+    """Why a task failed, in one line; None if it did not."""
     try:
         ray.get(ended)
     except RayTaskError as problem:
         return _line(problem.cause)
-    except Exception as problem:  # Ray has a class for every way to die
+    except Exception as problem:  # Ray has a class of its own for every cause
         return _line(problem)
     return None
 

@@ -1,4 +1,8 @@
-"""The Slurm engine: packs as jobs, submitted by submitit; the queue and the store tell what became of them."""
+"""The Slurm engine: packs become jobs, submitted by submitit; queue and store say what became of them.
+
+A driver only submits and watches. Every few seconds it looks at the queue, takes the outcomes of jobs that have ended
+from the store, joins jobs that another driver has submitted for the same cells, and submits what can start.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from tasks.errors import BadInput
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-LIMIT = re.compile("submit|array specification|MaxArraySize", re.IGNORECASE)  # AssocMaxSubmitJobLimit, and its like
+LIMIT = re.compile("submit|array specification|MaxArraySize", re.IGNORECASE)  # such as AssocMaxSubmitJobLimit
 SILENCE = re.compile("contact slurm|timed out|temporarily|connect", re.IGNORECASE)
 
 
@@ -40,7 +44,7 @@ class Refused(BadInput):
 class SlurmEngine:
     """Runs packs as jobs of Slurm, transfers after the jobs that train their intermediates.
 
-    Jobs need no driver: they go on when it is gone, and the next one takes on those that are still in the queue.
+    Jobs need no driver: they go on after it has ended, and the next driver joins those that are still in the queue.
     """
 
     options: Slurm
@@ -52,7 +56,7 @@ class SlurmEngine:
     def run(self, function: RunPack, steps: Sequence[Step]) -> Iterator[Outcome]:
         """Yield the outcome of every cell as its job leaves the queue.
 
-        BadInput if Slurm does not answer, or takes no job at all.
+        BadInput if Slurm does not answer, or accepts no job at all.
         """
         if not steps:
             return
@@ -80,7 +84,7 @@ class _Flight:
 
     step: Step
     job: str
-    noted: Noted
+    note: Noted
 
 
 @dataclass
@@ -92,9 +96,9 @@ class _Watch:
     waiting: list[Step]
     flights: dict[str, _Flight] = field(default_factory=dict)
     deaths: Counter[str] = field(default_factory=Counter)
-    room: float = math.inf  # below how many jobs in the queue it is worth trying to submit more
+    room: float = math.inf  # submit more only while fewer jobs than this are in the queue
     others: dict[str, Progress] = field(default_factory=dict)  # notes of all jobs at the last look, by pack id
-    asked: int = 0  # how many jobs sbatch was last asked for
+    array_size: int = 0  # of the jobs that sbatch was last asked to take
 
     def __post_init__(self) -> None:
         """Ask the cluster once what it is and takes."""
@@ -120,62 +124,66 @@ class _Watch:
                 queue = self._look()
 
     def _look(self) -> Mapping[Progress, JobStatus] | None:
-        """What has become of the jobs that are waited for, and of those that might be; None if Slurm is silent."""
+        """The status of the jobs that are watched, and of those that might be joined; None if Slurm does not answer."""
         notes = progress(self.store) if self.waiting else {}
         self.others = {pack: note for pack, note in notes.items() if note.engine == "slurm" and note.job}
-        ours = [flight.noted.now for flight in self.flights.values()]
+        ours = [flight.note.now for flight in self.flights.values()]
         return slurm_queue.look([*self.others.values(), *ours], self.site.cluster)
 
     def _settle(self, queue: Mapping[Progress, JobStatus]) -> Iterator[Outcome]:
-        """Take leave of jobs that are over, and of those that wait for one that has died."""
-        now = {id: queue.get(flight.noted.now, GONE) for id, flight in self.flights.items()}
+        """The outcomes of jobs that are over, and of those that wait for a job that has failed; they are dropped."""
+        now = {id: queue.get(flight.note.now, GONE) for id, flight in self.flights.items()}
         for id, flight in self.flights.items():  # a requeue is a later submission
-            flight.noted.now = replace(flight.noted.now, submitted=now[id].submitted or flight.noted.now.submitted)
+            flight.note.now = replace(flight.note.now, submitted=now[id].submitted or flight.note.now.submitted)
         stuck = [flight.job for id, flight in self.flights.items() if now[id].is_stuck]
         if stuck:
             slurm_queue.cancel(stuck)
-        over = {id: self.flights.pop(id) for id, seen in now.items() if seen.is_stuck or not seen.is_alive}
+        over = {id: self.flights.pop(id) for id, status in now.items() if status.is_stuck or not status.is_alive}
         notes = progress(self.store) if over else {}
         for flight in over.values():
-            note = notes.get(flight.noted.pack)
-            if note is None or note.job == flight.job:  # and no other driver has submitted the pack again
-                flight.noted.end()
+            newest = notes.get(flight.note.pack)
+            if newest is None or newest.job == flight.job:  # and no other driver has submitted the pack again
+                flight.note.end()
         for id, flight in over.items():
             yield from self._ended(flight, now[id], over.keys())
 
-    def _ended(self, flight: _Flight, seen: JobStatus, also_over: Set[str]) -> Iterator[Outcome]:
-        """What became of the cells, or nothing yet if the pack is to be submitted again."""
-        step, lost = flight.step, self._lost(flight, seen)
-        found = self.launch.outcomes(step.pack, lost)
-        makers = step.after & (self._open | also_over)
-        is_early = bool(makers) and any(not one.was_run and one.error for one in found)
-        if any(one.error == lost for one in found) and not seen.is_stuck:
+    def _ended(self, flight: _Flight, status: JobStatus, also_over: Set[str]) -> Iterator[Outcome]:
+        """The outcomes of a job's cells; none yet if the pack is to be submitted again.
+
+        That is so if the job was stuck, if it died and has tries left, or if cells were not run because the jobs of
+        their intermediates are themselves not finished.
+        """
+        step, lost = flight.step, self._lost(flight, status)
+        outcomes = self.launch.outcomes(step.pack, lost)
+        makers = step.after & (self._unfinished | also_over)
+        is_early = bool(makers) and any(not outcome.was_run and outcome.error for outcome in outcomes)
+        if any(outcome.error == lost for outcome in outcomes) and not status.is_stuck:
             self.deaths[step.pack.id] += 1
-            is_early |= seen.state != "CANCELLED" and self.deaths[step.pack.id] < self.options.tries
-        if seen.is_stuck or is_early:
+            is_early |= status.state != "CANCELLED" and self.deaths[step.pack.id] < self.options.tries
+        if status.is_stuck or is_early:
             self.waiting.append(step)
         else:
-            for one in found:
-                if one.error == lost:
-                    flight.noted.fail(one.cell.key, one.cell.label, lost, "")
-            yield from found
+            for outcome in outcomes:
+                if outcome.error == lost:
+                    flight.note.fail(outcome.cell.key, outcome.cell.label, lost, "")
+            yield from outcomes
 
     @property
-    def _open(self) -> set[str]:
+    def _unfinished(self) -> set[str]:
         return {*self.flights, *(step.pack.id for step in self.waiting)}
 
-    def _lost(self, flight: _Flight, seen: JobStatus) -> str:
-        """What is said of a cell of which the store knows nothing."""
-        job, log_file = flight.job, flight.noted.now.log
-        if seen.state == "CANCELLED":
+    def _lost(self, flight: _Flight, status: JobStatus) -> str:
+        """The error of a cell that the store knows nothing of."""
+        job, log_file = flight.job, flight.note.now.log
+        if status.state == "CANCELLED":
             return f"job {job} was cancelled; its log: {log_file}"
-        how = "has vanished from the queue" if seen.state == "GONE" else f"ended as {seen.state}"
-        how += f" ({seen.reason})" if seen.is_anothers else ""
+        how = "has vanished from the queue" if status.state == "GONE" else f"ended as {status.state}"
+        how += f" ({status.reason})" if status.is_anothers else ""
         tries = self.deaths[flight.step.pack.id] + 1
         return f"job {job} {how} and left no word (the last of {tries} tries); its log: {log_file}"
 
     def _adopt(self, queue: Mapping[Progress, JobStatus]) -> None:
-        """Wait for jobs that other drivers have submitted instead of submitting the same cells again."""
+        """Watch jobs that other drivers have submitted instead of submitting the same cells again."""
         alive = {pack: note for pack, note in self.others.items() if queue.get(note, GONE).is_alive}
         for step in list(self.waiting):
             missing = {cell.key for cell in step.pack.cells if cell.key not in self.store}
@@ -186,16 +194,16 @@ class _Watch:
                     break
 
     def _drop_hopeless(self) -> Iterator[Outcome]:
-        """Packs of which nothing is to be trained any more: stored meanwhile, or standing on what has failed."""
+        """The outcomes of packs with nothing left to train: stored meanwhile, or on an intermediate that failed."""
         for step in list(self.waiting):
-            if not step.after & self._open and startable(step.pack, self.store)[0] is None:
+            if not step.after & self._unfinished and startable(step.pack, self.store)[0] is None:
                 self.waiting.remove(step)
                 yield from self.launch.outcomes(step.pack, "")
 
     def _submit(self) -> None:
-        """Hand all that waits to Slurm; what it does not take now is tried again as long as other jobs are there.
+        """Submit all that waits; what Slurm does not take now is tried again as long as other jobs are in the queue.
 
-        An array that is larger than what the site lets a user have in the queue would never be taken: it is halved.
+        An array larger than the number of jobs that the site allows a user would never be accepted: it is halved.
         """
         while self.waiting and len(self.flights) < self.room:
             jobs, is_throttled = {id: flight.job for id, flight in self.flights.items()}, bool(self.options.throttle)
@@ -207,12 +215,12 @@ class _Watch:
                 if SILENCE.search(why):
                     log.warning("sbatch does not reach Slurm (%s); %d packs are tried again", why, len(self.waiting))
                     return
-                if LIMIT.search(why) and self.asked > 1:
-                    self.most = self.asked // 2
+                if LIMIT.search(why) and self.array_size > 1:
+                    self.most = self.array_size // 2
                 else:
-                    self._refused(why, problem)
+                    self._refuse(why, problem)
 
-    def _refused(self, why: str, problem: Exception) -> None:
+    def _refuse(self, why: str, problem: Exception) -> None:
         """Wait until a job is over before more are submitted; Refused if there is none."""
         if self.flights:
             self.room = len(self.flights)
@@ -227,18 +235,19 @@ class _Watch:
             raise Refused(f"sbatch did not take the jobs ({why}); mend the study's table [slurm]") from problem
 
     def _sbatch(self, steps: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
-        """Submit packs as one array, or one alone as a job, and note it in the store; the jobs' ids."""
-        self.asked = len(steps)
+        """Submit packs as an array, or a single pack as a job, and note them in the store; the ids of the jobs."""
+        self.array_size = len(steps)
         folder = folder_of(self.launch)
         make_private(folder.parent)
         executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS, python=PYTHON)
         executor.update_parameters(**parameters(self.options, self.launch, needs))
         cluster = self.site.cluster
         sent = executor.submit_array([PackJob(self.launch.job(step.pack), cluster) for step in steps])
-        seen = slurm_queue.submissions(sent[0].job_id.partition("_")[0])
+        statuses = slurm_queue.submissions(sent[0].job_id.partition("_")[0])
         for step, job in zip(steps, sent, strict=True):
             id, log_file = job.job_id, str(job.paths.stdout)
-            noted = self.launch.queue(step.pack, job_of(self.launch.study, id, log_file, cluster, seen.get(id, GONE)))
+            status = statuses.get(id, GONE)
+            note = self.launch.queue(step.pack, job_of(self.launch.study, id, log_file, cluster, status))
             self.waiting.remove(step)
-            self.flights[step.pack.id] = _Flight(step, id, noted)
+            self.flights[step.pack.id] = _Flight(step, id, note)
         return [job.job_id for job in sent]

@@ -1,7 +1,7 @@
-"""What Slurm knows of jobs: squeue, scontrol and scancel, and no more, for sacct is not on every cluster.
+"""What Slurm knows of jobs, by squeue, scontrol and scancel; sacct is not used, since not every cluster has it.
 
-A number alone names no job: another cluster counts from 1 too, and so does a controller that has lost its state. So
-what the queue says of a number is held against the name, user, submit time and cluster in the note of a job.
+A number alone does not identify a job: other clusters count from 1, too, and so does a controller that has lost its
+state. So what the queue says of a number is compared with the name, user, submit time and cluster in a job's note.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.errors import BadInput
 log = logging.getLogger(__name__)
 
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol")
-OVER = (
+OVER = (  # states of jobs that do not run any more
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -43,8 +43,8 @@ ROW = "%i|%T|%U|%V|%u|%r|%j"  # the name comes last, since it alone may hold a b
 class JobStatus:
     """What squeue says of a job: its state in Slurm's words, the reason why it waits, and whose it is.
 
-    ``user`` is a number, ``owner`` its name; ``submitted`` is in seconds since 1970, 0 if unknown, and later with every
-    requeue. Of a job that is not in the queue the state is ``GONE``, of one of another cluster ``ELSEWHERE``.
+    ``user`` is a number, ``owner`` its name; ``submitted`` is in seconds since 1970, 0 if unknown, and grows with every
+    requeue. The state is ``GONE`` for a job that is not in the queue, ``ELSEWHERE`` for a job of another cluster.
     """
 
     state: str = "GONE"
@@ -71,7 +71,7 @@ class JobStatus:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for ever, for a job that has died."""
+        """Whether it waits for ever, for a job that has failed."""
         return self.is_alive and self.reason == "DependencyNeverSatisfied"
 
 
@@ -80,7 +80,7 @@ GONE = JobStatus()
 
 @dataclass(frozen=True)
 class Site:
-    """What a cluster says of itself: its name, empty if it does not say, and how many jobs an array may have."""
+    """A cluster's own name, empty if it does not say, and how many jobs an array may have."""
 
     cluster: str = ""
     most_in_an_array: int = MOST_IN_AN_ARRAY
@@ -102,13 +102,13 @@ def job_name(study: str) -> str:
 
 
 def site() -> Site:
-    """What the cluster says of itself; the defaults where there is none, or if it is silent.
+    """The site as its configuration says; the defaults where there is no Slurm, or if it does not answer.
 
-    An array's highest index is one less than MaxArraySize and its first is 0, so that is also how many jobs it holds;
-    a site without arrays has 0.
+    The indices of an array run from 0 to MaxArraySize - 1, so MaxArraySize is also how many jobs an array holds; a site
+    without arrays has 0.
     """
-    said = _answer("scontrol", "show", "config") if shutil.which("scontrol") else None
-    pairs = (line.partition("=") for line in (said or "").splitlines())
+    answer = _answer("scontrol", "show", "config") if shutil.which("scontrol") else None
+    pairs = (line.partition("=") for line in (answer or "").splitlines())
     config = {name.strip(): value.strip() for name, _, value in pairs}
     size = config.get("MaxArraySize", "")
     cluster = config.get("ClusterName", "")
@@ -117,84 +117,85 @@ def site() -> Site:
 
 
 def jobs(users: Collection[int]) -> dict[str, JobStatus] | None:
-    """All jobs of these users that Slurm still remembers by their ids, ``12`` or ``12_3``; None if it is silent.
+    """All jobs of these users that Slurm still remembers, by their ids ``12`` or ``12_3``; None if it does not answer.
 
-    A controller hands out the jobs of one user for less than everybody's. squeue passes over users that this machine
-    does not know, so with one of them everybody's are asked for.
+    Asking for one user's jobs costs a controller less than asking for everybody's. squeue ignores users that this
+    machine does not know, so if there is one of them, everybody's jobs are asked for.
     """
     names = ",".join(map(str, sorted(users)))
-    return _listed(*(["-u", names] if all(map(_is_user, users)) else []))
+    return _queue(*(["-u", names] if all(map(_is_user, users)) else []))
 
 
 def submissions(job: str) -> dict[str, JobStatus]:
-    """One job, or all jobs of an array, by their ids; nothing if Slurm is silent."""
-    return _listed("-j", job) or {}
+    """One job, or all jobs of an array, by their ids; none if Slurm does not answer."""
+    return _queue("-j", job) or {}
 
 
 def look(notes: Collection[Progress], cluster: str) -> dict[Progress, JobStatus] | None:
-    """What has become of the jobs that notes name, asked on ``cluster``; None, with a warning, if Slurm is silent.
+    """The status of the jobs that notes name, asked on ``cluster``; None, with a warning, if Slurm does not answer.
 
-    A job is the noted one if name and user are the same and it was submitted in the same second; or later, if Slurm has
-    begun it anew since. A note that keeps no such thing, as those of earlier versions, is held to be of this user's job
-    with the study's name, submitted before the note was written.
+    A job in the queue is the job of a note if name and user agree and it was submitted in the same second, or later if
+    Slurm has restarted it since. A note of an earlier version holds neither; then it is this user's job with the
+    study's name, submitted before the note was written.
     """
     queue = jobs({os.getuid(), *(note.user for note in notes if note.user >= 0)})
     if queue is None:
         return None
     known: dict[Progress, JobStatus] = {}
     for note in notes:
-        seen = queue.get(note.job, GONE)
+        status = queue.get(note.job, GONE)
         if cluster and note.cluster and note.cluster != cluster:
             known[note] = JobStatus("ELSEWHERE", f"it is of cluster {note.cluster}, and this is {cluster}")
-        elif seen == GONE or (_is_alike(note, seen) and _is_of_its_time(note, seen)):
-            known[note] = seen
-        elif _is_alike(note, seen) and seen.submitted > note.submitted:
+        elif status == GONE or (_is_alike(note, status) and _is_of_its_time(note, status)):
+            known[note] = status
+        elif _is_alike(note, status) and status.submitted > note.submitted:
             state, restarts = state_and_restarts(note.job)
             if not state:
                 return None
-            known[note] = seen if restarts else _another(seen)
+            known[note] = status if restarts else _anothers(status)
         else:
-            known[note] = _another(seen)
+            known[note] = _anothers(status)
     return known
 
 
-def _is_alike(note: Progress, seen: JobStatus) -> bool:
+def _is_alike(note: Progress, status: JobStatus) -> bool:
     user = note.user if note.user >= 0 else os.getuid()
-    return (seen.name, seen.user) == (note.job_name or job_name(note.study), user)
+    return (status.name, status.user) == (note.job_name or job_name(note.study), user)
 
 
-def _is_of_its_time(note: Progress, seen: JobStatus) -> bool:
-    if not seen.submitted:
+def _is_of_its_time(note: Progress, status: JobStatus) -> bool:
+    if not status.submitted:
         return True
     if note.submitted:
-        return abs(seen.submitted - note.submitted) < 1
-    return seen.submitted < note.written + MOST_APART
+        return abs(status.submitted - note.submitted) < 1
+    return status.submitted < note.written + MOST_APART
 
 
-def _another(seen: JobStatus) -> JobStatus:
-    return JobStatus("GONE", f"its number is now that of another job, {seen.name} of {seen.owner or seen.user}")
+def _anothers(status: JobStatus) -> JobStatus:
+    return JobStatus("GONE", f"its number is now that of another job, {status.name} of {status.owner or status.user}")
 
 
 def state_and_restarts(job: str) -> tuple[str, int]:
-    """The state of one job and how often it was begun anew; an empty state if Slurm is silent.
+    """The state of a job and how often Slurm has restarted it; an empty state if Slurm does not answer.
 
-    A job that was cancelled and one that was requeued are both COMPLETING as long as they run; the number differs.
+    A cancelled job and a requeued job are both COMPLETING until their processes have ended; only the number differs.
     """
     words = (_answer("scontrol", "show", "job", "-o", job) or "").split()
-    told = dict(word.split("=", 1) for word in words if word.startswith(("JobState=", "Restarts=")))
-    return told.get("JobState", ""), int(told.get("Restarts", 0))
+    fields = dict(word.split("=", 1) for word in words if word.startswith(("JobState=", "Restarts=")))
+    return fields.get("JobState", ""), int(fields.get("Restarts", 0))
 
 
 def cancel(ids: Iterable[str]) -> None:
-    """Take jobs out of the queue; those that have left it meanwhile do no harm."""
+    """Take jobs out of the queue; a job that has left it meanwhile is ignored."""
     _answer("scancel", *ids)
 
 
-def _listed(*which: str) -> dict[str, JobStatus] | None:
-    said = _answer("squeue", "-h", "-r", "-t", "all", *which, "-o", ROW)
-    if said is None:
+def _queue(*selection: str) -> dict[str, JobStatus] | None:
+    """The jobs that squeue lists for these options, by id."""
+    table = _answer("squeue", "-h", "-r", "-t", "all", *selection, "-o", ROW)
+    if table is None:
         return None
-    rows = [line.split("|", 6) for line in said.splitlines() if line.count("|") >= 6]
+    rows = [line.split("|", 6) for line in table.splitlines() if line.count("|") >= 6]
     return {
         id.strip(): JobStatus(state, reason, name, int(user) if user.isdecimal() else -1, owner, _seconds(since))
         for id, state, user, since, owner, reason, name in rows
@@ -202,7 +203,7 @@ def _listed(*which: str) -> dict[str, JobStatus] | None:
 
 
 def _seconds(text: str) -> float:
-    """A moment as squeue prints it when it is asked for seconds; 0 if it says it otherwise."""
+    """A moment as squeue prints it with SLURM_TIME_FORMAT=%s; 0 if it is printed otherwise."""
     return float(text) if text.isdecimal() else 0.0
 
 
@@ -213,9 +214,9 @@ def _is_user(number: int) -> bool:
 
 
 def _answer(*command: str) -> str | None:
-    """What a command of Slurm's prints, whatever this user has made squeue's habit; None if it does not work."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
-    env = plain | {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970
+    """What a command of Slurm prints, whatever defaults this user has set for squeue; None if it fails."""
+    defaults_off = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    env = defaults_off | {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=True, env=env)
     except (OSError, subprocess.SubprocessError) as problem:

@@ -1,4 +1,4 @@
-"""How packs become jobs of Slurm: in which arrays, after which others, with which options."""
+"""How packs become jobs of Slurm: in which arrays, after which other jobs, with which options of sbatch."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from harness.study.schedulers import Slurm
 from tasks.errors import BadInput
 
 MOST_TIMEOUTS = 100  # of one job, each of them followed by a requeue
-# Deaf to SIGTERM until submitit and the job listen. A job that is preempted while it imports torch would die of it for
-# good, and what waits for it too; deaf, it outlives its time of grace, and Slurm puts it into the queue again.
+# A job ignores SIGTERM until submitit and PackJob handle it. Otherwise a job that is preempted while it imports torch
+# would fail for good, and with it all jobs that wait for it; ignoring SIGTERM, it is killed after its time of grace and
+# requeued.
 PYTHON = f"""sh -c 'trap "" TERM; exec "$0" "$@"' {shlex.quote(sys.executable)}"""
 
 Submit = Callable[[Sequence[Step], Sequence[str]], Sequence[str]]
 
 
 def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str, Any]:
-    """What submitit is told of jobs that come after those named in ``needs``; every one replaces the call before."""
-    asked = {name: getattr(options, name) or None for name in ("partition", "account", "gres", "mem")}
+    """The parameters of submitit for jobs that start after those named in ``needs``; each call replaces all of them."""
+    stated = {name: getattr(options, name) or None for name in ("partition", "account", "gres", "mem")}
     return {
-        **asked,
+        **stated,
         "job_name": job_name(launch.study),
         "wckey": None,
         "time": options.time,
         "nodes": 1,
         "ntasks_per_node": 1,
         "cpus_per_task": options.cpus_per_task,
-        "srun_args": [f"--cpus-per-task={options.cpus_per_task}"],  # from 22.05 on, srun does not ask sbatch
+        "srun_args": [
+            f"--cpus-per-task={options.cpus_per_task}"
+        ],  # from 22.05 on, srun does not take it over from sbatch
         "signal_delay_s": options.signal_delay,
         "array_parallelism": options.throttle or MOST_IN_AN_ARRAY,
         "additional_parameters": {"requeue": True, **options.extra},
@@ -50,30 +53,30 @@ def parameters(options: Slurm, launch: Launch, needs: Sequence[str]) -> dict[str
 def submit_all(
     steps: Sequence[Step], jobs: dict[str, str], submit: Submit, *, is_throttled: bool, most: int = MOST_IN_AN_ARRAY
 ) -> None:
-    """Submit packs, each after the jobs that train what it stands on; ``jobs`` by pack id grow with them.
+    """Submit packs, each after the jobs that train its intermediates; ``jobs``, ids by pack id, is added to.
 
-    Packs that wait for the same jobs share arrays of at most so many. A throttle counts within an array: with one,
-    packs that wait for anything share them too.
+    Packs that wait for the same jobs share arrays of at most ``most`` jobs. A throttle counts within an array, so with
+    a throttle all packs that wait for any job share arrays.
     """
     left = list(steps)
     while left:
-        above = {step.pack.id for step in left}
-        ready = [step for step in left if not step.after & above]
-        left = [step for step in left if step.after & above]
-        needs = {step.pack.id: frozenset(jobs[one] for one in step.after if one in jobs) for step in ready}
+        unsubmitted = {step.pack.id for step in left}
+        ready = [step for step in left if not step.after & unsubmitted]
+        left = [step for step in left if step.after & unsubmitted]
+        needs = {step.pack.id: frozenset(jobs[pack] for pack in step.after if pack in jobs) for step in ready}
         if is_throttled:
             union = frozenset[str]().union(*needs.values())
             needs = {id: union if own else own for id, own in needs.items()}
-        for wanted in dict.fromkeys(needs.values()):
-            alike = [step for step in ready if needs[step.pack.id] == wanted]
+        for shared in dict.fromkeys(needs.values()):
+            alike = [step for step in ready if needs[step.pack.id] == shared]
             for start in range(0, len(alike), most):
-                some = alike[start : start + most]
-                ids = submit(some, sorted(wanted))
-                jobs |= {step.pack.id: id for step, id in zip(some, ids, strict=True)}
+                array = alike[start : start + most]
+                ids = submit(array, sorted(shared))
+                jobs |= {step.pack.id: id for step, id in zip(array, ids, strict=True)}
 
 
 def folder_of(launch: Launch) -> Path:
-    """Where submitit keeps what jobs are started with, and their logs; one's own, for whoever writes there runs code.
+    """The folder of submitit's pickles and logs, one for each user, since who may write there can run code.
 
     ``%j`` stands for the job. BadInput for a store whose path cannot stand in a job's script.
     """
@@ -84,8 +87,8 @@ def folder_of(launch: Launch) -> Path:
 def check_paths(store: Path) -> None:
     """BadInput if the path of the store or this Python's cannot stand in a job's script.
 
-    A line break would put a line of its own among sbatch's options, and in the name of a log Slurm replaces what
-    follows a ``%``, unless there is a backslash.
+    A line break would add a line to sbatch's options, and in the name of a log Slurm expands what follows a ``%``,
+    unless there is a backslash.
     """
     paths = {"store": str(store.resolve()), "Python": sys.executable}
     for what, path in paths.items():
@@ -102,7 +105,7 @@ def check_paths(store: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may enter; BadInput if it is there and another's."""
+    """Make a folder that only its owner may enter; BadInput if it exists and belongs to another user."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -116,26 +119,26 @@ def make_private(folder: Path) -> None:
 
 def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[str]:
     """The scripts that a run would hand to sbatch, JOB1 and so on standing for Slurm's numbers; nothing is written."""
-    told: list[str] = []
+    texts: list[str] = []
 
-    def submit(some: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
-        name = f"JOB{len(told) + 1}"
-        ids = [f"{name}_{number}" for number in range(len(some))] if len(some) > 1 else [name]
-        packs = [f"# {id}: {_described(step)}" for id, step in zip(ids, some, strict=True)]
-        told.append("\n".join([f"# {name}", *packs, _text(options, launch, len(some), needs)]))
+    def submit(array: Sequence[Step], needs: Sequence[str]) -> Sequence[str]:
+        name = f"JOB{len(texts) + 1}"
+        ids = [f"{name}_{number}" for number in range(len(array))] if len(array) > 1 else [name]
+        packs = [f"# {id}: {_label(step)}" for id, step in zip(ids, array, strict=True)]
+        texts.append("\n".join([f"# {name}", *packs, _text(options, launch, len(array), needs)]))
         return ids
 
     submit_all(steps, {}, submit, is_throttled=options.throttle is not None, most=site().most_in_an_array)
-    yield from told
+    yield from texts
 
 
-def _described(step: Step) -> str:
+def _label(step: Step) -> str:
     count = len(step.pack.cells)
     first = step.pack.cells[0].label
     return first if count == 1 else f"{first} and {count - 1} more"
 
 
-class _Anywhere(submitit.SlurmExecutor):
+class _ExecutorWithoutSlurm(submitit.SlurmExecutor):
     """submitit's executor, which otherwise cannot be made where there is no Slurm."""
 
     @classmethod
@@ -144,7 +147,7 @@ class _Anywhere(submitit.SlurmExecutor):
 
 
 def _text(options: Slurm, launch: Launch, count: int, needs: Sequence[str]) -> str:
-    executor = _Anywhere(folder_of(launch), python=PYTHON)
+    executor = _ExecutorWithoutSlurm(folder_of(launch), python=PYTHON)
     executor.update_parameters(**parameters(options, launch, needs))
     if count > 1:
         executor.parameters["map_count"] = count

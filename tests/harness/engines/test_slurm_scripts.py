@@ -300,7 +300,7 @@ def test_a_job_that_has_stored_its_cells_does_not_die_of_a_late_sigterm(launch, 
 def test_a_job_ends_badly_when_nobody_could_keep_why_its_cell_failed(launch, pack, in_a_job, store):
     failed = [Outcome(pack.cells[0], "disk full")]
     job = slurm_job.PackJob(PlayedPack(launch, pack, lambda: failed), "here")
-    with pytest.raises(slurm_job.Untold, match="disk full"):
+    with pytest.raises(slurm_job.Unrecorded, match="disk full"):
         job()
     kept = notes.Failure(key=pack.cells[0].key, study="toy", label="one", reason="it broke")
     told = PlayedPack(launch, pack, lambda: notes.write(store, kept.key, kept) or failed)
