@@ -87,13 +87,13 @@ def alpha(values: FloatArray, level: str = "interval") -> float:
 
 def agreement(results: Results, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per construct, and overall, and panel: the columns of AGREEMENT."""
-    rows = [_agreed(panel, draws, seed) for panel in _panels(results)]
+    rows = [_agreement_row(panel, draws, seed) for panel in _panels(results)]
     return framed(pd.DataFrame(rows, columns=list(AGREEMENT)), AGREEMENT)
 
 
 def rater_pairs(results: Results, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per construct, and overall, and two raters who share tasks: the columns of PAIRS."""
-    rows = [_correlated(pair, draws, seed) for pair in _pairs(results)]
+    rows = [_pair_row(pair, draws, seed) for pair in _pairs(results)]
     return framed(pd.DataFrame(rows, columns=list(PAIRS)), PAIRS)
 
 
@@ -108,7 +108,7 @@ def differences(results: Results) -> pd.DataFrame:
     return framed(pd.DataFrame(rows, columns=list(DIFFERENCES)), DIFFERENCES)
 
 
-def _rated(results: Results) -> Iterator[Panel]:
+def _by_construct(results: Results) -> Iterator[Panel]:
     """The ratings of each construct by all raters, and of all constructs if they share one scale."""
     table = results.ratings.pivot(index=["task", "construct"], columns="rater", values="value")
     known = constructs()
@@ -122,7 +122,7 @@ def _rated(results: Results) -> Iterator[Panel]:
 
 def _panels(results: Results) -> Iterator[Panel]:
     """Every panel of every construct, only with units that two of its raters rated."""
-    for construct, values in _rated(results):
+    for construct, values in _by_construct(results):
         for raters in _linked(values):
             shared = values[raters]
             yield Panel(construct, shared[shared.notna().sum(axis=1) > 1])
@@ -130,7 +130,7 @@ def _panels(results: Results) -> Iterator[Panel]:
 
 def _pairs(results: Results) -> Iterator[Panel]:
     """Every two raters who share tasks, with the units that both rated."""
-    for construct, values in _rated(results):
+    for construct, values in _by_construct(results):
         for pair in combinations(values.columns, 2):
             shared = values[list(pair)].dropna()
             if len(shared):
@@ -142,30 +142,32 @@ def _linked(values: pd.DataFrame) -> list[list[str]]:
     sets: list[set[str]] = []
     for _, row in values.iterrows():
         linked = set(row.index[row.notna()])
-        touched = [one for one in sets if one & linked]
-        sets = [one for one in sets if not one & linked] + [linked.union(*touched)]
-    return sorted(sorted(one) for one in sets if len(one) > 1)
+        touched = [raters for raters in sets if raters & linked]
+        sets = [raters for raters in sets if not raters & linked] + [linked.union(*touched)]
+    return sorted(sorted(raters) for raters in sets if len(raters) > 1)
 
 
-def _agreed(panel: Panel, draws: int, seed: int) -> tuple[object, ...]:
+def _agreement_row(panel: Panel, draws: int, seed: int) -> tuple[object, ...]:
     raters, n_tasks = list(panel.values.columns), panel.tasks.nunique()
     values = panel.values.to_numpy()
     scale = np.unique(values[np.isfinite(values)])
+    # Coincidences add up over units, so those of a resampled set of tasks are a weighted sum of the tasks' own: all
+    # draws are one matrix product [draws, tasks] x [tasks, values x values].
     of_tasks = _by_task(_coincidences(values, scale), panel.tasks)
-    found: list[float] = []
+    columns: list[float] = []
     for level in LEVELS:
-        drawn = _weights(n_tasks, draws, seed) @ of_tasks.reshape(n_tasks, -1)
-        alphas = _alphas(drawn.reshape(-1, scale.size, scale.size), scale, level)
-        found += [alpha(values, level), *_interval(alphas, n_tasks)]
-    return (panel.construct, ", ".join(raters), len(raters), n_tasks, len(panel.values), *found)
+        sums = _weights(n_tasks, draws, seed) @ of_tasks.reshape(n_tasks, -1)
+        alphas = _alphas(sums.reshape(-1, scale.size, scale.size), scale, level)
+        columns += [alpha(values, level), *_interval(alphas, n_tasks)]
+    return (panel.construct, ", ".join(raters), len(raters), n_tasks, len(panel.values), *columns)
 
 
-def _correlated(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
+def _pair_row(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
     first, second = pair.values.to_numpy().T
     n_tasks = pair.tasks.nunique()
     rho = p = np.nan
     if len(first) >= FEWEST and np.ptp(first) > 0 and np.ptp(second) > 0:
-        rho, p = (float(one) for one in stats.spearmanr(first, second))
+        rho, p = (float(number) for number in stats.spearmanr(first, second))
     p = p if n_tasks >= FEWEST_TASKS else np.nan  # of 3 tasks ranked alike it would be 0
     _, task = np.unique(pair.tasks, return_inverse=True)
     low, high = _interval(_spearmans(first, second, _weights(n_tasks, draws, seed)[:, task]), n_tasks)
@@ -179,18 +181,20 @@ def _coincidences(values: FloatArray, scale: FloatArray) -> FloatArray:
     sizes = counts.sum(axis=1)
     own = counts[:, :, None] * np.eye(scale.size)
     pairs = counts[:, :, None] * counts[:, None, :] - own
-    found: FloatArray = pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None]
-    return found
+    coincidences: FloatArray = pairs / np.where(sizes > 1, sizes - 1, np.inf)[:, None, None]
+    return coincidences
 
 
 def _alphas(together: FloatArray, scale: FloatArray, level: str) -> FloatArray:
     """Alpha of each of ``[draws]`` coincidence matrices ``[draws, values, values]``."""
+    # Krippendorff (2011): 1 - observed / expected disagreement, a pair of values disagreeing by its squared distance.
+    # By chance every pairing of n values, without replacement, is as likely: totals x totals / (n - 1).
     totals = together.sum(axis=2)
     if level == "interval":
-        places = np.broadcast_to(scale, totals.shape)
+        positions = np.broadcast_to(scale, totals.shape)
     else:  # the rank of a value: all ratings below it, and half of those at it
-        places = np.cumsum(totals, axis=1) - totals / 2
-    apart = (places[:, :, None] - places[:, None, :]) ** 2
+        positions = np.cumsum(totals, axis=1) - totals / 2
+    apart = (positions[:, :, None] - positions[:, None, :]) ** 2
     expected = (totals[:, :, None] * totals[:, None, :] * apart).sum(axis=(1, 2))
     observed = (together * apart).sum(axis=(1, 2)) * (totals.sum(axis=1) - 1)
     return np.where(expected > 0, 1 - observed / np.where(expected > 0, expected, 1.0), np.nan)
@@ -219,15 +223,15 @@ def _spearmans(first: FloatArray, second: FloatArray, times: FloatArray) -> Floa
 
 def _centred_ranks(values: FloatArray, times: FloatArray) -> FloatArray:
     """Each unit's rank among the units of a draw, less the mean rank; ties share theirs."""
-    below = (values[None, :] < values[:, None]) + (values[None, :] == values[:, None]) / 2
-    ranks: FloatArray = times @ below.T - times.sum(axis=1, keepdims=True) / 2
+    lower = (values[None, :] < values[:, None]) + (values[None, :] == values[:, None]) / 2
+    ranks: FloatArray = times @ lower.T - times.sum(axis=1, keepdims=True) / 2
     return ranks
 
 
-def _interval(drawn: FloatArray, n_tasks: int) -> tuple[float, float]:
+def _interval(draws: FloatArray, n_tasks: int) -> tuple[float, float]:
     """The middle 95 % of defined draws; NaN for fewer tasks, or more undefined draws, than resampling can bear."""
-    defined = drawn[np.isfinite(drawn)]
-    if n_tasks < FEWEST_TASKS or defined.size < (1 - MOST_UNDEFINED) * drawn.size:
+    defined = draws[np.isfinite(draws)]
+    if n_tasks < FEWEST_TASKS or defined.size < (1 - MOST_UNDEFINED) * draws.size:
         return np.nan, np.nan
     low, high = np.quantile(defined, (0.025, 0.975))
     return float(low), float(high)

@@ -87,10 +87,10 @@ def _bound(pairs: pd.DataFrame) -> float:
     counts what belongs to neither twice, and the side with fewer tasks gives the degrees of freedom.
     """
     means = [100 * pairs.groupby(side).gain_over_full.mean() for side in ROLES]
-    fewest = min(len(one) for one in means)
+    fewest = min(len(of_side) for of_side in means)
     if fewest < 2:
         return float("nan")
-    error = np.sqrt(sum(one.var(ddof=1) / len(one) for one in means))
+    error = np.sqrt(sum(of_side.var(ddof=1) / len(of_side) for of_side in means))
     return float(100 * pairs.gain_over_full.mean() - stats.t.ppf(1 - LEVEL, fewest - 1) * error)
 
 

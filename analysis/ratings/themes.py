@@ -74,7 +74,7 @@ def rating_means(results: Results) -> pd.DataFrame:
     raters = results.ratings.groupby("task").rater.nunique()
     frame.insert(3, "n_raters", frame.task.map(raters).fillna(0).astype("int64"))
     frame["overall"] = frame[rated].mean(axis=1) if rated and set(rated) <= set(constructs()) else np.nan
-    order = {name: place for place, name in enumerate(themes())}
+    order = {name: position for position, name in enumerate(themes())}
     frame["place"] = frame.theme.map(order).fillna(len(order))
     frame = frame.sort_values(["place", "overall"], ascending=[True, False], kind="stable")
     return frame.drop(columns="place").reset_index(drop=True)
@@ -86,7 +86,7 @@ def theme_counts(results: Results) -> pd.DataFrame:
     rows = []
     for role in ROLES:
         for theme in _present(results):
-            tasks = [task for task, one in of_task.items() if one == theme]
+            tasks = [task for task, theme_of_task in of_task.items() if theme_of_task == theme]
             part = results.gains[results.gains[role].isin(tasks) & results.gains.gain.notna()]
             rows.append((role, theme, part[role].nunique(), len(part), int(part.p.notna().sum()), *_signs(part)))
     return framed(pd.DataFrame(rows, columns=list(COUNTS)), COUNTS)
@@ -101,7 +101,7 @@ def task_effects(results: Results) -> pd.DataFrame:
     rows = []
     of_task = _themes_of(results)
     for name, kept in _choices(results):
-        for role, effects in zip(ROLES, _apart(kept), strict=True):
+        for role, effects in zip(ROLES, _side_effects(kept), strict=True):
             counts = kept[role].value_counts()
             rows += [
                 (name, role, task, of_task.get(str(task), ""), counts[task], points) for task, points in effects.items()
@@ -150,14 +150,16 @@ def _choices(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{WITHOUT}{family}", done[~done[list(ROLES)].isin(members).any(axis=1)]
 
 
-def _apart(pairs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def _side_effects(pairs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Points by intermediate and by target, each with mean 0; NaN where the pairs do not tell them apart."""
+    # Least squares on one column per intermediate and one per target. The columns of either side add up to 1, so that
+    # effects are known but for a constant (rank: all columns less 1), which centring each side takes off.
     sides = [pd.get_dummies(pairs[role], dtype=float) for role in ROLES]
     design = np.concatenate([side.to_numpy() for side in sides], axis=1)
     if not len(pairs) or np.linalg.matrix_rank(design) < design.shape[1] - 1:
         return pd.Series(np.nan, sides[0].columns), pd.Series(np.nan, sides[1].columns)
-    found = 100 * np.linalg.lstsq(design, pairs.gain.to_numpy(), rcond=None)[0]
-    parts = np.split(found, [sides[0].shape[1]])
+    effects = 100 * np.linalg.lstsq(design, pairs.gain.to_numpy(), rcond=None)[0]
+    parts = np.split(effects, [sides[0].shape[1]])
     first, second = (pd.Series(part - part.mean(), side.columns) for part, side in zip(parts, sides, strict=True))
     return first, second
 
@@ -169,6 +171,8 @@ def _contrasts(effects: pd.DataFrame, draws: int, seed: int) -> Iterator[tuple[o
     pairs = list(combinations(present, 2))
     if not pairs or np.isnan(points).any():
         return
+    # The null: themes say nothing, so every assignment of the tasks' points to the themes is as likely. Contrasts of
+    # small themes vary more; for the largest of all, each is put in units of its own spread by chance.
     rng = np.random.default_rng(seed)
     permuted = rng.permuted(np.tile(points, (draws, 1)), axis=1)
     members = {name: of_task == name for name in present}
@@ -176,12 +180,12 @@ def _contrasts(effects: pd.DataFrame, draws: int, seed: int) -> Iterator[tuple[o
     chance = np.abs(np.stack([_difference(permuted, members, pair) for pair in pairs], axis=1))
     widths = np.sqrt([sum(1 / members[name].sum() for name in pair) for pair in pairs])  # in units of a task's sd
     largest = (chance / widths).max(axis=1)
-    for place, (first, second) in enumerate(pairs):
-        size = abs(observed[place])
-        p = (1 + np.count_nonzero(chance[:, place] >= size - TIE)) / (draws + 1)
-        p_max = (1 + np.count_nonzero(largest >= size / widths[place] - TIE)) / (draws + 1)
+    for number, (first, second) in enumerate(pairs):
+        size = abs(observed[number])
+        p = (1 + np.count_nonzero(chance[:, number] >= size - TIE)) / (draws + 1)
+        p_max = (1 + np.count_nonzero(largest >= size / widths[number] - TIE)) / (draws + 1)
         counts = (int(members[first].sum()), int(members[second].sum()))
-        yield first, second, *counts, observed[place], np.quantile(chance[:, place], 1 - LEVEL), p, p_max
+        yield first, second, *counts, observed[number], np.quantile(chance[:, number], 1 - LEVEL), p, p_max
 
 
 def _difference(

@@ -36,9 +36,9 @@ def audit(published: PublishedTask, labels: Mapping[str, Labels]) -> Verdict:
     """
     unit = LAST_DIGIT[published.is_number]
     gaps = sorted(
-        (abs(found[name] - printed), f"{column} {name}: {found[name]:.{places}f}, printed {printed:.{places}f}")
+        (abs(numbers[name] - printed), f"{column} {name}: {numbers[name]:.{places}f}, printed {printed:.{places}f}")
         for column, values in labels.items()
-        for places, found in [(2 if published.is_number else 1, _numbers(published, values))]
+        for places, numbers in [(2 if published.is_number else 1, _numbers(published, values))]
         for name, printed in published.labels[column].items()
     )
     largest, where = gaps[-1]

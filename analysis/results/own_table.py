@@ -1,4 +1,8 @@
-"""Any grid of transfers as results: a long table of scores, with ratings and facts of its tasks beside it."""
+"""Any grid of transfers as results: a long table of scores, with ratings and facts of its tasks beside it.
+
+The three tables are files that a person brings. A cell that cannot be used is refused by its file and line, and what
+the tables cannot tell is said in sentences beside the results.
+"""
 
 from __future__ import annotations
 
@@ -21,145 +25,18 @@ from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import read_raw
 from tasks.toml_file import nearest
 
-# Cells of the tables that a person brings, each checked where it stands.
-
-UNDEFINED = ("", "nan", "na")
-
-
-def raw_of(path: Path) -> Raw:
-    """The cells of a file; MissingData if it is not there, BadRow if it has no row."""
-    if not path.is_file():
-        raise MissingData(f"{path}: no such file; correct its path")
-    raw = read_raw(path)
-    if not raw.rows:
-        raise BadRow(f"{path}:1: there is no row below the header; write one row for each transfer, task or rating")
-    return raw
-
-
-def number(where: str, name: str, cell: str) -> float:
-    """The number in a cell, NaN where it is empty or says so; BadRow if it is anything else."""
-    if cell.strip().lower() in UNDEFINED:
-        return math.nan
-    try:
-        found = float(cell)
-    except ValueError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise BadRow(f"{where}: {name} {cell!r} is not a number; leave it empty where there is none")
-    return found
-
-
-def named(where: str, name: str, cell: str) -> str:
-    """The text in a cell; BadRow if it is empty."""
-    if not cell.strip():
-        raise BadRow(f"{where}: {name} is empty; fill it in")
-    return cell.strip()
-
-
-# Facts and ratings of the tasks in a grid that a person brings.
-
-COUNTS = tuple(name for name, one in TASKS.items() if one.type == "Int64")
-TYPES = ("regression", "classification")
-COLUMNS = [name for name in TASKS if name != "metric"]
-
-Found = tuple[list[dict[str, Any]], list[str]]
-
-
-def given_tasks(path: Path | None, names: Sequence[str], metrics: Mapping[str, str]) -> Found:
-    """One row of facts per task of the grid, in its order, and what is not known of them.
-
-    ``names`` are the tasks of the grid, ``metrics`` those of targets. A task without a family is one of its own.
-    """
-    read = {} if path is None else _tasks(path)
-    facts = []
-    for name in names:
-        given = read.get(name, {})
-        text = {column: given.get(column) or "" for column in COLUMNS if column not in COUNTS}
-        metric = metrics.get(name, "")
-        kind = text["task_type"] or (TYPES[metric != "pearson_r"] if metric else "")
-        own = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
-        facts.append({**text, **own, "metric": metric, "task_type": kind, **{one: given.get(one) for one in COUNTS}})
-    return facts, _unknown(read, names)
-
-
-def given_ratings(path: Path | None, names: Sequence[str]) -> Found:
-    """Every rating of a task of the grid, and which of the other ratings and tasks are left without a partner.
-
-    Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
-    """
-    if path is None:
-        return [], []
-    raw = raw_of(path)
-    place = {name: raw.column(name) for name in Rating._fields}
-    seen: dict[tuple[str, ...], str] = {}
-    found: list[dict[str, Any]] = []
-    for k, cells in enumerate(raw.rows):
-        where = raw.where(k)
-        what = tuple(named(where, name, cells[place[name]]) for name in Rating._fields[:3])
-        if (first := seen.setdefault(what, where)) != where:
-            raise BadRow(f"{where}: {what[2]} rated {what[0]} on {what[1]} at {first} too; keep one")
-        found.append(dict(zip(Rating._fields, (*what, number(where, "value", cells[place["value"]])), strict=True)))
-    kept = [one for one in found if one["task"] in names and one["value"] == one["value"]]
-    others = list(dict.fromkeys(one["task"] for one in found if one["task"] not in names))
-    if not kept:
-        hint = nearest(others[0], names) if others else ""
-        raise BadRow(f"{path}:2: rates no task of the table of scores{hint}; use the same names in both")
-    return kept, [f"Ratings of tasks that are not in the table of scores: {few(others)}."] if others else []
-
-
-def _tasks(path: Path) -> dict[str, dict[str, Any]]:
-    """Facts by task, checked; a column that is not known is refused."""
-    raw = raw_of(path)
-    raw.column("task")
-    for name in raw.header:
-        if name not in COLUMNS:
-            hint = nearest(name, COLUMNS) or f"; known are {', '.join(COLUMNS)}"
-            raise BadRow(f"{path}:1: unknown column {name!r}{hint}")
-    found: dict[str, dict[str, Any]] = {}
-    for k, cells in enumerate(raw.rows):
-        row = _fact(raw.where(k), dict(zip(raw.header, cells, strict=True)))
-        if row["task"] in found:
-            raise BadRow(f"{raw.where(k)}: task {row['task']} stands above too; keep one row")
-        found[row["task"]] = row
-    return found
-
-
-def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
-    """One row of facts; an empty cell is a fact that is not known."""
-    row: dict[str, Any] = {name: cell.strip() for name, cell in cells.items() if name not in COUNTS}
-    row["task"] = named(where, "task", cells["task"])
-    for name, allowed in (("theme", tuple(themes())), ("task_type", TYPES)):
-        if row.get(name) and row[name] not in allowed:
-            raise BadRow(f"{where}: {name} {row[name]!r} is not one of {', '.join(allowed)}; leave it empty for none")
-    for name in COUNTS:
-        count = number(where, name, cells.get(name, ""))
-        if count < 0 or count % 1 > 0:
-            raise BadRow(f"{where}: {name} {cells[name]!r} is not a whole number from 0")
-        row[name] = None if count != count else int(count)
-    return row
-
-
-def _unknown(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """What the facts do not say of the grid's tasks, and facts of other tasks."""
-    lines = []
-    if alone := [name for name in names if not read.get(name, {}).get("family")]:
-        lines.append(
-            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
-            " such tasks share texts or people, leaving families out is too kind to the features."
-        )
-    if bare := [name for name in names if name not in read]:
-        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
-    others = [name for name in read if name not in names]
-    return lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
-
-
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 NEEDED, OPTIONAL = ("intermediate", "target", "score", "baseline"), ("seed", "metric")
 EQUAL = 1e-9  # of two scores
+UNDEFINED = ("", "nan", "na")
+COUNTS = tuple(name for name, column in TASKS.items() if column.type == "Int64")
+TYPES = ("regression", "classification")
+COLUMNS = [name for name in TASKS if name != "metric"]
+_RowsAndLimits = tuple[list[dict[str, Any]], list[str]]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class OwnTable:
     """Results read from a table, and what cannot be known from it, a sentence each."""
 
     results: Results
@@ -178,17 +55,17 @@ class Transfer(NamedTuple):
     baseline: float
 
 
-def read_matrix(scores: Path, ratings: Path | None = None, tasks: Path | None = None) -> Matrix:
+def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None = None) -> OwnTable:
     """Results from tables of scores, of ratings and of facts of tasks; csv, tsv, jsonl or parquet.
 
     BadRow, starting with ``file:line``, for a row that cannot be used; MissingData for a file that is not there.
     """
-    raw = raw_of(scores)
+    raw = _raw_of(scores)
     rows = list(_transfers(raw))
     _check(rows)
-    names = list(dict.fromkeys(name for one in rows for name in (one.intermediate, one.target)))
-    facts, of_tasks = given_tasks(tasks, names, {one.target: one.metric for one in rows})
-    rated, of_ratings = given_ratings(ratings, names)
+    names = list(dict.fromkeys(name for row in rows for name in (row.intermediate, row.target)))
+    facts, of_tasks = _task_rows(tasks, names, {row.target: row.metric for row in rows})
+    rated, of_ratings = _rating_rows(ratings, names)
     frame = pd.DataFrame(rows)
     gains = framed(pd.DataFrame(_pairs(frame)), GAINS)
     errors = "not known" if gains.standard_error.isna().all() else "those of the spread over seeds"
@@ -196,33 +73,33 @@ def read_matrix(scores: Path, ratings: Path | None = None, tasks: Path | None = 
         scores.name, gains, framed(pd.DataFrame(facts), TASKS), framed(pd.DataFrame(rated), RATINGS), errors=errors
     )
     limits = (*_limits(frame, gains), *_unused(raw), *of_tasks, *of_ratings)
-    return Matrix(results, limits)
+    return OwnTable(results, limits)
 
 
 def _transfers(raw: Raw) -> Iterator[Transfer]:
     """Every row, checked on its own."""
-    place = {name: raw.column(name) for name in NEEDED}
-    place |= {name: raw.column(name) for name in OPTIONAL if name in raw.header}
+    position = {name: raw.column(name) for name in NEEDED}
+    position |= {name: raw.column(name) for name in OPTIONAL if name in raw.header}
     for k, cells in enumerate(raw.rows):
         where = raw.where(k)
-        below, above = (named(where, name, cells[place[name]]) for name in NEEDED[:2])
-        if below == above:
+        intermediate, target = (_text(where, name, cells[position[name]]) for name in NEEDED[:2])
+        if intermediate == target:
             raise BadRow(
-                f"{where}: {above} is its own intermediate; leave the row out, and put its score as `baseline`"
+                f"{where}: {target} is its own intermediate; leave the row out, and put its score as `baseline`"
             )
-        seed, metric = (cells[place[name]].strip() if name in place else "" for name in OPTIONAL)
+        seed, metric = (cells[position[name]].strip() if name in position else "" for name in OPTIONAL)
         if metric and metric not in MEASURES:
             known = nearest(metric, MEASURES) or f"; known are {', '.join(MEASURES)}"
             raise BadRow(f"{where}: unknown metric {metric!r}{known}; leave it empty for any other")
-        score, baseline = (_share(where, name, cells[place[name]]) for name in NEEDED[2:])
-        yield Transfer(where, below, above, seed, metric, score, baseline)
+        score, baseline = (_share(where, name, cells[position[name]]) for name in NEEDED[2:])
+        yield Transfer(where, intermediate, target, seed, metric, score, baseline)
 
 
 def _share(where: str, name: str, cell: str) -> float:
-    found = number(where, name, cell)
-    if abs(found) > 1:
+    share = _number(where, name, cell)
+    if abs(share) > 1:
         raise BadRow(f"{where}: {name} {cell} is not between -1 and 1; divide percentages by 100")
-    return found
+    return share
 
 
 def _check(rows: Sequence[Transfer]) -> None:
@@ -230,22 +107,22 @@ def _check(rows: Sequence[Transfer]) -> None:
     pairs: dict[tuple[str, ...], Transfer] = {}
     alone: dict[tuple[str, str], Transfer] = {}
     metrics: dict[str, Transfer] = {}
-    for one in rows:
-        first = pairs.setdefault((one.intermediate, one.target, one.seed), one)
-        if first is not one:
-            of_seed = f" for seed {one.seed}" if one.seed else " without a seed"
+    for row in rows:
+        first = pairs.setdefault((row.intermediate, row.target, row.seed), row)
+        if first is not row:
+            of_seed = f" for seed {row.seed}" if row.seed else " without a seed"
             raise BadRow(
-                f"{one.where}: {one.intermediate} > {one.target}{of_seed} is at {first.where} too; keep one, or tell"
+                f"{row.where}: {row.intermediate} > {row.target}{of_seed} is at {first.where} too; keep one, or tell"
                 " them apart by `seed`"
             )
-        if (metric := metrics.setdefault(one.target, one)).metric != one.metric:
-            raise BadRow(f"{one.where}: metric {one.metric!r} of {one.target} is {metric.metric!r} at {metric.where}")
-        if math.isnan(one.baseline):
+        if (metric := metrics.setdefault(row.target, row)).metric != row.metric:
+            raise BadRow(f"{row.where}: metric {row.metric!r} of {row.target} is {metric.metric!r} at {metric.where}")
+        if math.isnan(row.baseline):
             continue
-        base = alone.setdefault((one.target, one.seed), one)
-        if abs(base.baseline - one.baseline) > EQUAL:
+        base = alone.setdefault((row.target, row.seed), row)
+        if abs(base.baseline - row.baseline) > EQUAL:
             raise BadRow(
-                f"{one.where}: baseline {one.baseline:g} of {one.target} is {base.baseline:g} at {base.where};"
+                f"{row.where}: baseline {row.baseline:g} of {row.target} is {base.baseline:g} at {base.where};"
                 " it is the score of the target alone, one for each seed"
             )
 
@@ -261,10 +138,10 @@ def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
     grouped["percent"] = 100 * grouped.gain / grouped.baseline.where(grouped.baseline >= SMALLEST_BASELINE)
     grouped["standard_error"] = _standard_errors(grouped)
     planned = rows.drop_duplicates(["intermediate", "target"])[["intermediate", "target", "metric"]]
-    found = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
-    found["n_seeds"] = found.n_seeds.fillna(0)
-    rows_found: list[dict[str, Any]] = found.to_dict("records")
-    return rows_found
+    pairs = planned.merge(grouped.reset_index(), how="left", on=["intermediate", "target"])
+    pairs["n_seeds"] = pairs.n_seeds.fillna(0)
+    records: list[dict[str, Any]] = pairs.to_dict("records")
+    return records
 
 
 def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
@@ -297,3 +174,129 @@ def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
 def _unused(raw: Raw) -> list[str]:
     extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
     return [f"Columns that are not used: {few(extra)}."] if extra else []
+
+
+# Facts and ratings of the tasks, from the tables beside that of scores.
+
+
+def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, str]) -> _RowsAndLimits:
+    """One row of facts per task of the grid, in its order, and what is not known of them.
+
+    ``names`` are the tasks of the grid, ``metrics`` those of targets. A task without a family is one of its own.
+    """
+    read = {} if path is None else _tasks(path)
+    facts = []
+    for name in names:
+        row = read.get(name, {})
+        text = {column: row.get(column) or "" for column in COLUMNS if column not in COUNTS}
+        metric = metrics.get(name, "")
+        kind = text["task_type"] or (TYPES[metric != "pearson_r"] if metric else "")
+        own = {"task": name, "title": text["title"] or name, "family": text["family"] or name}
+        facts.append(
+            {**text, **own, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
+        )
+    return facts, _unknown(read, names)
+
+
+def _rating_rows(path: Path | None, names: Sequence[str]) -> _RowsAndLimits:
+    """Every rating of a task of the grid, and which of the other ratings and tasks are left without a partner.
+
+    Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
+    """
+    if path is None:
+        return [], []
+    raw = _raw_of(path)
+    position = {name: raw.column(name) for name in Rating._fields}
+    seen: dict[tuple[str, ...], str] = {}
+    rows: list[dict[str, Any]] = []
+    for k, cells in enumerate(raw.rows):
+        where = raw.where(k)
+        what = tuple(_text(where, name, cells[position[name]]) for name in Rating._fields[:3])
+        if (first := seen.setdefault(what, where)) != where:
+            raise BadRow(f"{where}: {what[2]} rated {what[0]} on {what[1]} at {first} too; keep one")
+        rows.append(dict(zip(Rating._fields, (*what, _number(where, "value", cells[position["value"]])), strict=True)))
+    kept = [row for row in rows if row["task"] in names and row["value"] == row["value"]]
+    others = list(dict.fromkeys(row["task"] for row in rows if row["task"] not in names))
+    if not kept:
+        hint = nearest(others[0], names) if others else ""
+        raise BadRow(f"{path}:2: rates no task of the table of scores{hint}; use the same names in both")
+    return kept, [f"Ratings of tasks that are not in the table of scores: {few(others)}."] if others else []
+
+
+def _tasks(path: Path) -> dict[str, dict[str, Any]]:
+    """Facts by task, checked; a column that is not known is refused."""
+    raw = _raw_of(path)
+    raw.column("task")
+    for name in raw.header:
+        if name not in COLUMNS:
+            hint = nearest(name, COLUMNS) or f"; known are {', '.join(COLUMNS)}"
+            raise BadRow(f"{path}:1: unknown column {name!r}{hint}")
+    by_task: dict[str, dict[str, Any]] = {}
+    for k, cells in enumerate(raw.rows):
+        row = _fact(raw.where(k), dict(zip(raw.header, cells, strict=True)))
+        if row["task"] in by_task:
+            raise BadRow(f"{raw.where(k)}: task {row['task']} stands above too; keep one row")
+        by_task[row["task"]] = row
+    return by_task
+
+
+def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+    """One row of facts; an empty cell is a fact that is not known."""
+    row: dict[str, Any] = {name: cell.strip() for name, cell in cells.items() if name not in COUNTS}
+    row["task"] = _text(where, "task", cells["task"])
+    for name, allowed in (("theme", tuple(themes())), ("task_type", TYPES)):
+        if row.get(name) and row[name] not in allowed:
+            raise BadRow(f"{where}: {name} {row[name]!r} is not one of {', '.join(allowed)}; leave it empty for none")
+    for name in COUNTS:
+        count = _number(where, name, cells.get(name, ""))
+        if count < 0 or count % 1 > 0:
+            raise BadRow(f"{where}: {name} {cells[name]!r} is not a whole number from 0")
+        row[name] = None if count != count else int(count)
+    return row
+
+
+def _unknown(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """What the facts do not say of the grid's tasks, and facts of other tasks."""
+    lines = []
+    if alone := [name for name in names if not read.get(name, {}).get("family")]:
+        lines.append(
+            f"Families of {len(alone)} of {len(names)} tasks ({few(alone)}): each is taken as one of its own. Where"
+            " such tasks share texts or people, leaving families out is too kind to the features."
+        )
+    if bare := [name for name in names if name not in read]:
+        lines.append(f"Facts of {len(bare)} of {len(names)} tasks ({few(bare)}); a feature needs them of every task.")
+    others = [name for name in read if name not in names]
+    return lines + ([f"Facts of tasks that are not in the table of scores: {few(others)}."] if others else [])
+
+
+# Cells of all three tables, each checked where it stands.
+
+
+def _raw_of(path: Path) -> Raw:
+    """The cells of a file; MissingData if it is not there, BadRow if it has no row."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such file; correct its path")
+    raw = read_raw(path)
+    if not raw.rows:
+        raise BadRow(f"{path}:1: there is no row below the header; write one row for each transfer, task or rating")
+    return raw
+
+
+def _number(where: str, name: str, cell: str) -> float:
+    """The number in a cell, NaN where it is empty or says so; BadRow if it is anything else."""
+    if cell.strip().lower() in UNDEFINED:
+        return math.nan
+    try:
+        amount = float(cell)
+    except ValueError:
+        amount = math.inf
+    if not math.isfinite(amount):
+        raise BadRow(f"{where}: {name} {cell!r} is not a number; leave it empty where there is none")
+    return amount
+
+
+def _text(where: str, name: str, cell: str) -> str:
+    """The text in a cell; BadRow if it is empty."""
+    if not cell.strip():
+        raise BadRow(f"{where}: {name} is empty; fill it in")
+    return cell.strip()

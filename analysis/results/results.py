@@ -44,20 +44,20 @@ Statistics = Mapping[str, Mapping[str, Any]]
 
 def stored_statistics(store: Store, manifest: Manifest) -> dict[str, Mapping[str, Any]]:
     """What ``tasks.quality`` counted of each task when the study was run; no entry where it was not counted."""
-    found = {}
+    by_task = {}
     for name, task in manifest["tasks"].items():
         try:
-            found[name] = store.measure(
+            by_task[name] = store.measure(
                 STATISTICS, statistics_inputs(name, task["splits_hash"], task["classes"])
             ).result
         except (KeyError, MissingRecord):  # a study that was last run before its words were counted
             continue
-    return found
+    return by_task
 
 
 def distributions(statistics: Statistics) -> pd.DataFrame:
     """One row per task, split and class or moment, and one for the split's share of all rows."""
-    rows = [(name, *row) for name, one in statistics.items() for row in _rows(one)]
+    rows = [(name, *row) for name, of_task in statistics.items() for row in _rows(of_task)]
     return framed(pd.DataFrame(rows, columns=list(DISTRIBUTIONS)), DISTRIBUTIONS)
 
 
@@ -68,14 +68,14 @@ def training(store: Store, manifest: Manifest) -> pd.DataFrame:
         role = cell.get("role") or (BASELINE if cell["intermediate"] is None else "")
         if role == BASELINE and cell["setting"] == "full" and cell["target"] not in rows and cell["key"] in store:
             rows[cell["target"]] = dict(store.get(cell["key"]).spec["training"])
-    return framed(pd.DataFrame([{"task": name, **one} for name, one in rows.items()]), TRAINING)
+    return framed(pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()]), TRAINING)
 
 
-def _rows(one: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:
-    total = sum(one["rows"].values())
-    for split, labels in one["labels"].items():
+def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:
+    total = sum(counted["rows"].values())
+    for split, labels in counted["labels"].items():
         kind = MOMENT if set(labels) == {"min", "median", "max", "mean", "std"} else CLASS
-        yield split, ROWS, "", 100 * one["rows"].get(split, total) / total
+        yield split, ROWS, "", 100 * counted["rows"].get(split, total) / total
         yield from ((split, kind, name, value) for name, value in labels.items())
 
 
@@ -170,9 +170,9 @@ class Results:
             gain_over_full=pairs.points_over_full / 100,
         )
         counted = stored_statistics(store, manifest)
-        facts = [_facts(name, one, counted) for name, one in manifest["tasks"].items()]
+        facts = [_facts(name, task, counted) for name, task in manifest["tasks"].items()]
         files = rating_files(manifest["study"].get("registry", ()))
-        rated = [one for one in ratings(files) if one.task in manifest["tasks"]]
+        rated = [rating for rating in ratings(files) if rating.task in manifest["tasks"]]
         return cls(
             manifest["name"],
             framed(frame, GAINS),

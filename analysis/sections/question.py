@@ -14,7 +14,7 @@ from analysis.gains.cells import Manifest
 from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.ratings.less_data import MARGIN, against_full
-from analysis.results.own_table import Matrix
+from analysis.results.own_table import OwnTable
 from analysis.results.published import approximately_tested, results
 from analysis.results.results import Results
 from analysis.tables import page as as_page
@@ -94,9 +94,9 @@ def of_stored(
     )
 
 
-def of_matrix(matrix: Matrix, out: Path) -> Question:
+def of_own_table(own: OwnTable, out: Path) -> Question:
     """The question to somebody's table of scores: no predictions, so that nothing is tested pair by pair."""
-    return Question(matrix.results, {"as given": matrix.results}, (), out, limits=matrix.limits)
+    return Question(own.results, {"as given": own.results}, (), out, limits=own.limits)
 
 
 def write_answers(question: Question, paragraphs: Sequence[str]) -> Path:

@@ -91,13 +91,13 @@ def analyze(options: argparse.Namespace) -> int:
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
     from analysis.gains.gains import gains
-    from analysis.results.own_table import ENDINGS, read_matrix
-    from analysis.sections.question import of_matrix, of_published, of_stored
+    from analysis.results.own_table import ENDINGS, read_own_table
+    from analysis.sections.question import of_own_table, of_published, of_stored
 
     margin = getattr(options, "margin", None)
     beside = {name: Path(given) for name in ("ratings", "tasks") if (given := getattr(options, name, None))}
     if (path := Path(options.study)).suffix.lower() in ENDINGS:
-        return of_matrix(read_matrix(path, **beside), Path(options.out or f"results/{path.stem}"))
+        return of_own_table(read_own_table(path, **beside), Path(options.out or f"results/{path.stem}"))
     if beside:
         raise BadInput(
             f"--{next(iter(beside))} goes with a table of scores; {options.study!r} is none ({', '.join(ENDINGS)})"

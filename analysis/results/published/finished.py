@@ -61,7 +61,7 @@ def _standard_error(pairs: pd.DataFrame, facts: pd.DataFrame, correlation: float
     n_test = pairs.target.map(facts.set_index("task").n_test).astype("float64")
     is_r = pairs.metric == "pearson_r"
     scores = (pairs.score, pairs.baseline)
-    first, second = (np.where(is_r, (1 - one**2) ** 2, one * (1 - one)) / n_test for one in scores)
+    first, second = (np.where(is_r, (1 - score**2) ** 2, score * (1 - score)) / n_test for score in scores)
     return np.sqrt(first + second - 2 * correlation * np.sqrt(first * second))
 
 

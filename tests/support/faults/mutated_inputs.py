@@ -197,9 +197,9 @@ def _read_study(file: Path) -> object:
 
 
 def _read_grid(file: Path) -> object:
-    from analysis.results.own_table import read_matrix
+    from analysis.results.own_table import read_own_table
 
-    return read_matrix(file)
+    return read_own_table(file)
 
 
 def _read_ratings(file: Path) -> object:

@@ -10,12 +10,12 @@ import pytest
 from analysis.importance.grid import grid_of
 from analysis.importance.ridge import Added
 from analysis.importance.specification import Primary, Specification
-from analysis.results.own_table import read_matrix
+from analysis.results.own_table import read_own_table
 from analysis.results.published import results
 from analysis.sections.answers import ratings as ratings_section
 from analysis.sections.importance import guarded_answer, paper_answer
 from analysis.sections.paper_tables import ratings_table
-from analysis.sections.question import of_matrix, write_answers
+from analysis.sections.question import of_own_table, write_answers
 from harness.cli.main import main
 from tasks.errors import BadRow, MissingData
 
@@ -57,7 +57,7 @@ def tiny(names="abcdefgh", seeds=(1,)):
 
 def test_the_papers_tables_brought_as_files_are_the_same_grid(published_files):
     asked = Specification(weights="equal")
-    brought, own = (grid_of(one, asked) for one in (read_matrix(*published_files).results, results()))
+    brought, own = (grid_of(one, asked) for one in (read_own_table(*published_files).results, results()))
     order = [brought.tasks.index(name) for name in own.tasks]
     assert np.array_equal(brought.mask[np.ix_(order, order)], own.mask)
     assert brought.outcome[np.ix_(order, order)] == pytest.approx(own.outcome, abs=1e-9)
@@ -73,7 +73,7 @@ def test_the_papers_tables_brought_as_files_are_the_same_grid(published_files):
 
 def test_seeds_are_averaged_and_their_spread_is_pooled_within_a_target(write):
     rows = ["a,c,.60,.50,1", "a,c,.64,.52,2", "b,c,.50,.50,1", "b,c,.56,.52,2", "b,a,.7,.7,1"]
-    gains = read_matrix(write(f"{HEAD},seed", *rows)).results.gains.set_index(["intermediate", "target"])
+    gains = read_own_table(write(f"{HEAD},seed", *rows)).results.gains.set_index(["intermediate", "target"])
     one = gains.loc[("a", "c")]
     assert (one.score, one.baseline, one.n_seeds) == (pytest.approx(0.62), pytest.approx(0.51), 2)
     assert (one.gain, one.percent) == (pytest.approx(0.11), pytest.approx(100 * 0.11 / 0.51))
@@ -85,14 +85,14 @@ def test_seeds_are_averaged_and_their_spread_is_pooled_within_a_target(write):
 
 
 def test_of_a_negative_correlation_there_is_no_percentage(write):
-    gains = read_matrix(write(HEAD, "a,b,.3,-.2", "b,a,.3,.2")).results.gains.set_index("target")
+    gains = read_own_table(write(HEAD, "a,b,.3,-.2", "b,a,.3,.2")).results.gains.set_index("target")
     assert gains.gain["b"] == pytest.approx(0.5)
     assert np.isnan(gains.percent["b"])
     assert gains.percent["a"] == pytest.approx(50)
 
 
 def test_what_a_table_cannot_tell_is_said(write):
-    limits = read_matrix(write(f"{HEAD},note", "a,b,.5,.5,x", "b,a,,.4,y", "c,a,.3,.4,z")).limits
+    limits = read_own_table(write(f"{HEAD},note", "a,b,.5,.5,x", "b,a,,.4,y", "c,a,.3,.4,z")).limits
     said = "\n".join(limits)
     for part in (
         "needs the predictions behind the scores",
@@ -123,7 +123,7 @@ def test_what_a_table_cannot_tell_is_said(write):
 )
 def test_a_row_that_cannot_be_used_is_one_line_with_its_place(write, lines, message):
     with pytest.raises(BadRow, match=message) as problem:
-        read_matrix(write(*lines))
+        read_own_table(write(*lines))
     assert "\n" not in str(problem.value)
 
 
@@ -139,7 +139,7 @@ def test_a_row_that_cannot_be_used_is_one_line_with_its_place(write, lines, mess
 def test_ratings_that_cannot_be_used_are_refused(write, lines, message):
     grid = write(HEAD, "a,b,.5,.5")
     with pytest.raises(BadRow, match=message):
-        read_matrix(grid, write(*lines, name="r.csv"))
+        read_own_table(grid, write(*lines, name="r.csv"))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_ratings_that_cannot_be_used_are_refused(write, lines, message):
 def test_facts_that_cannot_be_used_are_refused(write, lines, message):
     grid = write(HEAD, "a,b,.5,.5")
     with pytest.raises(BadRow, match=message):
-        read_matrix(grid, None, write(*lines, name="t.csv"))
+        read_own_table(grid, None, write(*lines, name="t.csv"))
 
 
 def test_ratings_and_facts_of_other_tasks_are_reported(write):
     ratings = write("task,construct,rater,value", "a,warmth,A,30", "z,warmth,A,1", name="r.csv")
     facts = write("task,family,samples", "a,one,10", "y,one,5", name="t.csv")
-    found = read_matrix(write(HEAD, "a,b,.5,.5"), ratings, facts)
+    found = read_own_table(write(HEAD, "a,b,.5,.5"), ratings, facts)
     assert list(found.results.ratings.task) == ["a"]
     said = "\n".join(found.limits)
     assert "Ratings of tasks that are not in the table of scores: z" in said
@@ -175,14 +175,14 @@ def test_the_example_of_the_documentation_is_read(tmp_path):
     files = [tmp_path / f"{number}.csv" for number in range(3)]
     for file, block in zip(files, blocks, strict=True):
         file.write_text(block.lstrip(), encoding="utf-8")
-    found = read_matrix(*files)
+    found = read_own_table(*files)
     assert (len(found.results.gains), len(found.results.ratings)) == (3, 2)
     assert found.results.tasks.family.tolist() == ["semeval", "semeval", "emotion"]
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path, capsys):
     with pytest.raises(MissingData, match="no such file"):
-        read_matrix(tmp_path / "none.csv")
+        read_own_table(tmp_path / "none.csv")
     assert main(["analyze", str(tmp_path / "none.csv")]) == 2
     assert main(["analyze", "published", "--ratings", "r.csv"]) == 2
     assert "--ratings goes with a table of scores" in capsys.readouterr().err
@@ -196,16 +196,16 @@ def test_a_table_without_anything_else_is_analyzed_and_told_what_is_missing(writ
     page = (tmp_path / "out" / "analysis.md").read_text(encoding="utf-8")
     assert "What cannot be known here" in page
     assert "nan" not in page.lower()
-    answer = paper_answer(of_matrix(read_matrix(grid), tmp_path / "paper"), lambda *step: None)
+    answer = paper_answer(of_own_table(read_own_table(grid), tmp_path / "paper"), lambda *step: None)
     assert "no feature is known of every task" in answer.lines[0]
 
 
 def test_ratings_of_any_construct_are_analyzed(write, tmp_path):
     values = "".join(f"{name},warmth,A,{10 * place}\n" for place, name in enumerate("abcdefgh"))
     ratings = write("task,construct,rater,value", values.strip(), name="r.csv")
-    found = read_matrix(write(f"{HEAD},seed", *tiny(seeds=(1, 2))), ratings)
+    found = read_own_table(write(f"{HEAD},seed", *tiny(seeds=(1, 2))), ratings)
     assert found.results.errors == "those of the spread over seeds"
-    question = of_matrix(found, tmp_path / "out")
+    question = of_own_table(found, tmp_path / "out")
     answer = guarded_answer(replace(question, primary=Primary(draws=19)), lambda *step: None)
     assert "constructs (warmth) explain gains" in answer.lines[1]
     assert [row["verdict"] for row in answer.told["features"] if row["feature"] == "warmth"] != ["not tested"]
