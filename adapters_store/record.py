@@ -12,6 +12,7 @@ from typing import Any
 
 from adapters_store.errors import CorruptRecord, StoreError
 from adapters_store.key import key_of, plain_data
+from adapters_store.roles import IMPORTED
 
 # JSON files that carry a checksum of themselves, so that no changed byte goes unseen.
 
@@ -206,8 +207,6 @@ def check_name(name: str, what: str, pattern: str) -> str:
 
 
 # Adapters of others in a store: how their records and the studies that stand on them are known.
-
-IMPORTED = "imported"  # the role of their records, and of the cells that stand on them
 
 
 def is_imported(spec: Mapping[str, Any]) -> bool:

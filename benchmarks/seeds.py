@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 from adapters_store import Store
-from analysis.gains.cells import BASELINE, planned_cells
+from adapters_store.roles import BASELINE
+from analysis.gains.cells import planned_cells
 from analysis.gains.columns import Column, columns
 
 ROLES = ("transfer", "self", "shuffled", "random")

@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from adapters_store.roles import BASELINE
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawn, make_legible, shortened, written_plainly
 from analysis.gains.baselines import baselines as baselines_of
-from analysis.gains.cells import BASELINE, Manifest
+from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL
 from analysis.tables import bare, write_csv, write_figure

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from adapters_store.roles import SCORED_ALONE
 from adapters_store.store import Store
-from analysis.gains.cells import BASELINE, FINETUNED, Manifest, planned_cells
+from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import Column, columns
 from analysis.gains.gains import FEW_GROUPS, SEED, conditional_on, flags_of
 from analysis.gains.significance import DRAWS, evidence
@@ -44,7 +45,7 @@ def baselines(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int
     ``is_above_floor`` says whether the interval's lower end is above what always the commonest answer scores.
     """
     planned = planned_cells(store, manifest)
-    planned = planned[planned.role.isin((BASELINE, FINETUNED))]
+    planned = planned[planned.role.isin(SCORED_ALONE)]
     columns_by_target = {
         (column.target, column.setting): column for column in columns(store, planned, draws=draws, seed=seed)
     }

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from adapters_store.errors import MissingRecord
 from adapters_store.measures import CONTAMINATION, contamination_inputs
-from adapters_store.record import IMPORTED, Record
+from adapters_store.record import Record
+from adapters_store.roles import IMPORTED, OWN_TEXTS_BELOW, planned_role
 from adapters_store.store import Store
 from analysis.tables import few
 from tasks.errors import BadInput
@@ -24,8 +25,6 @@ from tasks.metrics import MEASURES, decisions
 from tasks.splits.contamination import Contact
 
 Manifest = Mapping[str, Any]
-BASELINE, TRANSFER, FINETUNED = "baseline", "transfer", "finetuned"
-CONTROLS = ("self", "shuffled", "random", "control", IMPORTED)
 FLAG = "contaminated"
 COLUMNS = (*Contact._fields, "share_group", "share_pair", "share_text", "share_near", FLAG)
 SCORE_TOLERANCE = 1e-4  # between a stored score and that of the stored predictions, which are float32
@@ -78,7 +77,7 @@ class Predictions:
 def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
     """One row per planned cell, in the manifest's order; a cell without a record has the status ``missing``.
 
-    ``role`` is what the study has the cell for: ``baseline``, ``transfer``, one of ``CONTROLS`` or what these stand on
+    ``role`` is what the study has the cell for: ``baseline``, ``transfer``, a control or what these stand on
     (``self-intermediate``, ...), or ``finetuned``, a whole model trained on the target.
     Every file of every record is checked: CorruptRecord names the first that differs from what was written.
     """
@@ -123,7 +122,7 @@ def _numbered_columns(frame: pd.DataFrame, name: str) -> NDArray[Any]:
 
 def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:
     plan = {name: cell[name] for name in ("key", "intermediate", "target", "seed", "setting")}
-    plan["role"] = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
+    plan["role"] = planned_role(cell)
     plan |= {name: manifest["tasks"][cell["target"]][name] for name in ("version", "metric")}
     if cell["key"] not in store:
         return {**plan, "status": "missing", "flags": ""}
@@ -155,7 +154,7 @@ def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -
     What an imported intermediate was trained on is not known. A control that stands on the target's own texts stands in
     every fold on the adapter of the first, which was trained on what the other folds test.
     """
-    if row["role"] in ("self", "shuffled") and row.get("is_folded"):
+    if row["role"] in OWN_TEXTS_BELOW and row.get("is_folded"):
         is_marked = True
     elif contaminated is None or row["role"] == IMPORTED:
         return row

@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adapters_store.record import Record
+from adapters_store.roles import BASELINE
 from adapters_store.store import Store
-from analysis.gains.cells import BASELINE, MixedRecords, Predictions, predictions
+from analysis.gains.cells import MixedRecords, Predictions, predictions
 from analysis.gains.significance import FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 

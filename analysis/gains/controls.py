@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from adapters_store.record import IMPORTED
+from adapters_store.roles import CONTROLS, NAMED_BY_INTERMEDIATE, TRANSFER
 from adapters_store.store import Store
-from analysis.gains.cells import CONTROLS, Manifest
+from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED, TYPES, uncorrected_gains
 from analysis.gains.significance import DRAWS, LEVEL
 
@@ -55,8 +55,8 @@ def control_means(controls: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=list(MEAN_TYPES)).astype(MEAN_TYPES)
     where = ["metric", "setting", "target"]
     transfers = gains.groupby(where, sort=False)[["points", "liveness"]].mean().reset_index()
-    own = transfers.assign(control="transfer", intermediate="", transfer_points=transfers.points)
-    tasks = controls.intermediate.where(controls.control.isin(("control", IMPORTED)), "")
+    own = transfers.assign(control=TRANSFER, intermediate="", transfer_points=transfers.points)
+    tasks = controls.intermediate.where(controls.control.isin(NAMED_BY_INTERMEDIATE), "")
     of_target = transfers.rename(columns={"points": "transfer_points"}).drop(columns="liveness")
     both = pd.concat([own, controls.assign(intermediate=tasks).merge(of_target, on=where, how="left")])
     both = both.dropna(subset=["points", "transfer_points"]).sort_values(["metric", "setting"], kind="stable")
@@ -73,7 +73,7 @@ def _mean(part: pd.DataFrame) -> dict[str, Any]:
     less = (part.transfer_points - part.points).to_numpy(dtype=float)
     row = {"n_targets": len(part), "liveness": part.liveness.mean(), "transfer_points": part.transfer_points.mean()}
     row |= dict(zip(("points", "low", "high"), _interval(part.points.to_numpy(dtype=float)), strict=True))
-    if part.control.iloc[0] != "transfer":
+    if part.control.iloc[0] != TRANSFER:
         names = ("transfers_less_control", "low_less_control", "high_less_control")
         row |= dict(zip(names, _interval(less), strict=True))
     return row

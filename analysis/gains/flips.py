@@ -11,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from adapters_store.record import IMPORTED, Record
+from adapters_store.record import Record
+from adapters_store.roles import BASELINE, IMPORTED, TRANSFER, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import BASELINE, TRANSFER, Manifest, MixedRecords, Predictions, predictions
+from analysis.gains.cells import Manifest, MixedRecords, Predictions, predictions
 from analysis.tables import Declared, framed
 from tasks.errors import BadInput, UnknownTask
 from tasks.toml_file import nearest
@@ -188,7 +189,7 @@ def _planned_keys(
             raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, known)}")
     keys: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
     for cell in manifest["cells"]:
-        role = cell.get("role") or (BASELINE if cell["intermediate"] is None else TRANSFER)
+        role = planned_role(cell)
         role = TRANSFER if role == IMPORTED else role
         wanted = intermediate if role == TRANSFER else None
         if role in keys and (cell["intermediate"], cell["target"], cell["setting"]) == (wanted, target, setting):

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
-from analysis.gains.cells import BASELINE, TRANSFER, Manifest, planned_cells
+from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import FULL_BASELINE, Column, Scored, columns, own_scores, with_full_baselines
 from analysis.gains.corrections import GainTest, corrections_of, to_redraw
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence

@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from adapters_store.roles import TRANSFER
 from adapters_store.store import Store
-from analysis.gains.cells import TRANSFER, Manifest, Predictions
+from analysis.gains.cells import Manifest, Predictions
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import uncorrected_gains
 from analysis.gains.significance import FloatArray, Groups, group_weights, score_draws

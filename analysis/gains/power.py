@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, norm
 from scipy.stats import t as student
 
-from analysis.gains.cells import BASELINE, TRANSFER
+from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.significance import LEVEL
 from analysis.tables import Declared, framed, number
 

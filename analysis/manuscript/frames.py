@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import atomic
+from adapters_store.roles import BASELINE, WHOLE_MODELS
 from analysis.figures.heatmaps import METRIC_NAMES, squares
 from analysis.figures.paper_figures import MEASURED, NUMBERS, importance_rows, percent_squares, similarity_squares
-from analysis.gains.cells import BASELINE, FINETUNED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Stored, Subject
@@ -234,7 +234,7 @@ def _costs(subject: Subject) -> dict[str, float]:
         names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", *DRAWN)
         return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
     records, study = subject.stored.records, subject.study
-    adapters = [one.results for one in records if one.spec.get("role") != FINETUNED]
+    adapters = [one.results for one in records if one.spec.get("role") not in WHOLE_MODELS]
     sizes = [one["trainable_parameters"] for one in adapters if "trainable_parameters" in one]
     draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
     spent = [one.provenance for one in records]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from adapters_store.record import Record
-from analysis.gains.cells import FINETUNED
+from adapters_store.roles import CONTROL, RANDOM, SELF, SHUFFLED, WHOLE_MODELS
 from analysis.manuscript.references import ADAPTER, BACKBONE, TRAINING, Use, keys_of, origin_of
 from analysis.manuscript.subject import Subject
 from analysis.tables import inline, percent
@@ -29,10 +29,10 @@ COMPOSITIONS = {
     " on, under a new head.",
 }
 CONTROLS = {
-    "self": "the target's own adapter of another seed",
-    "shuffled": "an adapter trained on the target's texts with permuted labels",
-    "random": "an adapter that was not trained",
-    "control": "adapters of tasks that stand for none of the study's",
+    SELF: "the target's own adapter of another seed",
+    SHUFFLED: "an adapter trained on the target's texts with permuted labels",
+    RANDOM: "an adapter that was not trained",
+    CONTROL: "adapters of tasks that stand for none of the study's",
 }
 FORMATS = {
     "pair": "A row's earlier turns are the first segment of its input and its text is the second; a row without earlier"
@@ -113,7 +113,7 @@ def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a num
 def records_of(subject: Subject) -> Sequence[Record]:
     """The finished records of adapters; a whole model that was trained beside them is a reference, not one of them."""
     records = subject.stored.records if subject.stored else ()
-    return [one for one in records if one.spec.get("role") != FINETUNED]
+    return [one for one in records if one.spec.get("role") not in WHOLE_MODELS]
 
 
 def _values(subject: Subject, read: Callable[[Spec], Any], words: Callable[[Any], str | None] = str) -> Values:
@@ -178,7 +178,7 @@ def _controls(subject: Subject) -> str:
 
 def _references(subject: Subject) -> str:
     records = subject.stored.records if subject.stored else ()
-    rates = {one.spec["training"]["learning_rate"] for one in records if one.spec.get("role") == FINETUNED}
+    rates = {one.spec["training"]["learning_rate"] for one in records if one.spec.get("role") in WHOLE_MODELS}
     if not rates:
         return ""
     return (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.roles import BASELINE, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
-from analysis.gains.cells import BASELINE, TRANSFER
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import control_name
 from analysis.sections.study import Findings

@@ -11,10 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adapters_store.record import Record
+from adapters_store.roles import CONTROLS, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import BASELINE, CONTROLS, FINETUNED, TRANSFER, predictions
+from analysis.gains.cells import predictions
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import WAYS, control_name
 from analysis.sections.study import MEANINGS, Findings
@@ -93,8 +94,8 @@ def pages(store: Store, found: Findings) -> list[dict[str, Any]]:
 def cell_title(found: Findings, where: Where) -> str:
     """What a page is called."""
     role, intermediate, target, _ = where
-    if role in (BASELINE, FINETUNED):
-        return f"{found.title(target)} {'alone' if role == BASELINE else 'as a whole model'}"
+    if role in SCORED_ALONE:
+        return f"{found.title(target)} {role_of(role).manner}"
     if role in CONTROLS:
         return f"{control_name(found, role, intermediate or '')} \u2192 {found.title(target)}"
     pair = found.title(target) if intermediate is None else f"{found.title(intermediate)} \u2192 {found.title(target)}"
@@ -145,7 +146,7 @@ def _texts(role: str, row: Row) -> dict[str, str]:
     if row["n_seeds"] == 0:
         return {}
     texts = {"score": number(row["score"])}
-    if role in (BASELINE, FINETUNED):
+    if role in SCORED_ALONE:
         return {**texts, "interval": interval(row["low"], row["high"], 2)}
     texts |= {"alone": number(row["baseline"]), "points": number(row["points"], 1)}
     texts |= {"interval": interval(row["low"], row["high"], 1), "p": number(row["p"], 4)}
@@ -155,7 +156,7 @@ def _texts(role: str, row: Row) -> dict[str, str]:
 def _facts(role: str, row: Row | None) -> Facts:
     if row is None or row["n_seeds"] == 0:
         return []
-    facts = _of_baseline(row) if role in (BASELINE, FINETUNED) else _of_gain(role, row)
+    facts = _of_baseline(row) if role in SCORED_ALONE else _of_gain(role, row)
     common = {"test rows": count(row["n_test"]), "groups of test rows": count(row["n_groups"])}
     common["conditional on"] = row["conditional"] or "missing"
     return [[what, text] for what, text in {**facts, **common}.items()]

@@ -11,8 +11,9 @@ import pandas as pd
 
 from adapters_store.errors import MissingRecord
 from adapters_store.measures import STATISTICS, statistics_inputs
+from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
-from analysis.gains.cells import BASELINE, Manifest
+from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
 from analysis.gains.significance import DRAWS
@@ -65,8 +66,8 @@ def training(store: Store, manifest: Manifest) -> pd.DataFrame:
     """One row per task with a finished baseline on all data: the settings it was trained with."""
     rows: dict[str, dict[str, Any]] = {}
     for cell in manifest["cells"]:
-        role = cell.get("role") or (BASELINE if cell["intermediate"] is None else "")
-        if role == BASELINE and cell["setting"] == "full" and cell["target"] not in rows and cell["key"] in store:
+        is_alone = planned_role(cell) == BASELINE and cell["setting"] == "full"
+        if is_alone and cell["target"] not in rows and cell["key"] in store:
             rows[cell["target"]] = dict(store.get(cell["key"]).spec["training"])
     return framed(pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()]), TRAINING)
 

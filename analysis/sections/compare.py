@@ -16,10 +16,11 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 
 from adapters_store.disk import write_text
+from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
 from analysis.figures.drawing import Drawn, figure_of, make_plain, shortened, write_drawn
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import BASELINE, TRANSFER, Manifest, planned_cells
+from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.gains import gains
 from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed

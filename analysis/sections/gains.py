@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL
@@ -23,10 +24,10 @@ WAYS = {
     "p_holm": "Holm over all: the same, without what is known of their dependence",
 }
 WHAT = {
-    "transfer": "transfers, by target",
-    "self": "self: the target itself, another seed",
-    "shuffled": "shuffled: the target's texts, permuted labels",
-    "random": "random: an untrained adapter",
+    TRANSFER: "transfers, by target",
+    SELF: "self: the target itself, another seed",
+    SHUFFLED: "shuffled: the target's texts, permuted labels",
+    RANDOM: "random: an untrained adapter",
 }
 
 
@@ -150,7 +151,7 @@ def _draws(tested: pd.DataFrame) -> str:
 
 
 def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
-    if one.control == "transfer":
+    if one.control == TRANSFER:
         return "", ""
     return number(one.transfers_less_control, 1), interval(one.low_less_control, one.high_less_control, 1)
 

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from adapters_store.record import Record
+from adapters_store.roles import BASELINE, TRANSFER, role_of
 from analysis.figures.drawing import Drawn
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import BASELINE, FINETUNED, TRANSFER, Manifest
+from analysis.gains.cells import Manifest
 from analysis.gains.gains import FEW_GROUPS
 from analysis.gains.other_metrics import OTHERS
 from analysis.tables import bullets, count, few, framed, inline, interval, number, percent, table, tally, yes_no
 
-TRAINED = {BASELINE: "adapter", FINETUNED: "whole model"}
 MEANINGS = {
     "collapsed": "at or below what always the commonest answer scores",
     "baseline_collapsed": "the gain is against a collapsed baseline",
@@ -126,7 +126,7 @@ def baselines(found: Findings) -> list[str]:
     )
     rows = [
         (
-            *(found.title(one.target), TRAINED[one.role], f"version {one.version}"),
+            *(found.title(one.target), role_of(one.role).trains, f"version {one.version}"),
             *(one.setting, METRIC_NAMES[one.metric]),
             *(number(one.score), interval(one.low, one.high, 2)),
             *(number(one.floor), yes_no(one.is_above_floor)),

@@ -16,7 +16,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from adapters_store.key import key_of
-from adapters_store.record import IMPORTED
+from adapters_store.roles import IMPORTED
 from analysis.gains.cells import Manifest
 from tasks.ratings import Rating, rating_files, ratings
 from tasks.registry import Registry

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Record
-from adapters_store.record import IMPORTED
+from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
 from harness.api import Study
 from harness.cli.options import leaf_options, plan_options
 from harness.cli.study import study_of
@@ -20,8 +20,7 @@ from harness.preflight.estimate import Disk, Rates, Todo, assumed_rates, disk_of
 from harness.preflight.smoke import records
 from harness.preflight.why import Why, why
 from harness.study.cell import Cell
-from harness.study.file import REFERENCES
-from harness.study.plan import HELPERS, ROLES, Plan
+from harness.study.plan import Plan
 from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
@@ -268,12 +267,11 @@ def print_warnings(plan: Plan) -> None:
 
 def _plan_row(target: str, cells: list[Cell], stored: set[str]) -> dict[str, object]:
     own = [cell for cell in cells if cell.target == target]
-    kinds: dict[str, tuple[str, ...]] = {"baselines": ("baseline",), "transfers": ("transfer",)}
-    further = {"controls": ROLES, "their intermediates": HELPERS, "on imported": (IMPORTED,), "references": REFERENCES}
-    kinds |= {kind: roles for kind, roles in further.items() if any(cell.role in roles for cell in cells)}
+    planned = {BASELINE, TRANSFER, *(cell.role for cell in cells)}
+    groups = dict.fromkeys(role.group for role in ROLES.values() if role.name in planned)
     return {
         "target": target,
-        **{kind: sum(cell.role in roles for cell in own) for kind, roles in kinds.items()},
+        **{group: sum(role_of(cell.role).group == group for cell in own) for group in groups},
         "stored": sum(c.key in stored for c in own),
     }
 

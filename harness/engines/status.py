@@ -23,6 +23,7 @@ from typing import Any
 
 from adapters_store import Store, StoreError
 from adapters_store.listing import WEIGHTS, aliases_by_key
+from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
@@ -129,7 +130,7 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
             intermediate=row["intermediate"],
             seed=row["seed"],
             setting=row["setting"],
-            role=row.get("role") or ("transfer" if row["intermediate"] else "baseline"),
+            role=planned_role(row),
             spec={"intermediate_key": row.get("intermediate_key")},
             key=row["key"],
         )

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import Record, Store
-from adapters_store.record import IMPORTED
+from adapters_store.roles import ROLES, role_of
 from harness.run.notes import failure
 from harness.study.cell import Cell
-from harness.study.file import REFERENCES
-from harness.study.plan import HELPERS, Plan
+from harness.study.plan import Plan
 
 NEVER = "never trained"
 IDENTITY = ("role", "target", "intermediate", "seed", "setting")  # two specs that agree in these are of one cell
@@ -156,24 +155,20 @@ def _change(name: str, old: str, new: str, of: str) -> str:
 
 def _kind(cell: Cell, of: Sequence[str]) -> str:
     """What a cell is to a cause of the tasks ``of``, or by itself if the cause is none of a task."""
-    if cell.role in HELPERS:
-        return "intermediate of controls"
-    if cell.role in ("baseline", *REFERENCES):
-        return cell.role
-    if not of:
-        return cell.role if cell.role in ("transfer", IMPORTED) else "control"
+    role = role_of(cell.role)
+    if role.stands_alone or not of:
+        return role.noun
     it = "it" if len(of) == 1 else "them"
     return f"onto {it}" if cell.target in of else f"stacked on {it}"
 
 
 def _place(kind: str) -> int:
     """Where a kind stands in a line: what stands on nothing first."""
-    alone = ("baseline", "intermediate of controls", *REFERENCES)
-    first = (*alone, "transfer", "control", IMPORTED, "onto it", "onto them")
+    roles = sorted(ROLES.values(), key=lambda role: not role.stands_alone)
+    first = [*dict.fromkeys(role.noun for role in roles), "onto it", "onto them"]
     return first.index(kind) if kind in first else len(first)
 
 
 def _plural(kind: str, count: int) -> str:
-    if count == 1 or kind.startswith(("onto", "stacked", "finetuned", IMPORTED)):
-        return kind
-    return kind.replace("intermediate", "intermediates") if kind.startswith("intermediate") else f"{kind}s"
+    plurals = {role.noun: role.plural for role in ROLES.values()}
+    return kind if count == 1 else plurals.get(kind, kind)

@@ -8,12 +8,12 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.record import imports_of, is_imported
+from adapters_store.roles import SCORING
 from harness.study.imported import imported_as
 from tasks.errors import BadInput
 from tasks.task import METRICS, Task
 from tasks.toml_file import nearest
 
-ROLES = ("baseline", "control-intermediate")
 FORM = ("input_format", "tags", "max_tokens", "truncation", "history")
 
 
@@ -113,7 +113,7 @@ def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | N
     cells = [
         cell
         for cell in manifest["cells"]
-        if cell["target"] == task and cell["role"] in ROLES and cell["setting"] == "full" and cell["key"] in store
+        if cell["target"] == task and cell["role"] in SCORING and cell["setting"] == "full" and cell["key"] in store
     ]
     of_seed = [cell for cell in cells if seed in (None, cell["seed"])]
     if not of_seed:

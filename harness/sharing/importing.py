@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adapters_store import Record, Store, key_of
-from adapters_store.record import IMPORTED
+from adapters_store.roles import IMPORTED
 from harness.run.pack import provenance
 from harness.sharing.incoming import (
     ACTIVATION,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import key_of
+from adapters_store.roles import BASELINE, OF_SHUFFLED, RANDOM, TRANSFER, WHOLE_MODELS
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
@@ -59,7 +60,7 @@ class Cell:
     def label(self) -> str:
         """The cell in words, for progress and messages."""
         what = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
-        role = "" if self.role == "transfer" else f" ({self.role})"
+        role = "" if self.role == TRANSFER else f" ({self.role})"
         return f"{what}{role}, seed {self.seed}, {self.setting}"
 
 
@@ -82,10 +83,10 @@ def make_cell(
     stacked_on = intermediate.target if intermediate else None
     training, _ = study.training_for(task, stacked_on)
     study = dataclasses.replace(study, adapter=study.adapter_for(task.id, stacked_on))
-    role = role or ("transfer" if intermediate else "baseline")
+    role = role or (TRANSFER if intermediate else BASELINE)
     adapter = _adapter(study, role, intermediate)
     check_width(adapter or {}, backbone.width)
-    below = intermediate.target if intermediate else "random" if role == "random" else None
+    below = intermediate.target if intermediate else RANDOM if role == RANDOM else None
     trainer = trainer_of(study, role, intermediate)
     spec: dict[str, Any] = {
         "schema": SCHEMA,
@@ -136,7 +137,7 @@ def _adapter(study: StudyConfig, role: str, intermediate: Cell | None) -> dict[s
 
     BadStudy if it, or what it stands on, makes no stack.
     """
-    if role == "finetuned":
+    if role in WHOLE_MODELS:
         return None
     if intermediate is None:
         return settings_of(study.adapter)
@@ -154,11 +155,11 @@ def _library(adapter: Mapping[str, Any] | None, device: str) -> dict[str, Any]:
 
 def _own_rate(study: StudyConfig, role: str) -> dict[str, float]:
     """The learning rate of a whole model, which adapters' rates would wreck."""
-    return {"learning_rate": study.finetune_learning_rate} if role == "finetuned" else {}
+    return {"learning_rate": study.finetune_learning_rate} if role in WHOLE_MODELS else {}
 
 
 def _permutations(role: str, target: str, seed: int) -> dict[str, dict[str, int]]:
     """The seeds by which labels are permuted; the test keeps its own."""
-    if role != "shuffled-intermediate":
+    if role != OF_SHUFFLED:
         return {}
     return {"permutations": {name: seed_of("shuffled", target, seed, name) for name in ("train", "validation")}}

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from adapters_store.roles import BASELINE, REFERENCES, ROLES
 from harness.study.cell import trainer_of
 from harness.study.config import (
     LARGEST,
@@ -35,8 +36,7 @@ DATA = ("files", "synthetic")
 TRAINERS = ("lanes", "library")
 PRECISIONS = ("fp32", "bf16")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
-CONTROLS = ("self", "shuffled", "random")
-REFERENCES = ("finetuned",)
+CONTROLS = tuple(role.name for role in ROLES.values() if role.is_control and role.is_asked_for)
 KEPT = ("all", "baselines")
 ANALYSIS = {
     "outcome": ("points", "percent", "ranks", "winsorised"),
@@ -163,7 +163,7 @@ def _check_method(study: StudyConfig, where: str) -> None:
             check_stack(study.adapter.method)
     except BadStudy as problem:
         raise BadStudy(f"{where}: {problem}") from None
-    for role in ("baseline", *study.references):
+    for role in (BASELINE, *study.references):
         if study.precision == "bf16" and trainer_of(study, role) == "library":
             raise BadStudy(
                 f"{where}: precision 'bf16' is for lanes, but a {role} of this study trains through the "

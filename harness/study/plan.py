@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adapters_store import Store, key_of
+from adapters_store.roles import CONTROL, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFFLED, RANDOM, SELF, SHUFFLED
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig
@@ -25,8 +26,6 @@ from tasks.toml_file import nearest
 # permuted labels; ``random`` on an untrained adapter; ``control`` on a task of the study that has nothing to do
 # with empathy.
 
-ROLES = ("self", "shuffled", "random", "control")
-HELPERS = ("self-intermediate", "shuffled-intermediate", "control-intermediate")  # trained to be stood on and no more
 FURTHER_SEED = 1000  # beyond a study's only baseline seed, for the intermediate of ``self``
 
 
@@ -36,13 +35,13 @@ def intermediates_of(study: StudyConfig, backbone: Backbone, rows: Splits, seed:
     ``self`` stands on the baseline of the next baseline seed, in a circle; a study with one has a helper trained.
     """
     made = {}
-    if "self" in study.controls:
+    if SELF in study.controls:
         seeds = study.seeds_of_baselines
         further = seeds[(seeds.index(seed) + 1) % len(seeds)] if len(seeds) > 1 else seed + FURTHER_SEED
         other = make_cell(study, backbone, rows, seed=further, setting="full")
-        made["self"] = other if len(seeds) > 1 else replace(other, role="self-intermediate")
-    if "shuffled" in study.controls:
-        made["shuffled"] = make_cell(study, backbone, rows, seed=seed, setting="full", role="shuffled-intermediate")
+        made[SELF] = other if len(seeds) > 1 else replace(other, role=OF_SELF)
+    if SHUFFLED in study.controls:
+        made[SHUFFLED] = make_cell(study, backbone, rows, seed=seed, setting="full", role=OF_SHUFFLED)
     return made
 
 
@@ -52,7 +51,7 @@ def control_lanes(
     """The controls in a target's column, each on its intermediate in ``below``; ``random`` has none that is stored."""
     lanes = []
     for control in study.controls:
-        is_apart = control == "random" or not study.shared_noise  # self and shuffled stand on the same task
+        is_apart = control == RANDOM or not study.shared_noise  # self and shuffled stand on the same task
         role = control if is_apart else ""
         cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=below.get(control), role=role)
         lanes.append(replace(cell, role=control))
@@ -225,7 +224,7 @@ class _Grid:
         is_below = self.study.transfers and setting == "full" and seed in self.study.seeds
         tasks = self.splits if is_below else self.targets
         made = {n: make_cell(self.study, self.backbone, rows, seed=seed, setting=setting) for n, rows in tasks.items()}
-        return {n: self._as(cell, n, "control-intermediate") for n, cell in made.items()}
+        return {n: self._as(cell, n, OF_CONTROL) for n, cell in made.items()}
 
     def column(
         self, target: str, setting: str, seed: int, full: Mapping[str, Cell], below: Mapping[str, Cell]
@@ -236,7 +235,7 @@ class _Grid:
         for other, one in full.items():
             if other != target and self.splits[other].task.role != "target":
                 cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
-                cells.append(self._as(cell, other, "control"))
+                cells.append(self._as(cell, other, CONTROL))
         cells += control_lanes(study, backbone, rows, seed, setting, below)
         return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.gains.cells import CONTROLS
+from adapters_store.roles import CONTROLS
 from analysis.gains.controls import control_means, controls
 from analysis.gains.gains import gains
 from tests.support.studies.fake_study import FakeTask, fake_study

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store, key_of
+from adapters_store.roles import CONTROLS
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import CONTROLS, Manifest, MixedRecords, cells
+from analysis.gains.cells import Manifest, MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm
 from analysis.gains.gains import COLUMNS, MORE, PAIR, SEED, TYPES, gains, uncorrected_gains
 from analysis.gains.significance import LEVEL

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.gains.cells import CONTROLS
+from adapters_store.roles import CONTROLS
 from analysis.manuscript import latex
 from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.latex import printed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.gains.cells import CONTROLS
+from adapters_store.roles import CONTROLS
 from analysis.report import report
 from tests.support.studies.fake_study import FakeTask, fake_study
 
