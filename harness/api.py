@@ -166,7 +166,7 @@ class Study:
         return Launch(
             study=config.name,
             backbone=str(Path(config.backbone).expanduser().resolve()) if is_folder else config.backbone,
-            registry=tuple(str(Path(one).resolve()) for one in config.registry),
+            registry=tuple(str(Path(folder).resolve()) for folder in config.registry),
             data=str(folder.resolve()),
             splits=config.splits,
             ids=str(self.ids.resolve()) if self.ids else None,
@@ -199,9 +199,11 @@ class Study:
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         seeds = (self.config.seeds[0] if seed is None else seed,)
         own = dataclasses.replace(self.config, seeds=seeds, device=device)
-        one = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
-        one = dataclasses.replace(one, methods=tuple(methods) or one.methods, is_halving=is_halving, device=hardware)
-        return one.run(trials, on_epoch, on_trial)
+        best_of = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
+        best_of = dataclasses.replace(
+            best_of, methods=tuple(methods) or best_of.methods, is_halving=is_halving, device=hardware
+        )
+        return best_of.run(trials, on_epoch, on_trial)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

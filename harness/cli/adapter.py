@@ -94,16 +94,16 @@ def publish_adapter(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = export(store, facts, Path(temporary) / facts.target)
         files = leaving(folder)
-        told = {"repository": options.repository, "private": not options.public, "caution": caution(facts.task)}
+        summary = {"repository": options.repository, "private": not options.public, "caution": caution(facts.task)}
         address = upload(folder, options.repository, private=not options.public) if options.yes else None
         card = (folder / "README.md").read_text(encoding="utf-8")
     if options.json:
-        print_json({**told, "files": [one._asdict() for one in files], "card": card, "address": address})
+        print_json({**summary, "files": [file._asdict() for file in files], "card": card, "address": address})
         return 0
-    print_rows([one._asdict() for one in files], as_json=False)
+    print_rows([file._asdict() for file in files], as_json=False)
     print(f"\nREADME.md:\n\n{card}")
-    if told["caution"]:
-        print(f"think of this first: {told['caution']}")
+    if summary["caution"]:
+        print(f"think of this first: {summary['caution']}")
     kind = "public" if options.public else "private"
     print(
         f"uploaded to {address}"
@@ -121,23 +121,24 @@ def bring_adapter(options: argparse.Namespace) -> int:
 
     source = source_of(options.source, options.revision)
     backbone = resolve(options.backbone) if options.backbone else named_backbone(source)
-    found = import_adapter(Store(Path(options.store)), source, options.name, backbone)
-    record = found.record
+    imported = import_adapter(Store(Path(options.store)), source, options.name, backbone)
+    record = imported.record
     if options.json:
-        told = {name: record.spec[name] for name in ("adapter", "label", "origin")}
-        print_json({"name": options.name, "key": record.key, "is_new": found.is_new, **told})
+        parts = {name: record.spec[name] for name in ("adapter", "label", "origin")}
+        print_json({"name": options.name, "key": record.key, "is_new": imported.is_new, **parts})
         return 0
-    for line in _brought(options.name, found, backbone.name):
+    for line in _import_lines(options.name, imported, backbone.name):
         print(line)
     return 0
 
 
-def _brought(name: str, found: Imported, backbone: str) -> Iterator[str]:
+def _import_lines(name: str, imported: Imported, backbone: str) -> Iterator[str]:
     """What was imported, from where, and how to use it."""
-    record, origin, label = found.record, found.record.spec["origin"], found.record.spec["label"]
-    yield f"{name}: {'imported' if found.is_new else 'is in the store already, from the same files'}, key {record.key}"
-    place = f"{origin['hub']} at {origin['commit']}" if origin["hub"] else "a folder"
-    yield f"from {place}: {origin['name']!r}, adapters {origin['library']}, trained on {origin['model_name']!r}"
+    record, origin, label = imported.record, imported.record.spec["origin"], imported.record.spec["label"]
+    news = "imported" if imported.is_new else "is in the store already, from the same files"
+    yield f"{name}: {news}, key {record.key}"
+    source = f"{origin['hub']} at {origin['commit']}" if origin["hub"] else "a folder"
+    yield f"from {source}: {origin['name']!r}, adapters {origin['library']}, trained on {origin['model_name']!r}"
     yield f"adapter: {', '.join(f'{field} {value}' for field, value in record.spec['adapter'].items())}"
     if label is None:
         yield "head: none, so it can be an intermediate and answers nothing"
@@ -155,12 +156,12 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
 
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
-    (one,) = chosen(store, manifest, [options.task], options.seed)
-    if one.is_imported:
-        raise BadInput(f"{one.task} was imported, so it is not ours to pass on; pass on where it came from")
+    (adapter,) = chosen(store, manifest, [options.task], options.seed)
+    if adapter.is_imported:
+        raise BadInput(f"{adapter.task} was imported, so it is not ours to pass on; pass on where it came from")
     frame = baselines(store, manifest)
-    rows = frame[(frame["target"] == one.task) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
+    rows = frame[(frame["target"] == adapter.task) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))
     interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
-    task = manifest["tasks"][one.task]
-    return store, Facts(one.record, task, manifest["name"], bool(manifest["synthetic"]), *interval)
+    task = manifest["tasks"][adapter.task]
+    return store, Facts(adapter.record, task, manifest["name"], bool(manifest["synthetic"]), *interval)

@@ -44,37 +44,37 @@ def add_data(data: argparse.ArgumentParser) -> None:
 
 def show_status(options: argparse.Namespace) -> int:
     """Print per dataset which files are here, whether they are the right ones, the licence, and how to get the rest."""
-    found = _asked(options)
+    wanted = _holdings_asked_for(options)
     if options.json:
-        print_json([_as_json(one) for one in found])
+        print_json([_as_json(holding) for holding in wanted])
         return 0
-    print_rows([_row(one) for one in found], as_json=False)
-    for one in found:
-        _print_notes(one)
+    print_rows([_row(holding) for holding in wanted], as_json=False)
+    for holding in wanted:
+        _print_notes(holding)
     return 0
 
 
-def _print_notes(one: Holding) -> None:
-    if one.missing:
-        more = f" and {len(one.missing) - 1} more" if len(one.missing) > 1 else ""
-        print(f"\n{one.dataset.id}: {one.missing[0]}{more} missing\n  {one.how}")
-    if one.fallback:
-        print(f"  until then, where the task allows it: {', '.join(one.fallback)}")
-    for path, state in one.files.items():
+def _print_notes(holding: Holding) -> None:
+    if holding.missing:
+        more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
+        print(f"\n{holding.dataset.id}: {holding.missing[0]}{more} missing\n  {holding.how}")
+    if holding.fallback:
+        print(f"  until then, where the task allows it: {', '.join(holding.fallback)}")
+    for path, state in holding.files.items():
         if state == "differs":
-            print(f"\n{one.dataset.id}: {path} is not the file that its entry knows; another version, or damaged")
+            print(f"\n{holding.dataset.id}: {path} is not the file that its entry knows; another version, or damaged")
 
 
 def fetch_data(options: argparse.Namespace) -> int:
     """Download what may be downloaded and is not here; say of the rest whom to ask. Exit code 1 when some failed."""
     failed = 0
-    for one in _asked(options):
-        if not one.downloads:
-            if one.missing:
-                print(f"{one.dataset.id}: cannot be fetched: {one.how}")
+    for holding in _holdings_asked_for(options):
+        if not holding.downloads:
+            if holding.missing:
+                print(f"{holding.dataset.id}: cannot be fetched: {holding.how}")
             continue
-        print(f"{one.dataset.id}: {one.dataset.title}; licence: {one.dataset.licence or 'unstated'}")
-        failed += not _fetch(one, Path(options.data), quiet=options.quiet)
+        print(f"{holding.dataset.id}: {holding.dataset.title}; licence: {holding.dataset.licence or 'unstated'}")
+        failed += not _fetch(holding, Path(options.data), quiet=options.quiet)
     return 1 if failed else 0
 
 
@@ -118,38 +118,41 @@ def progress(quiet: bool) -> Iterator[Watch]:
         yield watch
 
 
-def _asked(options: argparse.Namespace) -> list[Holding]:
+def _holdings_asked_for(options: argparse.Namespace) -> list[Holding]:
     """Holdings of the datasets that were named, by their own id or by a task's; all without a name."""
-    found = holdings(Registry.load([Path(folder) for folder in options.registry]), Path(options.data))
-    names = {name: one for one in found for name in one.tasks} | {one.dataset.id: one for one in found}
+    everything = holdings(Registry.load([Path(folder) for folder in options.registry]), Path(options.data))
+    names = {name: holding for holding in everything for name in holding.tasks} | {
+        holding.dataset.id: holding for holding in everything
+    }
     for name in options.id:
         if name not in names:
             raise UnknownTask(f"no dataset or task {name!r}{nearest(name, names)}")
     wanted = {names[name].dataset.id for name in options.id}
-    return [one for one in found if not wanted or one.dataset.id in wanted]
+    return [holding for holding in everything if not wanted or holding.dataset.id in wanted]
 
 
-def _row(one: Holding) -> dict[str, object]:
-    counts = Counter(state for state in one.files.values() if state != "missing")
+def _row(holding: Holding) -> dict[str, object]:
+    counts = Counter(state for state in holding.files.values() if state != "missing")
+    n_files = len(holding.files)
     return {
-        "dataset": one.dataset.id,
-        "tasks": len(one.tasks),
-        "files": f"{len(one.files) - len(one.missing)}/{len(one.files)}{' (fallback)' if one.fallback else ''}",
+        "dataset": holding.dataset.id,
+        "tasks": len(holding.tasks),
+        "files": f"{n_files - len(holding.missing)}/{n_files}{' (fallback)' if holding.fallback else ''}",
         "checksum": ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "-",
-        "get it": "fetch" if one.is_fetchable else "in part" if one.downloads else "by hand",
-        "licence": one.dataset.licence or "unstated",
+        "get it": "fetch" if holding.is_fetchable else "in part" if holding.downloads else "by hand",
+        "licence": holding.dataset.licence or "unstated",
     }
 
 
-def _as_json(one: Holding) -> dict[str, object]:
+def _as_json(holding: Holding) -> dict[str, object]:
     return {
-        "dataset": one.dataset.id,
-        "title": one.dataset.title,
-        "tasks": list(one.tasks),
-        "licence": one.dataset.licence,
-        "files": dict(one.files),
-        "is_here": not one.missing,
-        "fallback": list(one.fallback),
-        "is_fetchable": one.is_fetchable,
-        "how": one.how,
+        "dataset": holding.dataset.id,
+        "title": holding.dataset.title,
+        "tasks": list(holding.tasks),
+        "licence": holding.dataset.licence,
+        "files": dict(holding.files),
+        "is_here": not holding.missing,
+        "fallback": list(holding.fallback),
+        "is_fetchable": holding.is_fetchable,
+        "how": holding.how,
     }

@@ -73,8 +73,8 @@ def archive_results(options: argparse.Namespace) -> int:
             files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
     done = archive(store, name, measures_of(manifest), file, is_light=True, beside=files)
     if options.json:
-        told = {"file": str(file), "bytes": file.stat().st_size, "records": done.records, "measures": done.measures}
-        print_json(told | {"files": len(files), "missing": list(done.missing)})
+        summary = {"file": str(file), "bytes": file.stat().st_size, "records": done.records, "measures": done.measures}
+        print_json(summary | {"files": len(files), "missing": list(done.missing)})
         return 0
     print(f"{file}: {done.records} records without weights, {done.measures} measures, {len(files)} files beside them")
     print(f"{file.stat().st_size / 1e6:.1f} MB; look at its {LICENCES} before you pass it on (docs/archive.md)")
@@ -84,7 +84,7 @@ def archive_results(options: argparse.Namespace) -> int:
 
 
 @dataclass
-class Found:
+class Verification:
     """What verifying an archive found: differences that are named, and what was compared."""
 
     study: str = ""
@@ -99,50 +99,50 @@ def verify_archive(options: argparse.Namespace) -> int:
     file = Path(options.file)
     with Steps(quiet=options.quiet) as steps, tempfile.TemporaryDirectory() as temporary:
         try:
-            found = _verified(file, Path(temporary), steps)
+            outcome = _verify(file, Path(temporary), steps)
         except NotAsListed as problem:
-            found = Found(differences=[Difference(str(problem), "", "")])
+            outcome = Verification(differences=[Difference(str(problem), "", "")])
     if options.json:
-        print_json(_told(file, found))
+        print_json(_as_json(file, outcome))
     else:
-        _print(file, found)
-    return 1 if found.differences else 0
+        _print(file, outcome)
+    return 1 if outcome.differences else 0
 
 
-def _verified(file: Path, folder: Path, steps: Steps) -> Found:
-    looked = inspect_archive(file)
-    if not any(name.startswith(f"{REPORT}/") for name in looked.listing.members):
+def _verify(file: Path, folder: Path, steps: Steps) -> Verification:
+    inspection = inspect_archive(file)
+    if not any(name.startswith(f"{REPORT}/") for name in inspection.listing.members):
         raise NoResults(f"{file}: an archive without a report; `store restore` checks it, `report` makes its tables")
-    found = Found(looked.listing.study, differences=list(_altered(looked)))
-    if any(one.name.partition("/")[0] in KINDS for one in looked.altered):
-        return found  # tables from damaged records would say nothing
+    outcome = Verification(inspection.listing.study, differences=list(_altered_members(inspection)))
+    if any(member.name.partition("/")[0] in KINDS for member in inspection.altered):
+        return outcome  # tables from damaged records would say nothing
     kept = folder / "kept"
     try:
         restore(file, Store(folder / "store"), lambda member: _keep(kept, member))
-        _compare(found, folder, steps)
+        _compare(outcome, folder, steps)
     except (BadInput, StoreError) as problem:  # records that fit the list and not each other
         what = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
-        found.differences.append(Difference(what, "", ""))
-    return found
+        outcome.differences.append(Difference(what, "", ""))
+    return outcome
 
 
-def _compare(found: Found, folder: Path, steps: Steps) -> None:
+def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     """Compute everything anew from the restored store, and add what is other than what was kept."""
     store, kept = Store(folder / "store"), folder / "kept"
-    manifest = store.manifest(found.study)
+    manifest = store.manifest(outcome.study)
     check_manifest(manifest, "the archive")
-    found.differences += _descriptions_apart(manifest, kept)
+    outcome.differences += _descriptions_apart(manifest, kept)
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
     rebuilt(store, manifest, folder / "made", steps.show)
-    found.records, found.compared = len(store.records()), compared(kept / REPORT, folder / "made")
-    found.differences += found.compared.differences
+    outcome.records, outcome.compared = len(store.records()), compared(kept / REPORT, folder / "made")
+    outcome.differences += outcome.compared.differences
     lock = kept / LOCK
-    found.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
+    outcome.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
 
 
-def _altered(looked: Inspection) -> Iterator[Difference]:
-    for one in looked.altered:
-        yield Difference(looked.describe(one.name), f"sha256 {one.listed}", f"sha256 {one.actual}")
+def _altered_members(inspection: Inspection) -> Iterator[Difference]:
+    for member in inspection.altered:
+        yield Difference(inspection.describe(member.name), f"sha256 {member.listed}", f"sha256 {member.actual}")
 
 
 def _keep(folder: Path, member: MemberReader) -> None:
@@ -158,27 +158,31 @@ def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Dif
     """What differs in the files that follow from the manifest alone."""
     for name, made in ((STUDY, study_file(manifest["study"])), (LICENCES, licences_page(manifest))):
         there = (kept / name).read_text(encoding="utf-8", errors="replace") if (kept / name).is_file() else ""
-        for where, one, other in lines_apart(there, made):
-            yield Difference(f"{name}, {where}", one, other)
+        for where, kept_line, made_line in lines_apart(there, made):
+            yield Difference(f"{name}, {where}", kept_line, made_line)
 
 
-def _told(file: Path, found: Found) -> dict[str, Any]:
-    counts = {"records": found.records, "tables": found.compared.tables, "numbers": found.compared.numbers}
-    apart = [one._asdict() for one in found.differences]
-    return {"file": str(file), "study": found.study, **counts, "differences": apart, "versions": found.versions}
+def _as_json(file: Path, outcome: Verification) -> dict[str, Any]:
+    counts = {"records": outcome.records, "tables": outcome.compared.tables, "numbers": outcome.compared.numbers}
+    apart = [difference._asdict() for difference in outcome.differences]
+    return {"file": str(file), "study": outcome.study, **counts, "differences": apart, "versions": outcome.versions}
 
 
-def _print(file: Path, found: Found) -> None:
-    for one in found.differences[:MOST_SHOWN]:
-        values = f": archive {one.kept!r}, found {one.rebuilt!r}" if one.kept != one.rebuilt else ""
-        print(f"differs  {one.where}{values}")
-    if (rest := len(found.differences) - MOST_SHOWN) > 0:
+def _print(file: Path, outcome: Verification) -> None:
+    for difference in outcome.differences[:MOST_SHOWN]:
+        values = (
+            f": archive {difference.kept!r}, found {difference.rebuilt!r}"
+            if difference.kept != difference.rebuilt
+            else ""
+        )
+        print(f"differs  {difference.where}{values}")
+    if (rest := len(outcome.differences) - MOST_SHOWN) > 0:
         print(f"and {rest} more differences (--json lists all)")
-    if not found.records:
+    if not outcome.records:
         print("no table was computed anew: the records are not whole")
         return
-    counted = f"{found.compared.tables} tables with {found.compared.numbers:,} numbers"
-    print(f"{file}: study {found.study}, {counted} computed anew from {found.records} records")
-    print("all equal after their printed rounding" if not found.differences else "not equal")
-    if found.versions:
-        print(f"made with other versions: {', '.join(found.versions)}")
+    counted = f"{outcome.compared.tables} tables with {outcome.compared.numbers:,} numbers"
+    print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
+    print("all equal after their printed rounding" if not outcome.differences else "not equal")
+    if outcome.versions:
+        print(f"made with other versions: {', '.join(outcome.versions)}")

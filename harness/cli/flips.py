@@ -57,31 +57,31 @@ def show_flips(options: argparse.Namespace) -> int:
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
     chosen = {"setting": options.setting, "seeds": options.seed}
-    found = flips(store, manifest, options.intermediate, options.target, **chosen)
+    changes = flips(store, manifest, options.intermediate, options.target, **chosen)
     rows, why = _texts(options, store, manifest)
     if options.out:
-        _write(found, rows, Path(options.out))
+        _write(changes, rows, Path(options.out))
     if options.json:
-        print_json(_told(found, rows, why, options.show))
+        print_json(_as_json(changes, rows, why, options.show))
     else:
-        _print(found, rows, why, options.show)
+        _print(changes, rows, why, options.show)
     return 0
 
 
-def _write(found: Flips, rows: Mapping[str, Example], out: Path) -> None:
+def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
     """Write every table that is printed, whole, as CSV; texts of items never."""
     from analysis.gains.flips import answers, by_class, by_group, by_seed, over_seeds
     from analysis.tables import write_csv
 
-    changed = over_seeds(found.items)
+    changed = over_seeds(changes.items)
     several = {name: changed[name].map(lambda each: "; ".join(map(_short, each))) for name in ("before", "after")}
     tables = {
-        "by-seed": by_seed(found.items),
-        "by-class": by_class(found),
-        "answers": answers(found),
-        "by-group": by_group(found.items),
+        "by-seed": by_seed(changes.items),
+        "by-class": by_class(changes),
+        "answers": answers(changes),
+        "by-group": by_group(changes.items),
         "items": changed.assign(**several),
-        **({"by-length": _by_length(found, rows)} if rows else {}),
+        **({"by-length": _by_length(changes, rows)} if rows else {}),
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, frame in tables.items():
@@ -107,65 +107,65 @@ def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any
     return {row.id: row for row in splits.test}, ""
 
 
-def _told(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
+def _as_json(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> dict[str, Any]:
     """All counts and changed items for programs, undefined numbers as None; texts only if they are asked for."""
     from analysis.gains.flips import WORDS, answers, by_class, by_group, by_seed, over_seeds
 
-    changed = over_seeds(found.items)
+    changed = over_seeds(changes.items)
     listed = changed if show is None else _ends(changed, show)
     items = _records(listed)
     if show is not None:
-        items = [one | {"texts": _lines(rows[one["id"]]) if one["id"] in rows else None} for one in items]
+        items = [record | {"texts": _lines(rows[record["id"]]) if record["id"] in rows else None} for record in items]
     return {
-        **{name: getattr(found, name) for name in ("intermediate", "target", "setting", "metric")},
-        "better": WORDS[found.metric][0],
-        "worse": WORDS[found.metric][1],
-        "unfinished_seeds": list(found.unfinished),
+        **{name: getattr(changes, name) for name in ("intermediate", "target", "setting", "metric")},
+        "better": WORDS[changes.metric][0],
+        "worse": WORDS[changes.metric][1],
+        "unfinished_seeds": list(changes.unfinished),
         "note": CONTEXT,
-        "by_seed": _records(by_seed(found.items)),
-        "by_class": _records(by_class(found)),
-        "answers": _records(answers(found)),
-        "by_length": _records(_by_length(found, rows)) if rows else None,
-        "by_group": _records(by_group(found.items)),
+        "by_seed": _records(by_seed(changes.items)),
+        "by_class": _records(by_class(changes)),
+        "answers": _records(answers(changes)),
+        "by_length": _records(_by_length(changes, rows)) if rows else None,
+        "by_group": _records(by_group(changes.items)),
         "items": items,
         "texts": why or "here",
     }
 
 
-def _print(found: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
+def _print(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
     from analysis.gains.flips import answers, by_class, by_group, by_seed
 
-    print(f"{found.target} on top of {found.intermediate}, against {found.target} alone; {found.setting}")
-    if found.unfinished:
-        print(f"not finished, and left out: seed {', '.join(map(str, found.unfinished))}")
-    _table(found, "by seed", by_seed(found.items))
+    print(f"{changes.target} on top of {changes.intermediate}, against {changes.target} alone; {changes.setting}")
+    if changes.unfinished:
+        print(f"not finished, and left out: seed {', '.join(map(str, changes.unfinished))}")
+    _table(changes, "by seed", by_seed(changes.items))
     print(CONTEXT)
-    _table(found, "by label" if found.metric == "pearson_r" else "by class", by_class(found))
-    if len(given := answers(found)):
-        _table(found, f"answers that gave way to others ({len(given)} kinds)", given.head(MOST))
+    _table(changes, "by label" if changes.metric == "pearson_r" else "by class", by_class(changes))
+    if len(turned := answers(changes)):
+        _table(changes, f"answers that gave way to others ({len(turned)} kinds)", turned.head(MOST))
     if rows:
-        _table(found, "by length in words", _by_length(found, rows))
-    groups = by_group(found.items)
+        _table(changes, "by length in words", _by_length(changes, rows))
+    groups = by_group(changes.items)
     moved = groups[groups.better + groups.worse > 0]
-    _table(found, f"by dialogue or other group ({len(moved)} of {len(groups)} have changed items)", moved.head(MOST))
-    _print_items(found, rows, show)
+    _table(changes, f"by dialogue or other group ({len(moved)} of {len(groups)} have changed items)", moved.head(MOST))
+    _print_items(changes, rows, show)
     if why:
         print(f"\nids and numbers only, no lengths and no texts: {harmless(why)}")
 
 
-def _print_items(found: Flips, rows: Mapping[str, Example], show: int | None) -> None:
+def _print_items(changes: Flips, rows: Mapping[str, Example], show: int | None) -> None:
     """The items that changed most in either direction, with their texts if those are asked for and here."""
     from analysis.gains.flips import WORDS, over_seeds
 
-    changed = over_seeds(found.items)
+    changed = over_seeds(changes.items)
     most = show or MOST // 2
     print(f"\n{len(changed)} items changed{f'; at most {most} of each kind' if len(changed) else ''}")
-    for one in _ends(changed, most).itertuples():
-        what = WORDS[found.metric][0 if one.error_change < 0 else 1] if one.error_change else "both, by seed"
-        answers = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(one.before, one.after, strict=True))
-        print(f"{harmless(one.id)}  group {harmless(one.group)}  {what}: is {_short(one.label)}, said {answers}")
-        if show is not None and one.id in rows:
-            print("\n".join(f"    {line}" for line in _lines(rows[one.id])))
+    for item in _ends(changed, most).itertuples():
+        what = WORDS[changes.metric][0 if item.error_change < 0 else 1] if item.error_change else "both, by seed"
+        answers = "; ".join(f"{_short(a)} -> {_short(b)}" for a, b in zip(item.before, item.after, strict=True))
+        print(f"{harmless(item.id)}  group {harmless(item.group)}  {what}: is {_short(item.label)}, said {answers}")
+        if show is not None and item.id in rows:
+            print("\n".join(f"    {line}" for line in _lines(rows[item.id])))
 
 
 def _ends(changed: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -173,12 +173,12 @@ def _ends(changed: pd.DataFrame, most: int) -> pd.DataFrame:
     return changed if len(changed) <= 2 * most else changed.iloc[[*range(most), *range(-most, 0)]]
 
 
-def _by_length(found: Flips, rows: Mapping[str, Example]) -> pd.DataFrame:
+def _by_length(changes: Flips, rows: Mapping[str, Example]) -> pd.DataFrame:
     """The tally by quarters of the number of words in the item's own text, earlier turns left aside."""
     from analysis.gains.flips import by_size
 
-    words = found.items.id.map(lambda name: len(rows[name].text.split()))
-    return by_size(found.items, words, "words")
+    words = changes.items.id.map(lambda name: len(rows[name].text.split()))
+    return by_size(changes.items, words, "words")
 
 
 def _lines(row: Example) -> list[str]:
@@ -186,15 +186,15 @@ def _lines(row: Example) -> list[str]:
     return [*(f"{turn.speaker}: {harmless(turn.text)}" for turn in row.context), f"> {harmless(row.text)}"]
 
 
-def _table(found: Flips, title: str, frame: pd.DataFrame) -> None:
+def _table(changes: Flips, title: str, frame: pd.DataFrame) -> None:
     """A table with the words of the target's metric for better and worse."""
     from analysis.gains.flips import WORDS
 
-    names = dict(zip(("better", "worse"), WORDS[found.metric], strict=True))
+    names = dict(zip(("better", "worse"), WORDS[changes.metric], strict=True))
     print(f"\n{title}:")
     rows = [
-        {names.get(name, name.replace("_", " ")): _short(value) for name, value in one.items()}
-        for one in frame.to_dict("records")
+        {names.get(name, name.replace("_", " ")): _short(value) for name, value in row.items()}
+        for row in frame.to_dict("records")
     ]
     print_rows(rows, as_json=False)
 

@@ -19,7 +19,7 @@ from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options, plan_options, train_options
 from harness.cli.run import add_demo, add_run, train
-from harness.cli.status import typed
+from harness.cli.status import study_words
 from harness.cli.study import name_of, study_of
 from harness.cli.terminal import print_json
 from harness.engines import slurm_queue
@@ -65,47 +65,47 @@ def drivers(study: str, root: Path) -> list[int]:
 
     None where the system has no /proc.
     """
-    return [pid for pid, one in _own_processes() if pid != os.getpid() and _runs(one, study, root.resolve())]
+    return [pid for pid, process in _own_processes() if pid != os.getpid() and _runs(process, study, root.resolve())]
 
 
 def _own_processes() -> Iterator[tuple[int, _Process]]:
-    for place in Path("/proc").glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile, or may not be looked at
-            if place.stat().st_uid == os.geteuid():
-                told = [(place / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")]
-                pairs = (one.partition("=") for one in told[1].split("\0"))
+            if folder.stat().st_uid == os.geteuid():
+                texts = [(folder / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")]
+                pairs = (variable.partition("=") for variable in texts[1].split("\0"))
                 environment = {name: value for name, _, value in pairs}
-                yield int(place.name), _Process(told[0].split("\0")[:-1], (place / "cwd").readlink(), environment)
+                yield int(folder.name), _Process(texts[0].split("\0")[:-1], (folder / "cwd").readlink(), environment)
 
 
 def _runs(process: _Process, study: str, root: Path) -> bool:
-    given = _given(process.arguments)
-    options = _parsed(given) if given and given[0] in COMMANDS else None
+    words = _words_after_program(process.arguments)
+    options = _parse(words) if words and words[0] in COMMANDS else None
     if options is None or _study_of(options, process.folder) != study:
         return False
-    is_named = any(one.startswith("--st") for one in given)
+    is_named = any(word.startswith("--st") for word in words)
     store = options.store if is_named else process.environment.get("EMPATHY_STORE") or "runs"
     return (process.folder / store).resolve() == root
 
 
-def _given(arguments: Sequence[str]) -> Sequence[str]:
-    """What was typed after the program's name; nothing if it is another program."""
+def _words_after_program(arguments: Sequence[str]) -> Sequence[str]:
+    """What was study_words after the program's name; nothing if it is another program."""
     if not arguments or not Path(arguments[0]).name.startswith(("python", "empathy-transfer")):
         return ()
-    for place, one in enumerate(arguments[:4]):
-        if Path(one).name == "empathy-transfer" or arguments[place : place + 2] == ["-m", "harness.cli.main"]:
-            return arguments[place + (2 if one == "-m" else 1) :]
+    for start, word in enumerate(arguments[:4]):
+        if Path(word).name == "empathy-transfer" or arguments[start : start + 2] == ["-m", "harness.cli.main"]:
+            return arguments[start + (2 if word == "-m" else 1) :]
     return ()
 
 
-def _parsed(given: Sequence[str]) -> argparse.Namespace | None:
+def _parse(words: Sequence[str]) -> argparse.Namespace | None:
     """The options of a command that trains; None if they are none of this program's."""
     parser = argparse.ArgumentParser()
     nouns = parser.add_subparsers(required=True)
     for name, add in COMMANDS.items():
         add(nouns.add_parser(name))
     with suppress(SystemExit), redirect_stderr(io.StringIO()):
-        return parser.parse_args(list(given))
+        return parser.parse_args(list(words))
     return None
 
 
@@ -139,14 +139,14 @@ def cancel_study(options: argparse.Namespace) -> int:
     store, name = Store(Path(options.store)), name_of(options.study)
     stored_manifest(store, name, cells_only=True)  # NotRun if the store does not know it
     processes, (jobs, cancelled) = _end_drivers(name, store.root), _end_jobs(store, name)
-    ended, left = [*processes, *jobs], _left(store, name, cancelled)
+    ended, left = [*processes, *jobs], _remaining(store, name, cancelled)
     if options.json:
         print_json({"ended": ended, "left": left})
         return 1 if left else 0
     for line in (*ended, *left):
         print(line)
     if ended:
-        print(f"finished cells and checkpoints stay in the store; to go on: empathy-transfer run {typed(name)}")
+        print(f"finished cells and checkpoints stay in the store; to go on: empathy-transfer run {study_words(name)}")
     if not ended and not left:
         print(f"nothing of study {name!r} runs or is queued")
     return 1 if left else 0
@@ -154,13 +154,13 @@ def cancel_study(options: argparse.Namespace) -> int:
 
 def _end_drivers(study: str, root: Path) -> list[str]:
     """Tell this machine's processes that run the study to stop, as Ctrl-C would, and wait for them."""
-    told = []
+    asked = []
     for pid in drivers(study, root):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-            told.append(pid)
-    left = _wait_for(lambda: [pid for pid in told if is_there(pid)])
-    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in told]
+            asked.append(pid)
+    left = _wait_for(lambda: [pid for pid in asked if is_there(pid)])
+    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in asked]
 
 
 def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
@@ -173,31 +173,31 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     known = {pack: note for pack, note in known.items() if JOB.fullmatch(note.job)}
     if not known or shutil.which("scancel") is None:
         return [], set()
-    before = _queue(known)
-    alive = {pack: note.job for pack, note in known.items() if before is not None and before[note].is_alive}
+    queue = _job_statuses(known)
+    alive = {pack: note.job for pack, note in known.items() if queue is not None and queue[note].is_alive}
     if alive:
         slurm_queue.cancel(sorted(set(alive.values())))
     left = _wait_for(lambda: _alive({pack: known[pack] for pack in alive}))
     for pack, note in known.items():
-        if before is not None and not before[note].is_elsewhere and pack not in left:
+        if queue is not None and not queue[note].is_elsewhere and pack not in left:
             _take_away(store, pack)
     ended = {job: "was told to end, and is still at it" if pack in left else "ended" for pack, job in alive.items()}
-    if before is not None:
-        ended |= {note.job: f"was over; {seen.reason}" for note, seen in before.items() if seen.is_anothers}
+    if queue is not None:
+        ended |= {note.job: f"was over; {seen.reason}" for note, seen in queue.items() if seen.is_anothers}
     return [f"job {job} {what}" for job, what in ended.items()], set(alive)
 
 
-def _queue(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
+def _job_statuses(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
     return slurm_queue.look(list(known.values()), slurm_queue.site().cluster)
 
 
 def _alive(known: Mapping[str, notes.Progress]) -> list[str]:
     """The packs whose jobs are not over, as far as Slurm says."""
-    queue = _queue(known) if known else {}
+    queue = _job_statuses(known) if known else {}
     return [pack for pack, note in known.items() if queue is None or queue[note].is_alive]
 
 
-def _left(store: Store, study: str, cancelled: Collection[str]) -> list[str]:
+def _remaining(store: Store, study: str, cancelled: Collection[str]) -> list[str]:
     """What goes on, with what can be done about it; notes of processes of this machine that are gone are taken away."""
     here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
     here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
@@ -228,6 +228,6 @@ def _take_away(store: Store, pack: str) -> None:
 def _wait_for(left: Callable[[], Sequence[object]]) -> Sequence[object]:
     """What is still left after half a minute, or as soon as nothing is."""
     until = time.monotonic() + PATIENCE_SECONDS
-    while (found := left()) and time.monotonic() < until:
+    while (rest := left()) and time.monotonic() < until:
         time.sleep(0.2)
-    return found
+    return rest

@@ -40,40 +40,42 @@ class OtherCells(BadInput):
 def show_logs(options: argparse.Namespace) -> int:
     """Print a cell's state, and what is known of how it failed, runs, or was made."""
     store = Store(Path(options.store))
-    study, cell = _meant(store, options.cell, options.study, options.seed)
-    told = _told(store, status_of(store, study, stored_manifest(store, study, cells_only=True)), cell)
+    study, cell = _only_match(store, options.cell, options.study, options.seed)
+    facts = _facts_of(store, status_of(store, study, stored_manifest(store, study, cells_only=True)), cell)
     if options.json:
-        print_json(told)
+        print_json(facts)
     else:
-        _print(told)
+        _print(facts)
     return 0
 
 
-def _meant(store: Store, text: str, study: str | None, seed: int | None) -> tuple[str, Cell]:
+def _only_match(store: Store, text: str, study: str | None, seed: int | None) -> tuple[str, Cell]:
     """The only cell that the words fit, with a study that has it; OtherCells lists several."""
     cells: dict[str, tuple[str, Cell]] = {}
     for name in [name_of(study)] if study else store.manifests():
         for cell in planned(stored_manifest(store, name, cells_only=True)):
             cells.setdefault(cell.key, (name, cell))
     known = [(name, cell) for name, cell in cells.values() if seed in (None, cell.seed)]
-    found = _named(text, known) or [one for one in known if _is_start(text, one[1].key)]
-    if len(found) == 1:
-        return found[0]
-    place = f"study {study!r}" if study else f"store {store.root}"
-    if not found:
+    matches = _by_name(text, known) or [pair for pair in known if _is_start(text, pair[1].key)]
+    if len(matches) == 1:
+        return matches[0]
+    source = f"study {study!r}" if study else f"store {store.root}"
+    if not matches:
         names = {cell.target for _, cell in known}
         raise OtherCells(
-            f"{place} has no cell {text!r}{nearest(text, sorted(names))}; give TARGET or INTERMEDIATE->TARGET"
+            f"{source} has no cell {text!r}{nearest(text, sorted(names))}; give TARGET or INTERMEDIATE->TARGET"
         )
-    listed = "; ".join(f"{cell.key[:12]} {cell.label} ({name})" for name, cell in found[:MOST])
-    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-    raise OtherCells(f"{text!r} is {len(found)} cells of {place}; give the beginning of a key: {listed}{more}")
+    listed = "; ".join(f"{cell.key[:12]} {cell.label} ({name})" for name, cell in matches[:MOST])
+    more = f"; and {len(matches) - MOST} more" if len(matches) > MOST else ""
+    raise OtherCells(f"{text!r} is {len(matches)} cells of {source}; give the beginning of a key: {listed}{more}")
 
 
-def _named(text: str, cells: Iterable[tuple[str, Cell]]) -> list[tuple[str, Cell]]:
-    below, arrow, target = (part.strip() for part in text.rpartition("->"))
+def _by_name(text: str, cells: Iterable[tuple[str, Cell]]) -> list[tuple[str, Cell]]:
+    intermediate, arrow, target = (part.strip() for part in text.rpartition("->"))
     return [
-        (n, cell) for n, cell in cells if (cell.intermediate or "", cell.target) == (below if arrow else "", target)
+        (n, cell)
+        for n, cell in cells
+        if (cell.intermediate or "", cell.target) == (intermediate if arrow else "", target)
     ]
 
 
@@ -81,15 +83,15 @@ def _is_start(text: str, key: str) -> bool:
     return bool(KEY_PART.fullmatch(text)) and key.startswith(text)
 
 
-def _told(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
-    told: dict[str, Any] = {"cell": cell.label, "key": cell.key, "study": now.study, "state": now.states[cell.key]}
+def _facts_of(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
+    facts: dict[str, Any] = {"cell": cell.label, "key": cell.key, "study": now.study, "state": now.states[cell.key]}
     log = ""
     if cell.key in now.stored:
-        told |= _of_record(store, cell.key)
+        facts |= _record_facts(store, cell.key)
     for pack in now.packs:
         if cell in pack.cells:
             note, log = pack.note, pack.note.log
-            told |= {
+            facts |= {
                 "pack": note.label,
                 "epoch": note.epoch,
                 "epochs": note.epochs,
@@ -98,14 +100,14 @@ def _told(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
             }
     if failure := now.failures.get(cell.key):
         log = failure.log
-        told |= {"reason": failure.reason, "place": location(failure), "trace": failure.trace.splitlines()}
-    below = now.failures.get(cell.spec["intermediate_key"] or "")
-    if below and cell.key not in now.stored:
-        told["why"] = f"its intermediate failed: {below.label}: {below.reason}"
-    return told | ({"log": log, "end of the log": log_end(store.root, log)} if log else {})
+        facts |= {"reason": failure.reason, "place": location(failure), "trace": failure.trace.splitlines()}
+    intermediate = now.failures.get(cell.spec["intermediate_key"] or "")
+    if intermediate and cell.key not in now.stored:
+        facts["why"] = f"its intermediate failed: {intermediate.label}: {intermediate.reason}"
+    return facts | ({"log": log, "end of the log": log_end(store.root, log)} if log else {})
 
 
-def _of_record(store: Store, key: str) -> dict[str, Any]:
+def _record_facts(store: Store, key: str) -> dict[str, Any]:
     record = store.get(key)
     history = json.loads(store.open(key, "history.json").read_bytes()) if "history.json" in record.files else []
     if history and isinstance(history[0], list):
@@ -136,17 +138,17 @@ def log_end(root: Path, log: str) -> list[str]:
     return [harmless(line) for line in text.splitlines()[-TAIL_LINES:]]
 
 
-def _print(told: Mapping[str, Any]) -> None:
+def _print(facts: Mapping[str, Any]) -> None:
     """Plain facts, then blocks of lines and the table of epochs."""
-    for name, value in told.items():
+    for name, value in facts.items():
         if isinstance(value, Mapping):
-            print(f"{name:8} " + ", ".join(f"{one} {_short(what)}" for one, what in value.items()))
+            print(f"{name:8} " + ", ".join(f"{field} {_short(what)}" for field, what in value.items()))
         elif not isinstance(value, list) and value != "":
             print(f"{name:8} {' '.join(harmless(line) for line in str(value).splitlines())}")
     for name in ("trace", "end of the log"):
-        _print_lines(name, told.get(name) or [])
-    if told.get("history"):
-        print_rows([{name: _short(value) for name, value in row.items()} for row in told["history"]], as_json=False)
+        _print_lines(name, facts.get(name) or [])
+    if facts.get("history"):
+        print_rows([{name: _short(value) for name, value in row.items()} for row in facts["history"]], as_json=False)
 
 
 def _short(value: object) -> str:

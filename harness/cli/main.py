@@ -191,8 +191,8 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as problem:
         if problem.errno not in REFUSED:
             raise
-        place = problem.filename or "a file that is read or written"
-        return _refuse(f"{place}: {os.strerror(problem.errno)}; mend it, or name another place")
+        path = problem.filename or "a file that is read or written"
+        return _refuse(f"{path}: {os.strerror(problem.errno)}; mend it, or name another place")
 
 
 def _refuse(message: str) -> int:

@@ -120,7 +120,7 @@ SHORT = 40  # characters; longer cells may be text, which is never shown
 
 def new_task(options: argparse.Namespace) -> int:
     """Write the entry of a file, check how its rows come out, and train it for some seconds."""
-    folders = [Path(one) for one in options.registry or [DEFAULT_REGISTRY]]
+    folders = [Path(folder) for folder in options.registry or [DEFAULT_REGISTRY]]
     entry = _entry(folders[0], options)
     file, splits = _write(entry, folders, Path(options.data))
     facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
@@ -135,15 +135,15 @@ def new_task(options: argparse.Namespace) -> int:
             f"dry training: {result['n_train']} rows, {result['epochs']} epochs on {options.backbone} in "
             f"{result['seconds']:.0f} s. It trains; after so few steps its score means nothing"
         )
-    print(f'\nin a study: tasks = ["{splits.task.id}", ...] and registry = {[str(one) for one in folders]}')
+    print(f'\nin a study: tasks = ["{splits.task.id}", ...] and registry = {[str(folder) for folder in folders]}')
     return 0
 
 
 def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
     path, known = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
-    found = opened(path)
-    given: dict[str, object] = {
+    table = opened(path)
+    fields_known: dict[str, object] = {
         "id": options.id,
         "text": options.text,
         "label": _columns_named(options.label),
@@ -153,15 +153,15 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
         "language": options.language,
         "split": options.split,
     }
-    given = known | {name: value for name, value in given.items() if value or name not in known}
-    fields = proposal(found, given)
+    fields_known = known | {name: value for name, value in fields_known.items() if value or name not in known}
+    fields = proposal(table, fields_known)
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
-        print(_columns(found.raw.header, {name: cells_of(found.raw, name) for name in found.raw.header}))
-        fields = proposal(found, given | _asked(fields, given), guessed=())
+        print(_columns(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
+        fields = proposal(table, fields_known | _ask(fields, fields_known), guessed=())
     for name in MANDATORY:
         if name not in fields:
             raise BadEntry(
-                f"{path}: no column looks like the {name}; give --{name}; the columns are {', '.join(found.raw.header)}"
+                f"{path}: no column looks like the {name}; give --{name}; the columns are {', '.join(table.raw.header)}"
             )
     return fields
 
@@ -172,29 +172,29 @@ def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[s
     refuse_folder(path)
     if not path.is_file():
         raise MissingData(f"no file {path}; give the file that holds the rows")
-    return path, {"id": task_id(path.stem), "files": [_named(path, folder, Path(options.data))]}
+    return path, {"id": task_id(path.stem), "files": [_path_in_entry(path, folder, Path(options.data))]}
 
 
 def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     """The first file of a dataset of the hub, after fetching all of them, and what an entry says of the dataset."""
-    found, data = hub_dataset(options.file), Path(options.data)
+    dataset, data = hub_dataset(options.file), Path(options.data)
     with progress(options.quiet) as watch:
-        paths = [download.path for download, _ in fetch(found.downloads, data, watch)]
+        paths = [download.path for download, _ in fetch(dataset.downloads, data, watch)]
     known = {
-        "id": task_id(found.name.partition("/")[2]),
+        "id": task_id(dataset.name.partition("/")[2]),
         "files": paths,
-        "version": found.revision[:12],
-        "licence": found.licence,
-        "url": found.url,
-        "downloads": [{k: v for k, v in asdict(one).items() if v} for one in found.downloads],
+        "version": dataset.revision[:12],
+        "licence": dataset.licence,
+        "url": dataset.url,
+        "downloads": [{k: v for k, v in asdict(download).items() if v} for download in dataset.downloads],
     }
     return data / paths[0], {name: value for name, value in known.items() if value}
 
 
-def _asked(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+def _ask(fields: Mapping[str, object], answered: Mapping[str, object]) -> dict[str, object]:
     """What a person answers to each open question; Enter takes the proposal, - leaves a field out."""
     answers: dict[str, object] = {}
-    for name in (one for one in ASKED if one == "id" or not given[one]):
+    for name in (field for field in ASKED if field == "id" or not answered[field]):
         proposed = fields.get(name, "")
         choices = f" ({', '.join(KINDS)})" if name == "kind" else ""
         answer = input(f"{name}{choices} [{proposed or '-'}]: ").strip()
@@ -204,7 +204,7 @@ def _asked(fields: Mapping[str, object], given: Mapping[str, object]) -> dict[st
 
 def _columns_named(label: object) -> object:
     """One column, or several that stand between commas."""
-    names = [one.strip() for one in str(label).split(",")]
+    names = [name.strip() for name in str(label).split(",")]
     return names if len(names) > 1 else names[0]
 
 
@@ -213,14 +213,14 @@ def _columns(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
     lines = []
     for name in header:
         distinct = sorted(set(cells[name]))
-        is_shown = len(distinct) <= 12 and all(len(one) <= SHORT for one in distinct)
+        is_shown = len(distinct) <= 12 and all(len(cell) <= SHORT for cell in distinct)
         mean = sum(map(len, cells[name])) / max(1, len(cells[name]))
         about = ", ".join(distinct) if is_shown else f"{mean:.0f} characters on average"
         lines.append(f"  {name}: {len(distinct)} distinct; {about}")
     return "\n".join(lines)
 
 
-def _named(path: Path, folder: Path, data: Path) -> str:
+def _path_in_entry(path: Path, folder: Path, data: Path) -> str:
     """The file as an entry names it: below the data folder, or else relative to the entry's folder."""
     if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
         return path.resolve().relative_to(data.resolve()).as_posix()
@@ -248,19 +248,19 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
 
 def _check(facts: Mapping[str, Any]) -> str:
     """What a person should know before training on these rows."""
-    labels, before = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
+    labels, repeating = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
     words, repeated, effect = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_effect"]
     points = "not to be told from so few groups" if effect["points"] is None else f"{effect['points']:.1f} points"
     lines = [
         "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
         "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
         f"labels    {labels} (% of training rows, or moments)",
-        *([f"before    {before} (with the rows that repeat a later split's text)"] if before else []),
+        *([f"before    {repeating} (with the rows that repeat a later split's text)"] if repeating else []),
         f"conflicts {facts['conflicting']['rows']} rows are equal in context and text and differ in their label",
         f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
         f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
         f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show: {points}",
-        *(f"warning   {one}" for one in facts["warnings"]),
+        *(f"warning   {warning}" for warning in facts["warnings"]),
     ]
     return "\n".join(lines)
 

@@ -77,8 +77,8 @@ def write_citations(options: argparse.Namespace) -> int:
 
     subject = subject_of(options)
     if options.json:
-        uses = [{"kind": one.kind, "name": one.name, "keys": list(one.keys)} for one in used(subject)]
-        print_json({"used": uses, "licences": [one._asdict() for one in licences(subject)]})
+        uses = [{"kind": use.kind, "name": use.name, "keys": list(use.keys)} for use in used(subject)]
+        print_json({"used": uses, "licences": [licence._asdict() for licence in licences(subject)]})
     elif options.out == PRINTED:
         print(*paper.citations(subject), sep="\n")
     else:

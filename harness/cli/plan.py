@@ -46,7 +46,7 @@ class Costs:
         names = dict.fromkeys(cell.target for cell in plan.cells)
         is_left = any(cell.key not in study.store for cell in plan.cells)
         self.tokens = {name: _tokens(plan, name) for name in names} if is_left else {}
-        means = {name: found.mean for name, found in self.tokens.items()}
+        means = {name: lengths.mean for name, lengths in self.tokens.items()}
         self.todo: list[Todo] = to_do(plan, study.store, means) if is_left else []
         measured = measured_rates(records, self.todo, means)
         self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if is_left else [])
@@ -54,12 +54,12 @@ class Costs:
 
     def column(self, target: str, *, as_json: bool) -> dict[str, object]:
         """Hours of one target's cells, by device; every target has the same fields."""
-        found: dict[str, object] = {}
-        for one in self.rates:
-            hours = sum(todo.hours(one)[0] for todo in self.todo if todo.cell.target == target)
-            name = f"on {one.device}{'' if one.is_measured else ' (assumed)'}"
-            found |= {f"hours {name}": hours} if as_json else {name: _time(hours)}
-        return found
+        columns: dict[str, object] = {}
+        for rates in self.rates:
+            hours = sum(todo.hours(rates)[0] for todo in self.todo if todo.cell.target == target)
+            name = f"on {rates.device}{'' if rates.is_measured else ' (assumed)'}"
+            columns |= {f"hours {name}": hours} if as_json else {name: _time(hours)}
+        return columns
 
     def as_json(self) -> dict[str, Any]:
         """Everything with its units in the names."""
@@ -75,12 +75,12 @@ class Costs:
         """The same in words; nothing where nothing is left to train."""
         if not self.todo:
             return []
-        hours = [line for rates in self.rates for line in self._told(rates)]
+        hours = [line for rates in self.rates for line in self._hours_lines(rates)]
         return [*hours, self._memory_line(), self._disk_line()]
 
     def _total(self, rates: Rates) -> dict[str, Any]:
-        expected, least, most = (sum(one.hours(rates)[i] for one in self.todo) for i in range(3))
-        ways = {way: rates.of(way) for way in dict.fromkeys(one.way for one in self.todo)}
+        expected, least, most = (sum(todo.hours(rates)[i] for todo in self.todo) for i in range(3))
+        ways = {way: rates.of(way) for way in dict.fromkeys(todo.way for todo in self.todo)}
         return {
             "device": rates.device,
             "is_measured": rates.is_measured,
@@ -89,7 +89,7 @@ class Costs:
             "most": most,
             "ways": {
                 way: {
-                    "cells": sum(one.way == way for one in self.todo),
+                    "cells": sum(todo.way == way for todo in self.todo),
                     "tokens_a_second": 1 / rate.seconds,
                     "slowest": 1 / rate.most,
                     "fastest": 1 / rate.least,
@@ -100,7 +100,7 @@ class Costs:
             },
         }
 
-    def _told(self, rates: Rates) -> list[str]:
+    def _hours_lines(self, rates: Rates) -> list[str]:
         total = self._total(rates)
         if not rates.is_measured:
             speed = next(iter(total["ways"].values()))["tokens_a_second"]
@@ -110,11 +110,11 @@ class Costs:
             ]
         spread = f"{_time(total['least'])} to {_time(total['most'])} at the best and worst measured rate"
         lines = [f"device hours on {rates.device}: {_time(total['expected'])} ({spread})"]
-        for way, one in total["ways"].items():
-            note = "" if one["is_of_this_way"] else ", of other ways: this one was not measured"
+        for way, of_way in total["ways"].items():
+            note = "" if of_way["is_of_this_way"] else ", of other ways: this one was not measured"
             lines.append(
-                f"  {one['cells']} cells, {way}: {one['tokens_a_second']:,.0f} row-epoch tokens a second "
-                f"({one['slowest']:,.0f} to {one['fastest']:,.0f}; {one['records']} records{note})"
+                f"  {of_way['cells']} cells, {way}: {of_way['tokens_a_second']:,.0f} row-epoch tokens a second "
+                f"({of_way['slowest']:,.0f} to {of_way['fastest']:,.0f}; {of_way['records']} records{note})"
             )
         return lines
 
@@ -127,24 +127,24 @@ class Costs:
 
         from harness.training.memory import shape_of
 
-        found: dict[str, Any] = {}
+        needs: dict[str, Any] = {}
         for pack in packs:
             cell = pack.cells[0]
             for family in ("cpu", "cuda"):
                 shape = shape_of(cell, self.plan.backbone, _longest(self.tokens[pack.target]), torch.device(family))
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
-                found[family] = max(found.get(family, need), need, key=lambda one: int(one["bytes"]))
-        return found
+                needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))
+        return needs
 
     def _memory_line(self) -> str:
-        found = self._memory()
-        if not found:
+        needs = self._memory()
+        if not needs:
             return "memory: not estimated, for these cells are trained through the adapters library, one at a time"
         names = {"cpu": "a processor", "cuda": "a GPU"}
         parts = [
-            f"{_amount(one['bytes'])} on {names[family]} ({one['lanes']} lanes of {one['target']})"
-            for family, one in found.items()
+            f"{_amount(need['bytes'])} on {names[family]} ({need['lanes']} lanes of {need['target']})"
+            for family, need in needs.items()
         ]
         return f"peak memory of the largest pack: {', '.join(parts)}; one that has no room is trained in parts"
 
@@ -189,8 +189,8 @@ def _amount(count: float) -> str:
 
 def _free(root: Path) -> int:
     """Bytes that the store's file system has left for us."""
-    place = next(one for one in (root.absolute(), *root.absolute().parents) if one.is_dir())
-    return shutil.disk_usage(place).free
+    folder = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
+    return shutil.disk_usage(folder).free
 
 
 def show_plan(options: argparse.Namespace) -> int:
@@ -212,9 +212,9 @@ def show_plan(options: argparse.Namespace) -> int:
     roles = Counter(cell.role for cell in plan.cells)
     counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
     if options.json:
-        told = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
-        reasons = {} if causes is None else {"why": [dataclasses.asdict(one) for one in causes]}
-        print_json({**told, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
+        summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
+        reasons = {} if causes is None else {"why": [dataclasses.asdict(cause) for cause in causes]}
+        print_json({**summary, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
         return 0
     print_rows(rows, as_json=False)
     left = len(plan.cells) - len(stored)
@@ -239,8 +239,8 @@ def _load_tokenizer(plan: Plan) -> None:
 def _print_why(plan: Plan, causes: list[Why]) -> None:
     """Print a line for each cause of training."""
     print("\nwhy cells must be trained:")
-    for one in causes:
-        print(one.line(len(plan.cells)))
+    for cause in causes:
+        print(cause.line(len(plan.cells)))
     if not causes:
         print(f"nothing: all {len(plan.cells)} cells are stored")
 
@@ -285,7 +285,7 @@ def _sizes(study: Study, name: str) -> dict[str, object]:
 def _size(splits: Splits, part: str, cap: int | None) -> int:
     """Rows of a split after its cap, which counts for the test of every fold."""
     each = splits.folds if splits.folds and part == "test" else (splits,)
-    sizes = [len(getattr(one, part)) for one in each]
+    sizes = [len(getattr(split, part)) for split in each]
     return sum(size if cap is None else min(size, cap) for size in sizes)
 
 

@@ -62,14 +62,14 @@ def _lines(study: Study | None, store: Path) -> Iterator[Line]:
 def fetch_study(options: argparse.Namespace) -> int:
     """Print what came of each thing and the environment of the jobs; exit code 1 when a download failed."""
     study = study_of(options)
-    line, found = environment(study.data, study.store.root), []
+    line, results = environment(study.data, study.store.root), []
     with progress(options.quiet) as watch:
         for got in prefetch(study.config, study.registry, study.data, watch):
-            found.append(got)
+            results.append(got)
             if not options.json:
                 print(f"{got.state:8} {got.what:24} {' '.join(got.detail.split())}")
     if options.json:
-        print_json({"found": [one._asdict() for one in found], "environment": line})
+        print_json({"found": [result._asdict() for result in results], "environment": line})
     else:
         print(f"\nfor the jobs:\n  {line}")
-    return 1 if any(one.state == FAILED for one in found) else 0
+    return 1 if any(result.state == FAILED for result in results) else 0

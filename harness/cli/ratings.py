@@ -61,9 +61,15 @@ def _criteria(tasks: list[Task]) -> str:
         "Write a number into the column `value`; leave it empty where you cannot tell. Rate alone, and without "
         "looking at the ratings of others.",
     ]
-    for one in constructs().values():
-        lines += ["", f"## {one.title} ({one.minimum:g} to {one.maximum:g})", "", one.description, ""]
-        lines += [f"- {point}: {meaning}." for point, meaning in one.criteria.items()]
+    for construct in constructs().values():
+        lines += [
+            "",
+            f"## {construct.title} ({construct.minimum:g} to {construct.maximum:g})",
+            "",
+            construct.description,
+            "",
+        ]
+        lines += [f"- {point}: {meaning}." for point, meaning in construct.criteria.items()]
     lines += ["", "## Tasks", ""]
     lines += [
         f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks

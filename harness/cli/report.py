@@ -95,7 +95,7 @@ def question_of(options: argparse.Namespace) -> Question:
     from analysis.sections.question import of_own_table, of_published, of_stored
 
     margin = getattr(options, "margin", None)
-    beside = {name: Path(given) for name in ("ratings", "tasks") if (given := getattr(options, name, None))}
+    beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
     if (path := Path(options.study)).suffix.lower() in ENDINGS:
         return of_own_table(read_own_table(path, **beside), Path(options.out or f"results/{path.stem}"))
     if beside:
@@ -120,7 +120,7 @@ def write_figures(options: argparse.Namespace) -> int:
     if options.study == PUBLISHED:
         question = question_of(options)
     else:
-        store, name, out = _named(options)
+        store, name, out = _store_name_out(options)
         manifest = stored_manifest(store, name)
         pairs = gains(store, manifest)
         question = of_stored(store, manifest, pairs, out)
@@ -140,7 +140,7 @@ def write_report(options: argparse.Namespace) -> int:
 
     if options.share:
         return _share_report(options)
-    store, name, out = _named(options)
+    store, name, out = _store_name_out(options)
     with Steps(quiet=options.quiet) as steps:
         page = report(store, stored_manifest(store, name), out, progress=steps.show)
         print(page, page.with_suffix(".html"), sep="\n")
@@ -153,7 +153,7 @@ def _share_report(options: argparse.Namespace) -> int:
     from analysis.sharing.share import shared_report
     from analysis.tables import few
 
-    store, name, _ = _named(options)
+    store, name, _ = _store_name_out(options)
     manifest = stored_manifest(store, name)
     out = Path(options.out or f"results/{names_of(manifest).study}-shared")
     with Steps(quiet=options.quiet) as steps:
@@ -168,6 +168,6 @@ def _share_report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named(options: argparse.Namespace) -> tuple[Store, str, Path]:
+def _store_name_out(options: argparse.Namespace) -> tuple[Store, str, Path]:
     name = name_of(options.study)
     return Store(Path(options.store)), name, Path(options.out or f"results/{name}")

@@ -88,7 +88,7 @@ def score_texts(options: argparse.Namespace) -> int:
     scorer = Scorer(store, manifest, **chosen)
     name = "stdin" if options.file == "-" else Path(options.file).name
     out = Path(options.out or f"{name}.scores.csv")
-    job = {"cells": [one.record.key for one in scorer.tasks], "precision": options.precision}
+    job = {"cells": [adapter.record.key for adapter in scorer.tasks], "precision": options.precision}
 
     def score(lines: Sequence[Line]) -> pd.DataFrame:
         contexts = [line.context for line in lines]
@@ -98,13 +98,13 @@ def score_texts(options: argparse.Namespace) -> int:
 
     with _Bar(texts.about(), quiet=options.quiet) as bar:
         summary = score_all(texts, score, out, job, bar.show, spreadsheet=options.spreadsheet)
-    rows = [_task_row(one) for one in scorer.tasks]
-    drawn = [str(one.png) for one in corpus_figures(out, Path(options.plots))] if options.plots else []
+    rows = [_task_row(adapter) for adapter in scorer.tasks]
+    drawn = [str(figure.png) for figure in corpus_figures(out, Path(options.plots))] if options.plots else []
     notes = _notes(scorer.tasks, options.task, manifest)
     if options.json:
         print_json({"out": str(out), "figures": drawn, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
-    print_rows([{key: _shown(value) for key, value in row.items()} for row in rows], as_json=False)
+    print_rows([{key: _cell_text(value) for key, value in row.items()} for row in rows], as_json=False)
     for line in notes:
         print(line)
     _print_summary(summary, out, listed_path(out))
@@ -113,12 +113,12 @@ def score_texts(options: argparse.Namespace) -> int:
     return 0
 
 
-def _task_row(one: Chosen) -> dict[str, object]:
+def _task_row(adapter: Chosen) -> dict[str, object]:
     """How good a task is where its answers are known, so that nobody takes a weak one for a strong one."""
-    results: Mapping[str, Any] = one.record.results or UNTESTED
+    results: Mapping[str, Any] = adapter.record.results or UNTESTED
     return {
-        "task": one.task,
-        "kind": one.kind,
+        "task": adapter.task,
+        "kind": adapter.kind,
         "metric": results["metric"],
         "test score": results["test"],
         "without learning": results["floor"],
@@ -129,13 +129,14 @@ def _task_row(one: Chosen) -> dict[str, object]:
 
 def _notes(tasks: Sequence[Chosen], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """How imported adapters read the texts, which was done in some other way once, and which of them cannot answer."""
-    answering = [one.task for one in tasks]
+    answering = [adapter.task for adapter in tasks]
     headless = [] if asked else [name for name in imports_of(manifest) if name not in answering]
     return [f"{name} is imported without a head, so it is not scored" for name in headless] + [
-        f"{one.task} is imported: how its texts were put together when it was trained is not known; here they are read "
-        f"as those of the study, format {one.form['input_format']}, at most {one.form['max_tokens']} tokens"
-        for one in tasks
-        if one.is_imported
+        f"{adapter.task} is imported: how its texts were put together when it was trained is not known; here they are "
+        f"read as those of the study, format {adapter.form['input_format']}, at "
+        f"most {adapter.form['max_tokens']} tokens"
+        for adapter in tasks
+        if adapter.is_imported
     ]
 
 
@@ -150,7 +151,7 @@ def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
         print(f"  {cells} would be computed by a spreadsheet; to open the file in one, write it with --spreadsheet")
 
 
-def _shown(value: object) -> object:
+def _cell_text(value: object) -> object:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
 
 

@@ -36,12 +36,12 @@ def run_search(options: argparse.Namespace) -> int:
     set_threads(options.threads)
     study = study_of(options)
     tasks = options.task or [name for name in study.config.tasks if name != options.intermediate]
-    found = [_search(study, name, options) for name in tasks]
-    failed = [trial for one in found for trial in one.trials if trial.state == "failed"]
+    outcomes = [_search(study, name, options) for name in tasks]
+    failed = [trial for outcome in outcomes for trial in outcome.trials if trial.state == "failed"]
     if options.json:
-        print_json([one.as_json() for one in found])
+        print_json([outcome.as_json() for outcome in outcomes])
     else:
-        print_rows([_row(one) for one in found], as_json=False)
+        print_rows([_row(outcome) for outcome in outcomes], as_json=False)
         for trial in failed:
             print(f"trial {trial.number} failed: {trial.reason}")
         print(f"\nuse them with: empathy-transfer run {options.study} --best")
@@ -52,7 +52,7 @@ def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
     with Progress(options.trials, quiet=options.quiet) as progress:
 
         def on_trial(finished: Sequence[Trial]) -> None:
-            scores = [one.validation for one in finished if one.validation is not None]
+            scores = [trial.validation for trial in finished if trial.validation is not None]
             progress.on_trials(len(finished), max(scores, default=None))
 
         return study.search(
@@ -67,13 +67,13 @@ def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
         )
 
 
-def _row(found: Found) -> dict[str, object]:
-    states = [trial.state for trial in found.trials]
-    best = found.best
+def _row(outcome: Found) -> dict[str, object]:
+    states = [trial.state for trial in outcome.trials]
+    best = outcome.best
     shown = best.settings | {"learning_rate": f"{best.learning_rate:.2g}"} if best else dict.fromkeys(_FIELDS, "-")
     return {
-        "task": found.task,
-        **({"intermediate": found.intermediate} if found.intermediate else {}),
+        "task": outcome.task,
+        **({"intermediate": outcome.intermediate} if outcome.intermediate else {}),
         **{name: shown[name] for name in _FIELDS},
         "validation": f"{best.validation:.3f}" if best and best.validation is not None else "-",
         "trial": best.number if best else "-",

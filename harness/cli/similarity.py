@@ -73,9 +73,9 @@ def measure_similarities(options: argparse.Namespace) -> int:
             study.plan, study.store, options.measure or USUAL, encoder=options.encoder, device=device, watch=bars.show
         )
     if options.json:
-        print_json([vars(one) for one in filled])
+        print_json([vars(measure) for measure in filled])
         return 0
-    print_rows([_row(one) for one in filled], as_json=False)
+    print_rows([_row(measure) for measure in filled], as_json=False)
     print_missing(filled)
     return 0
 
@@ -112,19 +112,19 @@ class Bars:
 
 def print_missing(filled: list[Filled]) -> None:
     """Print which tasks have no measure and why, those with equal reasons on one line."""
-    for one in filled:
-        for reason in dict.fromkeys(one.missing.values()):
-            tasks = ", ".join(name for name, why in one.missing.items() if why == reason)
-            print(f"{one.measure}: not measured for {tasks}: {reason}", file=sys.stderr)
+    for measure in filled:
+        for reason in dict.fromkeys(measure.missing.values()):
+            tasks = ", ".join(name for name, why in measure.missing.items() if why == reason)
+            print(f"{measure.measure}: not measured for {tasks}: {reason}", file=sys.stderr)
 
 
-def _row(one: Filled) -> dict[str, object]:
+def _row(measure: Filled) -> dict[str, object]:
     return {
-        "measure": one.measure,
-        "made now": one.made,
-        "stored before": one.stored,
-        "seconds in all": f"{one.seconds:.1f}",
-        "tasks without": len(one.missing) or "-",
+        "measure": measure.measure,
+        "made now": measure.made,
+        "stored before": measure.stored,
+        "seconds in all": f"{measure.seconds:.1f}",
+        "tasks without": len(measure.missing) or "-",
     }
 
 
@@ -157,15 +157,15 @@ def suggest(options: argparse.Namespace) -> int:
     if advice.empty:
         raise BadInput(f"{options.task}: the study has no intermediate for it; its role may be that of an intermediate")
     rows = judged(results, ranked.drop(columns="gain"))
-    found = summary(rows)
+    quality = summary(rows)
     out = Path(options.out or f"results/{study.config.name}")
-    for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": found}.items():
+    for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": quality}.items():
         write_csv(frame, out / name)
     if options.json:
-        print_json({"task": options.task, "intermediates": _plain(advice), "rankings": _plain(found)})
+        print_json({"task": options.task, "intermediates": _json_rows(advice), "rankings": _json_rows(quality)})
     else:
         _print_advice(advice)
-        _print_quality(found)
+        _print_quality(quality)
     print_missing(filled)
     return 0
 
@@ -185,8 +185,8 @@ def _print_advice(advice: pd.DataFrame) -> None:
     """The columns that are known of some intermediate, as numbers of three digits."""
     shown = advice.drop(columns="target").dropna(axis="columns", how="all")
     rows: list[dict[str, object]] = [
-        {"": place, **{name: _short(value) for name, value in row.items()}}
-        for place, row in enumerate(_records(shown), start=1)
+        {"": rank, **{name: _short(value) for name, value in row.items()}}
+        for rank, row in enumerate(_records(shown), start=1)
     ]
     print_rows(rows, as_json=False)
     print(
@@ -194,13 +194,13 @@ def _print_advice(advice: pd.DataFrame) -> None:
     )
 
 
-def _print_quality(found: pd.DataFrame) -> None:
-    if found.empty:
+def _print_quality(quality: pd.DataFrame) -> None:
+    if quality.empty:
         print(UNJUDGED)
         return
     print("\nhow right such rankings were on finished targets: mean (95 % limits over targets), and of a random order")
-    print_rows([_quality(row) for row in _records(found)], as_json=False)
-    better = [str(row["ranking"]) for row in _records(found) if row["ndcg_low"] > row["ndcg_chance"]]
+    print_rows([_quality(row) for row in _records(quality)], as_json=False)
+    better = [str(row["ranking"]) for row in _records(quality) if row["ndcg_low"] > row["ndcg_chance"]]
     print(f"\nbetter than a random order by NDCG, with 95 % limits: {', '.join(better) or 'none'}")
 
 
@@ -217,7 +217,7 @@ def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows for JSON, with null for what is undefined."""
     return [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}

@@ -54,8 +54,8 @@ def lines(now: StudyStatus, left: TimeLeft | None) -> list[str]:
     for state in (RUNNING, QUEUED, STALLED):
         packs = [pack for pack in now.packs if pack.state == state]
         text += _block(state, now.counts[state], [_pack_line(pack) for pack in packs])
-    text += _block(FAILED, now.counts[FAILED], _failed(now))
-    text += _block(NOT_RUN, now.counts[NOT_RUN], _not_run(now))
+    text += _block(FAILED, now.counts[FAILED], _failure_lines(now))
+    text += _block(NOT_RUN, now.counts[NOT_RUN], _not_run_lines(now))
     text += _block(WAITING, now.counts[WAITING], [])
     if left is not None:
         text.append(time_line(left))
@@ -106,8 +106,8 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def typed(study: str) -> str:
-    """What is typed to run a study that a store has under this name."""
+def study_words(study: str) -> str:
+    """What is study_words to run a study that a store has under this name."""
     return f"{study.removesuffix(SMOKE)} --smoke" if study.endswith(SMOKE) else study
 
 
@@ -115,11 +115,11 @@ def _runs(pack: PackStatus) -> bool:
     return pack.state == RUNNING
 
 
-def _block(state: str, count: int, told: list[str]) -> list[str]:
+def _block(state: str, count: int, entries: list[str]) -> list[str]:
     if not count:
         return []
-    more = [f"and {len(told) - MOST} more"] if len(told) > MOST else []
-    return [f"{state} {count}", *(f"  {one}" for one in [*told[:MOST], *more])]
+    more = [f"and {len(entries) - MOST} more"] if len(entries) > MOST else []
+    return [f"{state} {count}", *(f"  {entry}" for entry in [*entries[:MOST], *more])]
 
 
 def _pack_line(pack: PackStatus) -> str:
@@ -134,27 +134,27 @@ def _pack_line(pack: PackStatus) -> str:
     return f"{epoch}{pace}, {location(note)}, noted {span(pack.age)} ago"
 
 
-def _failed(now: StudyStatus) -> list[str]:
+def _failure_lines(now: StudyStatus) -> list[str]:
     return [f"{note.label}: {' '.join(note.reason.split())}" for note in now.failures.values()]
 
 
-def _not_run(now: StudyStatus) -> list[str]:
+def _not_run_lines(now: StudyStatus) -> list[str]:
     """How many cells wait in vain, by what they stand on."""
-    below = Counter(now.failures[cell.spec["intermediate_key"]].label for cell in now.of(NOT_RUN))
-    return [f"{count} on {label}, which failed" for label, count in below.items()]
+    waiting = Counter(now.failures[cell.spec["intermediate_key"]].label for cell in now.of(NOT_RUN))
+    return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 
 
 def _advice(now: StudyStatus) -> list[str]:
     """What to type next."""
     text = []
     if now.counts[STALLED]:
-        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {typed(now.study)}")
+        text.append(f"stalled packs go on from their last epoch: empathy-transfer run {study_words(now.study)}")
     elif now.counts[WAITING] and not now.is_under_way:
-        text.append(f"nothing runs; to train what waits: empathy-transfer run {typed(now.study)}")
+        text.append(f"nothing runs; to train what waits: empathy-transfer run {study_words(now.study)}")
     if now.failures:
         key = next(iter(now.failures))
         text.append(f"why one failed: empathy-transfer logs {key[:12]}")
-        text.append(f"to train the failed cells again: empathy-transfer retry {typed(now.study)} --failed")
+        text.append(f"to train the failed cells again: empathy-transfer retry {study_words(now.study)} --failed")
     return text
 
 
@@ -170,9 +170,9 @@ def _failure_json(note: Failure) -> dict[str, object]:
     return {name: getattr(note, name) for name in names}
 
 
-def cropped(text: Iterable[str], columns: int, rows: int) -> list[str]:
+def crop(text: Iterable[str], columns: int, rows: int) -> list[str]:
     """What fits on a terminal."""
-    return [one[:columns] for one in text][:rows]
+    return [row[:columns] for row in text][:rows]
 
 
 EVERY_SECONDS = 3.0
@@ -183,9 +183,9 @@ def show_status(options: argparse.Namespace) -> int:
     """Print how many cells of each study the store has, or all about one; or go on printing it until it has ended."""
     store = Store(Path(options.store))
     if options.watch:
-        return _watch(store, _only_one(store, options.study), is_json=options.json)
+        return _watch(store, _only_study(store, options.study), is_json=options.json)
     if options.study:
-        _print_one(store, name_of(options.study), is_json=options.json)
+        _print_study(store, name_of(options.study), is_json=options.json)
         return 0
     names, stored = _names(store), store.keys()
     print_rows(
@@ -201,7 +201,7 @@ def _names(store: Store) -> list[str]:
     raise BadInput(f"store {store.root} has no study yet; start one with: empathy-transfer run STUDY")
 
 
-def _only_one(store: Store, study: str | None) -> str:
+def _only_study(store: Store, study: str | None) -> str:
     names = [name_of(study)] if study else _names(store)
     if len(names) > 1:
         raise BadInput(f"store {store.root} has several studies; name the one to watch: {', '.join(names)}")
@@ -216,7 +216,7 @@ def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str])
     return {"study": name, **counts, "left by target": unfinished, "done by role": _by_role(cells, stored)}
 
 
-def _print_one(store: Store, name: str, *, is_json: bool) -> None:
+def _print_study(store: Store, name: str, *, is_json: bool) -> None:
     manifest = stored_manifest(store, name, cells_only=True)
     now = status_of(store, name, manifest)
     left = time_left(store, now)
@@ -249,11 +249,11 @@ def _show(now: StudyStatus, left: TimeLeft | None, shown: str, *, is_json: bool)
     if sys.stdout.isatty() and not is_json:
         columns, rows = shutil.get_terminal_size()
         clear()
-        print("\n".join(cropped(lines(now, left), columns, rows - 1)), flush=True)
+        print("\n".join(crop(lines(now, left), columns, rows - 1)), flush=True)
     elif text != shown:
-        told = f"{text}; {time_line(left)}" if left else text
+        sentence = f"{text}; {time_line(left)}" if left else text
         counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}
-        print(json.dumps({**counts, **as_json(now, left)}, allow_nan=False) if is_json else told, flush=True)
+        print(json.dumps({**counts, **as_json(now, left)}, allow_nan=False) if is_json else sentence, flush=True)
     return text
 
 

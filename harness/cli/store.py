@@ -105,27 +105,28 @@ def ls(options: argparse.Namespace) -> int:
 def verify_store(options: argparse.Namespace) -> int:
     """Print a line per damaged and per unknown file, then what was looked at; exit code 1 when one is damaged."""
     with Steps(quiet=options.quiet) as steps:
-        found = verify(_store(options), lambda done, of: steps.show(done, of, "records"))
+        result = verify(_store(options), lambda done, of: steps.show(done, of, "records"))
     if options.json:
-        print_json(dataclasses.asdict(found))
+        print_json(dataclasses.asdict(result))
     else:
-        _print_verified(found)
-    return 1 if found.damaged else 0
+        _print_verified(result)
+    return 1 if result.damaged else 0
 
 
 def collect(options: argparse.Namespace) -> int:
     """Print what can go and, of the kinds that the options name, remove it."""
     store = _store(options)
-    found = garbage(store)
-    removed = list(remove(store, [one for one in found.leftovers if one.kind in options.remove]))
-    rows = [_row(one, removed) for one in found.leftovers]
+    leftovers = garbage(store)
+    removed = list(remove(store, [leftover for leftover in leftovers.leftovers if leftover.kind in options.remove]))
+    rows = [_row(leftover, removed) for leftover in leftovers.leftovers]
     if options.json:
-        print_json({"leftovers": rows, "young": found.young, "unreadable": found.unreadable})
+        print_json({"leftovers": rows, "young": leftovers.young, "unreadable": leftovers.unreadable})
         return 0
     print_rows(
-        [{**row, "bytes": _size(one.bytes)} for row, one in zip(rows, found.leftovers, strict=True)], as_json=False
+        [{**row, "bytes": _size(leftover.bytes)} for row, leftover in zip(rows, leftovers.leftovers, strict=True)],
+        as_json=False,
     )
-    _print_rest(found, removed)
+    _print_rest(leftovers, removed)
     return 0
 
 
@@ -159,31 +160,31 @@ def _store(options: argparse.Namespace) -> Store:
     return store
 
 
-def _print_verified(found: Verification) -> None:
-    for line in found.damaged:
+def _print_verified(result: Verification) -> None:
+    for line in result.damaged:
         print(f"damaged  {line}")
-    for line in found.unknown:
+    for line in result.unknown:
         print(f"unknown  {line}")
-    for study, keys in found.missing.items():
+    for study, keys in result.missing.items():
         if keys:
             print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
-    light = f" ({len(found.light)} of them light: without their weights)" if found.light else ""
-    aliases = f", {found.aliases} aliases" if found.aliases else ""
-    print(f"{found.records} records{light}{aliases}, {found.measures} measures and {found.manifests} studies read")
-    print(f"{len(found.damaged)} damaged, {len(found.unknown)} unknown files")
+    light = f" ({len(result.light)} of them light: without their weights)" if result.light else ""
+    aliases = f", {result.aliases} aliases" if result.aliases else ""
+    print(f"{result.records} records{light}{aliases}, {result.measures} measures and {result.manifests} studies read")
+    print(f"{len(result.damaged)} damaged, {len(result.unknown)} unknown files")
 
 
-def _row(one: Leftover, removed: list[Leftover]) -> dict[str, object]:
-    facts = {"kind": one.kind, "path": str(one.path), "why": one.why, "bytes": one.bytes}
-    return {**facts, "hours": round(one.age / 3600, 1), "removed": one in removed}
+def _row(leftover: Leftover, removed: list[Leftover]) -> dict[str, object]:
+    facts = {"kind": leftover.kind, "path": str(leftover.path), "why": leftover.why, "bytes": leftover.bytes}
+    return {**facts, "hours": round(leftover.age / 3600, 1), "removed": leftover in removed}
 
 
-def _print_rest(found: Garbage, removed: list[Leftover]) -> None:
-    if found.young:
-        print(f"{found.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
-    for line in found.unreadable:
+def _print_rest(leftovers: Garbage, removed: list[Leftover]) -> None:
+    if leftovers.young:
+        print(f"{leftovers.young} more are younger than {YOUNG / 3600:.0f} hours: somebody may be at work on them")
+    for line in leftovers.unreadable:
         print(f"no record is listed, because a study's cells are not known: {line}")
-    kept = sorted({one.kind for one in found.leftovers if one not in removed})
+    kept = sorted({leftover.kind for leftover in leftovers.leftovers if leftover not in removed})
     if kept:
         print(f"remove them with: store gc {' '.join(f'--remove {kind}' for kind in kept)}")
 
@@ -207,8 +208,8 @@ def archive_study(options: argparse.Namespace) -> int:
     done = archive(store, name, measures_of(manifest), file, is_light=options.light)
     size = file.stat().st_size
     if options.json:
-        told = {"records": done.records, "measures": done.measures, "missing": list(done.missing)}
-        print_json({"file": str(file), "bytes": size, "is_light": options.light, **told})
+        counts = {"records": done.records, "measures": done.measures, "missing": list(done.missing)}
+        print_json({"file": str(file), "bytes": size, "is_light": options.light, **counts})
         return 0
     weights = " without weights" if options.light else ""
     print(f"{file}: {done.records} records{weights}, {done.measures} measures, {size / 1e6:.1f} MB")
@@ -222,8 +223,8 @@ def restore_archive(options: argparse.Namespace) -> int:
     store = Store(Path(options.store))
     done = restore(Path(options.file), store)
     if options.json:
-        told = {"new": done.new, "kept": done.kept, "lacking": done.lacking, "differing": done.differing}
-        print_json({"study": done.study, "store": str(store.root), "is_light": done.is_light, **told})
+        counts = {"new": done.new, "kept": done.kept, "lacking": done.lacking, "differing": done.differing}
+        print_json({"study": done.study, "store": str(store.root), "is_light": done.is_light, **counts})
         return 1 if done.differing else 0
     print(f"study {done.study}: {done.new} records and measures restored, {done.kept} were in {store.root} before")
     if done.is_light:

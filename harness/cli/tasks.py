@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def _add_checks(leaves: Leaves) -> None:
 def list_tasks(options: argparse.Namespace) -> int:
     """Print one row per task that passes the filters."""
     registry = Registry.load([Path(folder) for folder in options.registry])
-    rows = [_listed_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
+    rows = [_list_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
     print_rows(rows, as_json=options.json)
     return 0
 
@@ -87,8 +87,8 @@ def list_tasks(options: argparse.Namespace) -> int:
 def show_task(options: argparse.Namespace) -> int:
     """Print one task's entry, ratings and, where the files are there, its splits."""
     task = Registry.load([Path(folder) for folder in options.registry]).task(options.id)
-    rated = [one for one in ratings(rating_files(options.registry)) if one.task == task.id]
-    shown = _entry(task) | {"ratings": {f"{one.construct}/{one.rater}": one.value for one in rated}}
+    rated = [rating for rating in ratings(rating_files(options.registry)) if rating.task == task.id]
+    shown = _entry(task) | {"ratings": {f"{rating.construct}/{rating.rater}": rating.value for rating in rated}}
     try:
         shown["rows"] = _rows(load(task, Path(options.data)))
     except MissingData as reason:
@@ -115,7 +115,7 @@ def _passes(task: Task, options: argparse.Namespace) -> bool:
     return all(getattr(options, name) in (None, value) for name, value in values.items())
 
 
-def _listed_row(task: Task, data: Path) -> dict[str, object]:
+def _list_row(task: Task, data: Path) -> dict[str, object]:
     is_here = all(data_path(task, name, data).is_file() for name in task.files)
     return {
         "task": task.id,
@@ -163,7 +163,7 @@ def _rows(splits: Splits) -> dict[str, object]:
     shown["groups"] = {name: len({row.group for row in getattr(splits, name)}) for name in names}
     everything = [row.label for name in splits.counted for row in getattr(splits, name)]
     if splits.task.label.classes:
-        counts = Counter(one for label in everything for one in classes_of(label))
+        counts = Counter(index for label in everything for index in classes_of(label))
         shown["balance"] = {
             name: counts[i] for i, name in enumerate(splits.task.label.names or splits.task.label.classes)
         }
@@ -190,10 +190,10 @@ def check_tasks(options: argparse.Namespace) -> int:
     """
     registry = Registry.load([Path(folder) for folder in options.registry])
     chosen = [registry.task(options.id)] if options.id else list(registry.tasks.values())
-    splits, missing = _loaded(registry.tasks.values(), options)
+    splits, missing = _load_splits(registry.tasks.values(), options)
     if options.id and options.id in missing:
         raise BadInput(missing[options.id])
-    texts = Texts([getattr(one, name) for one in splits["clean"].values() for name in NAMES])
+    texts = Texts([getattr(task_splits, name) for task_splits in splits["clean"].values() for name in NAMES])
     data = Path(options.data)
     facts = [
         quality(splits["clean"][task.id], _people(task, data), texts)
@@ -203,31 +203,33 @@ def check_tasks(options: argparse.Namespace) -> int:
     ]
     store = Store(Path(options.store))
     contacts = {kind: contacts_of(splits[kind], store, texts) for kind in KINDS}
-    shown = {kind: _about(found, options.id) for kind, found in contacts.items()}
+    shown = {kind: _about(pairs, options.id) for kind, pairs in contacts.items()}
     if options.json:
-        rows = [{"splits": kind} | one._asdict() for kind, found in shown.items() for one in found]
+        rows = [{"splits": kind} | contact._asdict() for kind, pairs in shown.items() for contact in pairs]
         print_json({"tasks": facts, "contamination": rows, "missing": missing})
         return 0
-    _print_facts(facts, is_one=bool(options.id))
-    for kind, found in shown.items():
-        _print_contacts(kind, found)
-    for path in _written(contacts, Path(options.out or "results/check")):
+    _print_facts(facts, is_single=bool(options.id))
+    for kind, pairs in shown.items():
+        _print_contacts(kind, pairs)
+    for path in _write_contacts(contacts, Path(options.out or "results/check")):
         print(path)
     return 0
 
 
-def _loaded(tasks: Any, options: argparse.Namespace) -> tuple[dict[str, dict[str, Splits]], dict[str, str]]:  # noqa: ANN401
+def _load_splits(
+    tasks: Iterable[Task], options: argparse.Namespace
+) -> tuple[dict[str, dict[str, Splits]], dict[str, str]]:
     """Splits of both kinds by task, and why a task has none."""
     ids = Path(options.splits) if options.splits else None
-    found: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}
+    splits: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}
     missing: dict[str, str] = {}
     for task in tasks:
         try:
             for kind in KINDS:
-                found[kind][task.id] = load(task, Path(options.data), kind, ids)
+                splits[kind][task.id] = load(task, Path(options.data), kind, ids)
         except MissingData as reason:
             missing[task.id] = str(reason)
-    return found, missing
+    return splits, missing
 
 
 def _people(task: Task, data: Path) -> Mapping[str, str]:
@@ -235,24 +237,24 @@ def _people(task: Task, data: Path) -> Mapping[str, str]:
 
 
 def _about(contacts: Sequence[Contact], task: str | None) -> list[Contact]:
-    return [one for one in contacts if task in (None, one.target, one.intermediate)]
+    return [contact for contact in contacts if task in (None, contact.target, contact.intermediate)]
 
 
-def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_one: bool) -> None:
-    if not is_one:
-        print_rows([_checked_row(one) for one in facts], as_json=False)
+def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None:
+    if not is_single:
+        print_rows([_check_row(task_facts) for task_facts in facts], as_json=False)
         print("\nrepeats: test rows with the context and text, the text, or nearly the text of a training row")
         print("effect: smallest gain in points that a paired test finds (power 80 %, level 5 %), from the test groups")
         return
     for name, value in facts[0].items():
         if isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values()):
             for inner, numbers in value.items():
-                print(f"{name:19} {inner:24} {_plain(numbers)}")
+                print(f"{name:19} {inner:24} {_text(numbers)}")
         else:
-            print(f"{name:19} {_plain(value)}")
+            print(f"{name:19} {_text(value)}")
 
 
-def _checked_row(facts: Mapping[str, Any]) -> dict[str, object]:
+def _check_row(facts: Mapping[str, Any]) -> dict[str, object]:
     repeated, effect, people = facts["repeated"]["test in train"], facts["smallest_effect"], facts["people"]
     words = facts["words_with_context"]["train"]
     return {
@@ -268,9 +270,9 @@ def _checked_row(facts: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _plain(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_plain(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
         return "; ".join(map(str, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -279,9 +281,9 @@ def _plain(value: object) -> str:
 def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
     """Print the contaminated pairs, those with equal counts on one line."""
     trained: dict[tuple[object, ...], list[str]] = {}
-    for one in contacts:
-        if one.is_contaminated:
-            trained.setdefault((one.target, *one[2:]), []).append(one.intermediate)
+    for contact in contacts:
+        if contact.is_contaminated:
+            trained.setdefault((contact.target, *contact[2:]), []).append(contact.intermediate)
     targets: dict[tuple[object, ...], list[str]] = {}
     for (target, *counts), named in trained.items():
         targets.setdefault((", ".join(named), *counts), []).append(str(target))
@@ -293,16 +295,16 @@ def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
     print_rows(lines, as_json=False)
 
 
-def _line(one: Contact) -> dict[str, object]:
+def _line(contact: Contact) -> dict[str, object]:
     return {
-        "target": one.target,
-        "rows": _share(one.same_row, one.n_test),
-        "by group": _share(one.same_group, one.n_test),
-        "groups": _share(one.groups_in_train, one.n_groups),
-        "context and text": _share(one.same_pair, one.n_test),
-        "text": _share(one.same_text, one.n_test),
-        "nearly": _share(one.near_text, one.n_long),
-        "in training data of": one.intermediate,
+        "target": contact.target,
+        "rows": _share(contact.same_row, contact.n_test),
+        "by group": _share(contact.same_group, contact.n_test),
+        "groups": _share(contact.groups_in_train, contact.n_groups),
+        "context and text": _share(contact.same_pair, contact.n_test),
+        "text": _share(contact.same_text, contact.n_test),
+        "nearly": _share(contact.near_text, contact.n_long),
+        "in training data of": contact.intermediate,
     }
 
 
@@ -310,7 +312,7 @@ def _share(count: int, of: int) -> str:
     return f"{count} of {of} ({100 * count / max(of, 1):.1f} %)" if count else "0"
 
 
-def _written(contacts: Mapping[str, Sequence[Contact]], out: Path) -> list[Path]:
+def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path) -> list[Path]:
     """Write contamination.csv and a heatmap of either kind of splits; the files."""
     import pandas as pd
 
@@ -318,7 +320,7 @@ def _written(contacts: Mapping[str, Sequence[Contact]], out: Path) -> list[Path]
     from analysis.gains.cells import frame_of
     from analysis.tables import write_csv
 
-    frames = {kind: frame_of(found) for kind, found in contacts.items()}
+    frames = {kind: frame_of(pairs) for kind, pairs in contacts.items()}
     write_csv(pd.concat([frame.assign(splits=kind) for kind, frame in frames.items()]), out / "contamination")
     drawn = [path for kind, frame in frames.items() for path in write_map(frame, out / f"contamination-{kind}", kind)]
     return [out / "contamination.csv", *drawn]
@@ -341,8 +343,10 @@ def audit_tasks(options: argparse.Namespace) -> int:
         return 0
     print_rows([_verdict_row(verdict) | sizes for verdict, sizes in verdicts], as_json=False)
     print("\n~ drawn with the published shares, because the ids are not known")
-    for note in dict.fromkeys(one.note for one, _ in verdicts if one.note and one.verdict != "data missing"):
-        named = ", ".join(one.task for one, _ in verdicts if one.note == note)
+    for note in dict.fromkeys(
+        verdict.note for verdict, _ in verdicts if verdict.note and verdict.verdict != "data missing"
+    ):
+        named = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
         print(f"\n{named}: {note}")
     return 0
 
