@@ -24,12 +24,12 @@ LIST = "archive.json"
 FORMAT = "empathy-transfer study"
 SCHEMA = 1  # of the list
 KINDS = ("measures", "objects", "studies")  # folders of a store
-BESIDE = ("registry", "report")  # folders about a study that no store takes; files without a folder are such too
-HIDDEN = ".zenodo.json"  # the one name with a dot in front: where those who deposit an archive look for its metadata
+BESIDE = ("registry", "report")  # folders about a study that no store takes; nor does it take files without a folder
+HIDDEN = ".zenodo.json"  # the only name with a dot in front: where those who deposit an archive look for its metadata
 
 
 class Member(NamedTuple):
-    """One file of an archive: its name in it, sha256, size in bytes, and its content or its place."""
+    """One file of an archive: its name in it, sha256, size in bytes, and its content or the path of it."""
 
     name: str
     sha256: str
@@ -67,19 +67,19 @@ def archive(
     keys = keys_of(manifest, f"study {study}")
     stored = [key for key in keys if key in store]
     own = dict.fromkeys(store.stored_as(key) for key in stored)
-    records = [without_weights(one) if is_light else one for one in map(store.get, own)]
+    records = [without_weights(record) if is_light else record for record in map(store.get, own)]
     measured = list(_measures(store, measures))
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
-    members += [one for record in records for one in _of_record(store, record)] + measured
+    members += [member for record in records for member in _of_record(store, record)] + measured
     members += [
         _member(f"objects/{alias.key}/{ALIAS}", alias.to_json())
         for alias in store.aliases().values()
         if alias.of in own
     ]
     members += [_member(check_beside(name), content) for name, content in beside.items()]
-    members.sort(key=lambda one: one.name)
+    members.sort(key=lambda member: member.name)
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
-    listed = {one.name: {"sha256": one.sha256, "bytes": one.size} for one in members}
+    listed = {member.name: {"sha256": member.sha256, "bytes": member.size} for member in members}
     first = _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
     try:
         with atomic(file) as part:
@@ -116,25 +116,29 @@ def _of_record(store: Store, record: Record) -> Iterator[Member]:
 
 
 def _measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Member]:
-    """Those of the measures that the store has, each once."""
+    """Those of the measures that the store has, each once; the others are left out."""
     wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in asked}
     for key, (kind, inputs) in wanted.items():
         try:
-            found = store.measure(kind, inputs)
+            measure = store.measure(kind, inputs)
         except MissingRecord:
             continue
-        yield _member(f"measures/{key}/{MEASURE}", seal(vars(found)))
+        yield _member(f"measures/{key}/{MEASURE}", seal(vars(measure)))
 
 
 def _pack(members: Iterable[Member], file: Path) -> None:
-    """No clock, no owner, no name of a person or machine: nothing but names, sizes and contents."""
+    """Write a .tar.gz of names, sizes and contents alone: no clock, no owner, no name of a person or machine."""
     with (
         file.open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
-        for one in members:
-            info = tarfile.TarInfo(one.name)
-            info.size = one.size
-            with io.BytesIO(one.content) if isinstance(one.content, bytes) else one.content.open("rb") as content:
+        for member in members:
+            info = tarfile.TarInfo(member.name)
+            info.size = member.size
+            with (
+                io.BytesIO(member.content)
+                if isinstance(member.content, bytes)
+                else member.content.open("rb") as content
+            ):
                 tar.addfile(info, content)

@@ -1,4 +1,8 @@
-"""Writing that survives a crash: bytes are on the disk before the name that announces them."""
+"""Writing that survives a crash: bytes are on the disk before the name that announces them.
+
+Folders of the store are published (``publish``), files outside of it, such as a report's, are replaced (``atomic``):
+both are complete under their names, or not there.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ def is_file(path: str | Path) -> bool:
 
 
 def must_be_plain(path: str | Path) -> None:
-    """OSError where there is no file, and for a pipe or a device, whose reader might wait for ever."""
+    """OSError where there is no file, and for a pipe or a device, from which a reader might wait for ever."""
     mode = os.stat(path).st_mode  # noqa: PTH116 - 20,000 Paths are a second
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -79,8 +83,8 @@ def walk(folder: str) -> Iterator[os.DirEntry[str]]:
     """Everything in a folder and its folders, links not followed; what vanishes meanwhile is left out."""
     with reading(folder):
         try:
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scan:
+                entries = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return
     for entry in entries:
@@ -100,8 +104,8 @@ def write(path: Path, content: bytes) -> None:
 def copy(origin: Path, path: Path) -> tuple[str, int]:
     """Copy a file, wait until it is on the disk, and return sha256 and size in bytes of what was written."""
     digest, size = hashlib.sha256(), 0
-    with origin.open("rb") as given, path.open("xb") as file:
-        while block := given.read(_BLOCK_BYTES):
+    with origin.open("rb") as source, path.open("xb") as file:
+        while block := source.read(_BLOCK_BYTES):
             file.write(block)
             digest.update(block)
             size += len(block)
@@ -128,36 +132,34 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def publish(prepared: Path, place: Path, markers: tuple[str, ...], attic: Path) -> bool:
-    """Rename a complete folder to its place in one step; False when a complete one stood there first.
+def publish(prepared: Path, destination: Path, markers: tuple[str, ...], attic: Path) -> bool:
+    """Rename a complete folder to its destination in one step; False when a complete one was there first.
 
-    What stands there without any of the markers is nobody's result: it is moved to the folder ``attic``.
+    A folder is complete when it has one of the files ``markers``; one without any of them is moved to the folder
+    ``attic``, because no writer has finished it.
     """
     while True:
         try:
-            prepared.rename(place)
+            prepared.rename(destination)
         except OSError as error:
             if error.errno not in TAKEN:
                 raise
         else:
-            sync_folder(place.parent)
-            sync_folder(place.parent.parent)
+            sync_folder(destination.parent)
+            sync_folder(destination.parent.parent)
             return True
-        if any((place / marker).exists() for marker in markers):
+        if any((destination / marker).exists() for marker in markers):
             return False
-        _clear(place, markers, attic / f"aside-{uuid.uuid4().hex}")
+        _clear(destination, markers, attic / f"aside-{uuid.uuid4().hex}")
 
 
-def _clear(place: Path, markers: tuple[str, ...], aside: Path) -> None:
-    """Move what stands at the place aside; if another process has completed it meanwhile, move it back."""
+def _clear(destination: Path, markers: tuple[str, ...], aside: Path) -> None:
+    """Move an incomplete folder aside; if another process has completed it meanwhile, move it back."""
     with suppress(FileNotFoundError):  # another process has just done the same
-        place.rename(aside)
+        destination.rename(aside)
         if any((aside / marker).exists() for marker in markers):
-            with suppress(OSError):  # a third process has taken the place: theirs stays
-                aside.rename(place)
-
-
-# Files outside of the store, such as a report's: complete under their names, or not there.
+            with suppress(OSError):  # a third process has taken the name: theirs stays
+                aside.rename(destination)
 
 
 class CannotWrite(StoreError):
@@ -165,19 +167,22 @@ class CannotWrite(StoreError):
 
 
 @contextmanager
-def output(place: Path) -> Iterator[None]:
-    """Turn what the operating system refuses about ``place`` (full, over quota, read-only) into one CannotWrite."""
+def output(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses about ``path`` (full, over quota, read-only) into one CannotWrite."""
     try:
         yield
     except OSError as error:
-        raise CannotWrite(f"{place}: cannot be written ({cause(error)}); mend this, or give another --out") from error
+        raise CannotWrite(f"{path}: cannot be written ({cause(error)}); mend this, or give another --out") from error
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """A hidden name beside ``path`` to write under, renamed to ``path`` once its content is on the disk.
 
-    What stood at ``path`` stays as it was until then, and for good where anything fails. Folders above are made.
+    An earlier file at ``path`` stays as it was until then, and for good where anything fails. Folders above are made.
+
+        with atomic(out / "gains.csv") as part:
+            frame.to_csv(part)
     """
     part = path.with_name(f".{uuid.uuid4().hex}.part")
     with output(path):
@@ -188,7 +193,7 @@ def atomic(path: Path) -> Iterator[Path]:
                 os.fsync(written.fileno())  # quotas and network file systems may refuse only now
             part.replace(path)
         except BaseException:
-            with suppress(OSError):  # the same trouble may keep it there, under a name that nothing reads
+            with suppress(OSError):  # the same fault may keep the part there, under a name that nothing reads
                 part.unlink(missing_ok=True)
             raise
 

@@ -1,7 +1,7 @@
-"""What a store can do without: found first, removed only when somebody says so, and never while it is young.
+"""What a store can do without: listed first, removed only on request, and never while it is young.
 
-Ages are told by the file system's own clock, as a file shows that is written for the purpose: the clocks of the hosts
-that share a store may differ, and jump.
+Ages are measured by the file system's own clock, read from a file that is written for the purpose: the clocks of the
+hosts that share a store may differ, and jump.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ KINDS = ("staging", "packs", "records")
 
 
 class Leftover(NamedTuple):
-    """Something that nobody needs, and why; ``changed`` is in seconds of the file system's clock, ``age`` to now."""
+    """Something that nobody needs, and why.
+
+    ``changed`` is the time of its last change by the file system's clock, ``age`` the time since then; in seconds.
+    """
 
     kind: str
     path: Path
@@ -38,7 +41,7 @@ class Leftover(NamedTuple):
 
 @dataclass
 class Garbage:
-    """What can go, how many things are too young to tell, and the manifests for whose sake no record can go."""
+    """What can go, how many things are too young to tell, and which unreadable manifests or aliases protect all."""
 
     leftovers: list[Leftover] = field(default_factory=list)
     young: int = 0
@@ -46,42 +49,43 @@ class Garbage:
 
 
 def garbage(store: Store, young: float = YOUNG) -> Garbage:
-    """Folders of writers that are gone, checkpoints that nobody goes on from, and cells that no study names.
+    """Folders of writers that are gone, checkpoints that nobody resumes from, and cells that no study names.
 
     Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
     unknown then.
     """
-    found = Garbage()
+    result = Garbage()
     now = _now(store)
-    for kind, path, why in _candidates(store, found):
-        size, changed = _measured(path)
+    for kind, path, why in _candidates(store, result):
+        size, changed = _size_and_change(path)
         if changed is None or now - changed < young:
-            found.young += changed is not None
+            result.young += changed is not None
         else:
-            found.leftovers.append(Leftover(kind, path, why, size, changed, now - changed))
-    return found
+            result.leftovers.append(Leftover(kind, path, why, size, changed, now - changed))
+    return result
 
 
 def remove(store: Store, leftovers: Iterable[Leftover]) -> Iterator[Leftover]:
-    """Remove what was found, unless it has changed since, and yield what is gone.
+    """Remove leftovers, each unless it has changed since it was listed, and yield those that are gone.
 
-    Each is renamed before it is deleted: who still uses it finds nothing, never a half of it.
+    Each is renamed before it is deleted: whoever still uses it sees nothing, never half of it.
     """
-    for one in leftovers:
-        if _measured(one.path)[1] != one.changed:
+    for leftover in leftovers:
+        if _size_and_change(leftover.path)[1] != leftover.changed:
             continue
         gone = store.root / "staging" / f"gone-{uuid.uuid4().hex}"
         with disk.writing(store.root):
             gone.parent.mkdir(exist_ok=True)
-            one.path.rename(gone)
+            leftover.path.rename(gone)
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone, ignore_errors=True)
         else:
             gone.unlink(missing_ok=True)
-        yield one
+        yield leftover
 
 
-def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]:
+def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]]:
+    """Kind, path and reason of everything that could go if it is old enough."""
     for name in disk.names(store.root / "staging"):
         yield "staging", store.root / "staging" / name, "left by a writer that is gone"
     stored = store.keys()
@@ -89,13 +93,13 @@ def _candidates(store: Store, found: Garbage) -> Iterator[tuple[str, Path, str]]
     for name in packs:
         if name in stored:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
-    if (named := _named(store, found)) is None or (aliases := _aliases(store, found)) is None:
+    if (named := _studied_keys(store, result)) is None or (aliases := _aliases(store, result)) is None:
         return
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
     own = store.records() - named - {alias.of for alias in aliases}  # what an alias stands for is somebody's
-    for key in sorted(one for one in own if not _is_imported(store, one)):  # no run could make those again
+    for key in sorted(key for key in own if not _is_imported(store, key)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
 
 
@@ -106,23 +110,23 @@ def _is_imported(store: Store, key: str) -> bool:
         return False
 
 
-def _named(store: Store, found: Garbage) -> set[str] | None:
+def _studied_keys(store: Store, result: Garbage) -> set[str] | None:
     """Keys that studies name; None if a manifest cannot tell which."""
     named: set[str] = set()
     for study in store.manifests():
         try:
             named |= named_keys(store, study)
         except StoreError as problem:
-            found.unreadable.append(str(problem))
-    return None if found.unreadable else named
+            result.unreadable.append(str(problem))
+    return None if result.unreadable else named
 
 
-def _aliases(store: Store, found: Garbage) -> list[Alias] | None:
+def _aliases(store: Store, result: Garbage) -> list[Alias] | None:
     """The aliases of the store; None if any cannot tell what it stands for."""
     try:
         return list(store.aliases().values())
     except StoreError as problem:
-        found.unreadable.append(str(problem))
+        result.unreadable.append(str(problem))
         return None
 
 
@@ -132,12 +136,12 @@ def _now(store: Store) -> float:
         return (folder / "clock").stat().st_mtime
 
 
-def _measured(path: Path) -> tuple[int, float | None]:
+def _size_and_change(path: Path) -> tuple[int, float | None]:
     """Bytes in it, and when anything in it last changed; None if it is gone."""
     size, changed = 0, None
-    for one in (path, *(Path(entry.path) for entry in disk.walk(str(path)))):
+    for part in (path, *(Path(entry.path) for entry in disk.walk(str(path)))):
         with suppress(FileNotFoundError):
-            seen = one.lstat()
-            size += 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
-            changed = max(changed or 0.0, seen.st_mtime, seen.st_ctime)  # a copy may keep the times of its origin
+            status = part.lstat()
+            size += 0 if stat.S_ISDIR(status.st_mode) else status.st_size
+            changed = max(changed or 0.0, status.st_mtime, status.st_ctime)  # a copy may keep the times of its origin
     return size, changed

@@ -27,9 +27,9 @@ def key_of(spec: Mapping[str, Any]) -> str:
 def plain_data(value: object, where: str = "spec") -> Any:  # noqa: ANN401 - what JSON holds has no narrower type
     """The value as dicts, lists and scalars that JSON keeps exactly; StoreError names the field that is none."""
     if isinstance(value, Mapping):
-        return {_text(name, f"a key of {where}"): plain_data(one, f"{where}.{name}") for name, one in value.items()}
+        return {_text(name, f"a key of {where}"): plain_data(part, f"{where}.{name}") for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_data(one, f"{where}[{index}]") for index, one in enumerate(value)]
+        return [plain_data(part, f"{where}[{index}]") for index, part in enumerate(value)]
     if isinstance(value, str):
         return _text(value, where)
     if isinstance(value, float) and not math.isfinite(value):

@@ -18,7 +18,7 @@ UNREADABLE = -1  # instead of a size
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a listing: a study, or everything of one sort; ``planned`` counts the cells that a study names."""
+    """A line of a listing: a study, or everything of a kind; ``planned`` counts the cells that a study names."""
 
     what: str
     name: str
@@ -59,7 +59,7 @@ def listing(store: Store) -> list[Row]:
 
 
 def named_keys(store: Store, study: str) -> set[str]:
-    """Keys of the cells and imports that a study's manifest names; CorruptRecord or StoreError if it cannot tell."""
+    """Keys of the cells and imports that a study's manifest names; CorruptRecord or StoreError if it names none."""
     if (keys := keys_in(store.manifest(study))) is None:
         path = store.root / "studies" / f"{study}.json"
         raise StoreError(f"{path}: does not name its cells; run the study again to write it anew")
@@ -67,7 +67,7 @@ def named_keys(store: Store, study: str) -> set[str]:
 
 
 def keys_in(manifest: Mapping[str, Any]) -> list[str] | None:
-    """The keys of a manifest's cells and imports, each once and in its order; None if it cannot tell."""
+    """The keys of a manifest's cells and imports, each once and in its order; None if it does not name them."""
     try:
         keys = (*(cell["key"] for cell in manifest["cells"]), *imports_of(manifest).values())
         return list(dict.fromkeys(map(check_key, keys)))
@@ -76,27 +76,28 @@ def keys_in(manifest: Mapping[str, Any]) -> list[str] | None:
 
 
 def _sizes(store: Store) -> dict[str, int]:
-    """Bytes of every finished record by its key, record.json included."""
+    """Bytes of every finished record by its key, record.json included; UNREADABLE where that cannot be read."""
     folder, sizes = str(store.root / "objects"), {}
     for key in disk.names(folder):
         with suppress(FileNotFoundError, NotADirectoryError):
             if KEY.fullmatch(key):
-                sizes[key] = _claimed(f"{folder}/{key}/{MARKER}")
+                sizes[key] = _claimed_bytes(f"{folder}/{key}/{MARKER}")
     return sizes
 
 
 def _targets(store: Store) -> dict[str, str]:
     """The key that each alias stands for; the alias's own where it cannot be read, which `store verify` names."""
-    found = {}
+    targets = {}
     for key in store.keys() - store.records():
         try:
-            found[key] = store.stored_as(key)
+            targets[key] = store.stored_as(key)
         except StoreError:
-            found[key] = key
-    return found
+            targets[key] = key
+    return targets
 
 
-def _claimed(path: str) -> int:
+def _claimed_bytes(path: str) -> int:
+    """The size of a record by its own account, so that no file of it needs a look."""
     try:
         raw = disk.content(path)
         return len(raw) + sum(int(stamp["bytes"]) for stamp in json.loads(raw)["files"].values())
@@ -121,25 +122,24 @@ def _folder(store: Store, what: str, note: str = "") -> Row:
     return Row(what, "", None, len(disk.names(folder)), total, note)
 
 
-# How surely it is known on which backbone's config and tokenizer a record stands, in words.
-
+# How surely a record's backbone is known: its config and tokenizer, beside its weights.
 NAMED = "in keys"
 WEIGHTS = "not in keys of schema 1 (see: store migrate)"
 
 
 def identities(store: Store, records: Collection[Record]) -> list[str]:
-    """For each record: ``in keys``, or by an alias ``known`` or ``assumed``, or not at all (schema 1)."""
+    """How each record's backbone is known: ``in keys``, by an alias ``known`` or ``assumed``, or not (schema 1)."""
     aliases = aliases_by_key(store)
-    return [_word(record, aliases) for record in records]
+    return [_identity(record, aliases) for record in records]
 
 
 def aliases_by_key(store: Store) -> Mapping[str, Alias]:
     """Every alias by its own key and by the key that it stands for."""
-    found = store.aliases()
-    return {alias.of: alias for alias in found.values()} | found
+    aliases = store.aliases()
+    return {alias.of: alias for alias in aliases.values()} | aliases
 
 
-def _word(record: Record, aliases: Mapping[str, Alias]) -> str:
+def _identity(record: Record, aliases: Mapping[str, Alias]) -> str:
     if alias := aliases.get(record.key):
         return alias.identity
     return NAMED if "config_sha256" in record.spec["backbone"] else WEIGHTS

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
+from adapters_store.roles import BASELINE, planned_role
+
 CONTAMINATION = "contamination"  # contacts of all pairs of a study's tasks
 STATISTICS = "statistics"  # rows, labels and words of a task
 DATA_EMBEDDING = "data-embedding"
@@ -48,8 +50,7 @@ def baseline_keys(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {
         cell["target"]: cell["key"]
         for cell in manifest["cells"]
-        if (cell.get("role", "baseline"), cell["intermediate"]) == ("baseline", None)
-        and (cell["setting"], cell["seed"]) == ("full", seed)
+        if planned_role(cell) == BASELINE and (cell["setting"], cell["seed"]) == ("full", seed)
     }
 
 

@@ -1,4 +1,4 @@
-"""What a store needs of its file system, tried for real in a folder that is removed again."""
+"""What a store needs of its file system, tested in a real folder that is removed again."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Finding(NamedTuple):
 
 def probe(root: Path) -> list[Finding]:
     """Try what ``Store(root)`` relies on, there or in the nearest folder above that exists; never raises OSError."""
-    place = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
-    folder = place / f".probe-{uuid.uuid4().hex}"
+    nearest = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
+    folder = nearest / f".probe-{uuid.uuid4().hex}"
     try:
         folder.mkdir()
     except OSError as error:
-        return [Finding("write", False, f"{place}: {error.strerror or error}")]
+        return [Finding("write", False, f"{nearest}: {error.strerror or error}")]
     try:
-        return [_tried(what, test, folder) for what, test in TESTS.items()]
+        return [_try(what, test, folder) for what, test in TESTS.items()]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tried(what: str, test: Callable[[Path], str], folder: Path) -> Finding:
-    """A test passes with what it says, and fails by an OSError."""
+def _try(what: str, test: Callable[[Path], str], folder: Path) -> Finding:
+    """A finding from a test: it passes with the text that it returns, and fails by an OSError."""
     own = folder / what.replace(" ", "-")
     try:
         own.mkdir()

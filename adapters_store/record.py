@@ -1,4 +1,9 @@
-"""What the store keeps of a finished cell."""
+"""What the store keeps of a finished cell: its record, second names of it, and the sealed JSON that both are files of.
+
+A sealed file carries a checksum of itself, so that no changed byte goes unseen. ``seal`` and ``unseal`` do this for
+records, aliases and measures, whose fields are sorted; ``sign`` and ``read_signed`` for manifests, whose order is kept
+and whose oldest files have no checksum.
+"""
 
 from __future__ import annotations
 
@@ -14,69 +19,17 @@ from adapters_store.errors import CorruptRecord, StoreError
 from adapters_store.key import key_of, plain_data
 from adapters_store.roles import IMPORTED
 
-# JSON files that carry a checksum of themselves, so that no changed byte goes unseen.
-
 SCHEMA = 1
 STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # a body of schema n in the terms of n + 1, by n
 CHECKSUM = "checksum"
-
-
-def seal(body: Mapping[str, Any]) -> bytes:
-    """The body as readable UTF-8 JSON with one more field, ``checksum``: the sha256 of all the others."""
-    complete = {**plain_data(body, "record"), CHECKSUM: key_of(body)}
-    return json.dumps(complete, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
-
-
-def unseal(raw: bytes, where: Path) -> dict[str, Any]:
-    """The body of a sealed file in today's schema; CorruptRecord when a byte differs, StoreError when it is newer."""
-    try:
-        body = json.loads(raw.decode())
-        del body[CHECKSUM]
-        is_whole = seal(body) == raw
-    except (ValueError, TypeError, KeyError, RecursionError, StoreError):
-        is_whole = False
-    if not is_whole:
-        raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
-    return _upgraded(body, where)
-
-
-def _upgraded(body: dict[str, Any], where: Path) -> dict[str, Any]:
-    """The body after the steps from its schema to today's, one by one; nothing is written."""
-    while (schema := body.get("schema")) != SCHEMA:
-        if not isinstance(schema, int) or schema not in STEPS:
-            raise StoreError(
-                f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"
-            )
-        body = {**STEPS[schema](body), "schema": schema + 1}
-    return body
-
-
-def sign(body: Mapping[str, Any]) -> bytes:
-    """The body as readable UTF-8 JSON in its own order with one more field, the checksum of the others in it."""
-    plain_body = plain_data(body, "manifest")
-    complete = {**plain_body, CHECKSUM: _digest(plain_body)}
-    return json.dumps(complete, indent=1, ensure_ascii=False).encode() + b"\n"
-
-
-def read_signed(raw: bytes) -> dict[str, Any] | None:
-    """The body of a signed file, or of one from before there were signatures; None when it is not as written."""
-    try:
-        body = json.loads(raw.decode())
-        checksum = body.pop(CHECKSUM, None)
-        is_whole = isinstance(body, dict) and checksum in (None, _digest(body))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-    return body if is_whole else None
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()
-
-
 MARKER = "record.json"
 ALIAS = "alias.json"  # instead of it, where another record stands for this key (``Alias``)
 KEY = re.compile(r"[0-9a-f]{64}")
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+KNOWN, ASSUMED = "known", "assumed"
+IDENTITY = "identity"  # in the provenance of a record that is read through an alias: which of these two it is
+STORED_AS = "stored_as"  # there too: the key under which the record is stored
 
 
 @dataclass(frozen=True)
@@ -132,18 +85,12 @@ class Record:
             raise CorruptRecord(f"{where}: {error}; move its folder away and run again") from error
 
 
-# A second name of what is stored: the key that it has by a later schema. Nothing is moved, copied or rewritten for it;
-# the alias is a folder with one small sealed file.
-
-KNOWN, ASSUMED = "known", "assumed"
-IDENTITY = "identity"  # the field of a record's provenance that says which of both its backbone's identity is
-STORED_AS = "stored_as"  # and the one that says under which key it is stored
-
-
 @dataclass(frozen=True)
 class Alias:
-    """A second name: ``key`` stands for what is stored as ``of``; ``inputs`` (a spec, or a measure's) hash to ``key``.
+    """A second name of a record or measure: the key that it has by a later schema.
 
+    Nothing is moved, copied or rewritten for it: an alias is a folder with one small sealed file. ``key`` stands for
+    what is stored as ``of``; ``inputs``, a spec or a measure's, are what ``key`` is the hash of.
     ``identity`` says whether what the new key adds was checked (``known``) or taken from what is there now
     (``assumed``), ``reason`` by what, ``created`` when the alias was written (ISO 8601).
     """
@@ -183,6 +130,64 @@ class Alias:
         return {IDENTITY: self.identity, STORED_AS: self.of}
 
 
+# Sealed files.
+
+
+def seal(body: Mapping[str, Any]) -> bytes:
+    """The body as readable UTF-8 JSON with one more field, ``checksum``: the sha256 of all the others."""
+    complete = {**plain_data(body, "record"), CHECKSUM: key_of(body)}
+    return json.dumps(complete, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def unseal(raw: bytes, where: Path) -> dict[str, Any]:
+    """The body of a sealed file in today's schema; CorruptRecord when a byte differs, StoreError when it is newer."""
+    try:
+        body = json.loads(raw.decode())
+        del body[CHECKSUM]
+        is_whole = seal(body) == raw
+    except (ValueError, TypeError, KeyError, RecursionError, StoreError):
+        is_whole = False
+    if not is_whole:
+        raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
+    return _upgrade(body, where)
+
+
+def _upgrade(body: dict[str, Any], where: Path) -> dict[str, Any]:
+    """The body after the steps from its schema to today's, one by one; nothing is written."""
+    while (schema := body.get("schema")) != SCHEMA:
+        if not isinstance(schema, int) or schema not in STEPS:
+            raise StoreError(
+                f"{where}: schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"
+            )
+        body = {**STEPS[schema](body), "schema": schema + 1}
+    return body
+
+
+def sign(body: Mapping[str, Any]) -> bytes:
+    """The body as readable UTF-8 JSON in its own order with one more field, the checksum of the others in it."""
+    plain_body = plain_data(body, "manifest")
+    complete = {**plain_body, CHECKSUM: _digest(plain_body)}
+    return json.dumps(complete, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def read_signed(raw: bytes) -> dict[str, Any] | None:
+    """The body of a signed file, or of one from before there were signatures; None when it is not as written."""
+    try:
+        body = json.loads(raw.decode())
+        checksum = body.pop(CHECKSUM, None)
+        is_whole = isinstance(body, dict) and checksum in (None, _digest(body))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return body if is_whole else None
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode()).hexdigest()
+
+
+# Names that may be used in a store.
+
+
 def check_key(key: str) -> str:
     """The key itself; StoreError unless it is 64 lower-case hexadecimal digits."""
     if not isinstance(key, str) or not KEY.fullmatch(key):
@@ -206,7 +211,7 @@ def check_name(name: str, what: str, pattern: str) -> str:
     return name
 
 
-# Adapters of others in a store: how their records and the studies that stand on them are known.
+# Adapters from elsewhere: how their records, and the studies that stack on them, are recognised.
 
 
 def is_imported(spec: Mapping[str, Any]) -> bool:
@@ -216,5 +221,5 @@ def is_imported(spec: Mapping[str, Any]) -> bool:
 
 def imports_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
     """The keys of the adapters that a study imports, by name."""
-    found: Mapping[str, str] = manifest.get("study", {}).get("imported", {})
-    return found
+    imported: Mapping[str, str] = manifest.get("study", {}).get("imported", {})
+    return imported

@@ -1,4 +1,12 @@
-"""An archive back into a store: first all of it is checked, then whole records go in one by one, none over another."""
+"""An archive back into a store, or looked through without one.
+
+Nobody vouches for an archive. ``open_archive`` reads it forwards and in small pieces, limits whatever a header may
+claim, and compares every member with the archive's own list. On that stand
+
+- ``restore``, which reads the archive twice: first all of it is checked, then whole records go in one by one, none over
+  another, and the study's manifest last;
+- ``inspect_archive``, which reads it once, unpacks nothing, and names every member whose bytes are not those listed.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +40,6 @@ from adapters_store.record import (
 )
 from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out
 
-# Reading an archive that nobody vouches for: forwards, in small pieces, each member against the archive's own list.
-
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
 MOST_JSON_BYTES = 64 << 20  # of the list, a record, a measure or the manifest
 MOST_MEMBERS = 200_000
@@ -41,6 +47,9 @@ MOST_NAME = 255  # characters, all of them ASCII
 MOST_RATIO = 100  # unpacked to packed; weights hardly pack, JSON to a tenth or a twentieth
 RATIO_COUNTS_FROM = 64 << 20  # unpacked bytes; less does no harm at any ratio
 BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, RecursionError)
+DATES = ("created", "declared")  # fields of a manifest that say when, not what
+
+# Reading: every function here raises BadArchive as soon as the archive is in doubt.
 
 
 class BadArchive(StoreError):
@@ -83,34 +92,34 @@ class MemberReader(NamedTuple):
         return b"".join(self.chunks())
 
 
-class _Forwards:
-    """The unpacked bytes of a .tar.gz for tarfile, which would read as much as a header claims, and go back too."""
+class _ForwardReader:
+    """The unpacked bytes of a .tar.gz for tarfile, which would read as much as a header claims, and seek backwards."""
 
-    def __init__(self, source: IO[bytes], most: int) -> None:
-        """Read ``source`` up to ``most`` bytes."""
-        self.source, self.most, self.place = source, most, 0
+    def __init__(self, source: IO[bytes], limit: int) -> None:
+        """Read ``source`` up to ``limit`` bytes."""
+        self.source, self.limit, self.position = source, limit, 0
 
     def read(self, size: int = -1) -> bytes:
         """At most ``size`` bytes."""
         if not 0 <= size <= BITE_BYTES:
             raise BadArchive("one of its headers is too long")
         chunk = self.source.read(size)
-        self.place += len(chunk)
-        if self.place > self.most:
-            raise BadArchive(f"unpacks to more than {self.most:,} bytes")
+        self.position += len(chunk)
+        if self.position > self.limit:
+            raise BadArchive(f"unpacks to more than {self.limit:,} bytes")
         return chunk
 
-    def seek(self, place: int) -> int:
-        """Read on to a place."""
-        if place < self.place:
+    def seek(self, position: int) -> int:
+        """Read on to a position, in bytes from the start."""
+        if position < self.position:
             raise BadArchive("its headers lead backwards")
-        while self.place < place and self.read(min(BITE_BYTES, place - self.place)):
+        while self.position < position and self.read(min(BITE_BYTES, position - self.position)):
             pass
-        return self.place
+        return self.position
 
     def tell(self) -> int:
-        """The place that the next byte has."""
-        return self.place
+        """The position of the next byte."""
+        return self.position
 
 
 @contextmanager
@@ -118,8 +127,8 @@ def open_archive(file: Path) -> Iterator[tuple[Listing, Iterator[MemberReader]]]
     """The list of an archive, and its members one after the other; BadArchive, naming the file, at the first doubt."""
     try:
         with file.open("rb") as packed, gzip.GzipFile(fileobj=packed, mode="rb") as source:
-            most = max(RATIO_COUNTS_FROM, MOST_RATIO * file.stat().st_size)
-            tar = tarfile.TarFile(fileobj=_Forwards(source, most), mode="r")  # type: ignore[arg-type]
+            limit = max(RATIO_COUNTS_FROM, MOST_RATIO * file.stat().st_size)
+            tar = tarfile.TarFile(fileobj=_ForwardReader(source, limit), mode="r")  # type: ignore[arg-type]
             listing = _listing(tar)
             yield listing, _members(tar, listing)
     except BadArchive as problem:
@@ -127,7 +136,7 @@ def open_archive(file: Path) -> Iterator[tuple[Listing, Iterator[MemberReader]]]
     except BROKEN as problem:
         raise BadArchive(f"{file}: not a readable archive of a study ({type(problem).__name__})") from None
     except OSError as problem:
-        if problem.errno is None:  # what gzip finds
+        if problem.errno is None:  # gzip's own complaint, not the operating system's
             raise BadArchive(f"{file}: not a readable archive of a study ({problem})") from None
         raise StoreError(f"{file}: cannot be read ({problem.strerror}); check its name and permissions") from None
 
@@ -183,14 +192,14 @@ def _check_names(listing: Listing) -> None:
         raise BadArchive("its list is not in order")
     if f"studies/{listing.study}.json" not in listing.members:
         raise BadArchive(f"it lacks the manifest of its study {listing.study!r}")
-    folders = {name[: place + 1] for name in names for place, one in enumerate(name) if one == "/"}
+    folders = {name[: end + 1] for name in names for end, letter in enumerate(name) if letter == "/"}
     for name in names:
         if f"{name}/" in folders:
             raise BadArchive(f"member {name[:80]!r} is both a file and a folder")
-        _check_place(name, listing)
+        _check_name(name, listing)
 
 
-def _check_place(name: str, listing: Listing) -> None:
+def _check_name(name: str, listing: Listing) -> None:
     """BadArchive unless the name is that of the manifest, a measure, a file of a listed record, or one beside these."""
     kind, _, rest = name.partition("/")
     key, _, inner = rest.partition("/")
@@ -215,15 +224,15 @@ def _check_place(name: str, listing: Listing) -> None:
 def json_object(raw: bytes, what: str) -> dict[str, Any]:
     """The JSON object in these bytes; BadArchive naming ``what`` if it is none."""
     try:
-        found = json.loads(raw.decode())
+        content = json.loads(raw.decode())
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise BadArchive(f"{what} is not a JSON object")
-    return found
+    return content
 
 
-DATES = ("created", "declared")  # fields of a manifest that say when, not what
+# Restoring: once through the archive to check it, once more to store what it holds.
 
 
 @dataclass
@@ -240,10 +249,10 @@ class Restoration:
     lacking: int = 0
     differing: dict[str, list[str]] = field(default_factory=dict)
 
-    def keep(self, what: str, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def keep(self, what: str, kept: Mapping[str, Any], archived: Mapping[str, Any]) -> None:
         """Count something that was there, and note the fields in which it differs from what the archive has."""
         self.kept += 1
-        if fields := [name for name in sorted({*kept, *given}) if kept.get(name) != given.get(name)]:
+        if fields := [name for name in sorted({*kept, *archived}) if kept.get(name) != archived.get(name)]:
             self.differing[what] = fields
 
 
@@ -260,7 +269,7 @@ def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = d
     compared. A restore that is interrupted leaves whole records only, without the study's manifest, and can be
     repeated. StoreError if the store has another study of this name.
     """
-    listing, manifest = _checked(file, beside)
+    listing, manifest = _check(file, beside)
     _refuse_another_study(store, listing.study, manifest)
     done, aliases = Restoration(listing.study, listing.is_light), []
     with open_archive(file) as (_, members):
@@ -284,12 +293,12 @@ def _owner(member: MemberReader) -> tuple[str, str]:
     return kind, rest.partition("/")[0]
 
 
-def _checked(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing, dict[str, Any]]:
+def _check(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say."""
     keys: set[str] = set()
     aliases: dict[str, str] = {}
     manifest: dict[str, Any] = {}
-    with open_archive(file) as (listing, members), _refusing():
+    with open_archive(file) as (listing, members), _blaming_the_archive():
         files = _files_by_record(listing)
         for member in members:
             kind, name = _owner(member)
@@ -313,8 +322,8 @@ def _checked(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listin
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """Make every StoreError about what an archive holds one about the archive."""
+def _blaming_the_archive() -> Iterator[None]:
+    """Turn every StoreError about what an archive holds into a BadArchive."""
     try:
         yield
     except CorruptRecord as problem:
@@ -326,13 +335,14 @@ def _refusing() -> Iterator[None]:
 
 
 def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
-    found: dict[str, dict[str, StoredFile]] = {}
+    """The files of each record by its key, as the list has them; the record's own JSON is left out."""
+    files: dict[str, dict[str, StoredFile]] = {}
     for name, stamp in listing.members.items():
         kind, _, rest = name.partition("/")
         key, _, inner = rest.partition("/")
         if kind == "objects" and f"objects/{key}/{MARKER}" in listing.members:
-            found.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
-    return found
+            files.setdefault(key, {}).update({} if inner == MARKER else {inner: stamp})
+    return files
 
 
 def _record(member: MemberReader, key: str) -> Record:
@@ -355,8 +365,8 @@ def _measure(member: MemberReader, key: str) -> Measure:
         measure = Measure(**unseal(member.json_bytes(), Path(member.name)))
     except TypeError:
         raise BadArchive(f"member {member.name!r} is not a measure") from None
-    is_one = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
-    if not is_one or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
+    is_measure = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
+    if not is_measure or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
         raise BadArchive(f"member {member.name!r} is not the measure of its key")
     return measure
 
@@ -364,11 +374,14 @@ def _measure(member: MemberReader, key: str) -> Measure:
 def _refuse_another_study(store: Store, name: str, manifest: Mapping[str, Any]) -> None:
     if name not in store.manifests():
         return
-    mine, theirs = ({k: v for k, v in one.items() if k not in DATES} for one in (store.manifest(name), manifest))
-    if mine != theirs:
+    if _undated(store.manifest(name)) != _undated(manifest):
         raise StoreError(
             f"store {store.root} has another study {name!r}; nothing was restored: give a store of its own with --store"
         )
+
+
+def _undated(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: content for name, content in manifest.items() if name not in DATES}
 
 
 def _restore_record(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
@@ -413,7 +426,7 @@ def _stamps(record: Record) -> dict[str, str]:
     return {f"file {name}": stamp.sha256 for name, stamp in {**record.files, **left_out(record)}.items()}
 
 
-# An archive looked through to its end: every member whose bytes are not those that the archive's own list names.
+# Inspecting: once through the archive, nothing stored.
 
 
 class Altered(NamedTuple):
@@ -449,11 +462,11 @@ def inspect_archive(file: Path) -> Inspection:
         for member in members:
             if member.name == f"studies/{listing.study}.json" and member.stamp.bytes <= MOST_JSON_BYTES:
                 content = member.content.read()
-                found, cells = hashlib.sha256(content).hexdigest(), _cells(content)
+                actual, cells = hashlib.sha256(content).hexdigest(), _cell_labels(content)
             else:
-                found = _digest(member)
-            if found != member.stamp.sha256:
-                altered.append(Altered(member.name, member.stamp.sha256, found))
+                actual = _digest(member)
+            if actual != member.stamp.sha256:
+                altered.append(Altered(member.name, member.stamp.sha256, actual))
     return Inspection(listing, tuple(altered), cells)
 
 
@@ -464,13 +477,13 @@ def _digest(member: MemberReader) -> str:
     return digest.hexdigest()
 
 
-def _cells(manifest: bytes) -> dict[str, str]:
+def _cell_labels(manifest: bytes) -> dict[str, str]:
     """What a person calls each cell, by its key; nothing if the manifest cannot tell."""
     with suppress(KeyError, TypeError):
-        return {one["key"]: _called(one) for one in (read_signed(manifest) or {})["cells"]}
+        return {cell["key"]: _label(cell) for cell in (read_signed(manifest) or {})["cells"]}
     return {}
 
 
-def _called(cell: dict[str, Any]) -> str:
+def _label(cell: dict[str, Any]) -> str:
     on = f"{cell['intermediate']} -> " if cell["intermediate"] else ""
     return f"{on}{cell['target']}, seed {cell['seed']}, {cell['setting']}"

@@ -52,7 +52,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of records, measures, manifests and packs; nothing is created before the first write."""
+    """A folder of records, measures, manifests and packs; nothing is created before the first write.
+
+    store = Store(Path("runs"))
+    for key in store.keys():
+        print(key, store.get(key).results)
+    """
 
     root: Path
 
@@ -73,12 +78,12 @@ class Store:
     def latest(self) -> set[str]:
         """One key of every record: the newest alias that it has, else its own."""
         aliases = self.aliases()
-        return (self.records() - {one.of for one in aliases.values()}) | set(aliases)
+        return (self.records() - {alias.of for alias in aliases.values()}) | set(aliases)
 
     def get(self, key: str) -> Record:
         """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
         if alias := self.alias(key):
-            return self._through(alias)
+            return self._resolve(alias)
         path = self._object(key) / MARKER
         record = Record.from_json(_read(path, f"record {key}"), path)
         if record.key != key:
@@ -103,8 +108,8 @@ class Store:
 
     def aliases(self) -> dict[str, Alias]:
         """Every alias of a record by its key; CorruptRecord names the first that is not as written."""
-        found = ((key, self.alias(key)) for key in self._alias_files("objects"))
-        return {key: alias for key, alias in found if alias}
+        pairs = ((key, self.alias(key)) for key in self._alias_files("objects"))
+        return {key: alias for key, alias in pairs if alias}
 
     def put_alias(self, alias: Alias, *, is_measure: bool = False) -> bool:
         """Keep an alias in one step; False where its key has a record, a measure or an alias before."""
@@ -114,7 +119,7 @@ class Store:
             prepared.mkdir()
             disk.write(prepared / ALIAS, alias.to_json())
             disk.sync_folder(prepared)
-            return self._is_published(prepared, self.root / kind / alias.key, marker)
+            return self._publish(prepared, self.root / kind / alias.key, marker)
 
     def put(
         self,
@@ -132,10 +137,10 @@ class Store:
         names = _files_of(folder)
         with disk.writing(self.root), self.staging() as temporary:
             prepared = temporary / "record"
-            record = Record(key, spec, results, provenance, _copied(folder, names, prepared))
+            record = Record(key, spec, results, provenance, _copy_files(folder, names, prepared))
             disk.write(prepared / MARKER, record.to_json())
             disk.sync_folder(prepared)
-            if self._is_published(prepared, self._object(key), MARKER):
+            if self._publish(prepared, self._object(key), MARKER):
                 return record
         kept = self.get(key)
         _log_difference(key, {**kept.results, **_stamps(kept)}, {**plain_data(record.results), **_stamps(record)})
@@ -186,7 +191,7 @@ class Store:
             prepared.mkdir()
             disk.write(prepared / MEASURE, content)
             disk.sync_folder(prepared)
-            if self._is_published(prepared, self._measure(kind, inputs), MEASURE):
+            if self._publish(prepared, self._measure(kind, inputs), MEASURE):
                 return measure
         kept = self.measure(kind, inputs)
         _log_difference(f"{kind} measure", kept.result, plain_data(result))
@@ -226,9 +231,9 @@ class Store:
     def _manifest(self, name: str) -> Path:
         return self.root / "studies" / f"{check_name(name, 'study', STUDY_NAME)}.json"
 
-    def _is_published(self, prepared: Path, place: Path, marker: str) -> bool:
-        place.parent.mkdir(exist_ok=True)
-        return disk.publish(prepared, place, (marker, ALIAS), attic=self.root / "staging")
+    def _publish(self, prepared: Path, destination: Path, marker: str) -> bool:
+        destination.parent.mkdir(exist_ok=True)
+        return disk.publish(prepared, destination, (marker, ALIAS), attic=self.root / "staging")
 
     def _alias_files(self, kind: str) -> list[str]:
         """Keys of the folders of a kind that have an alias's file; it is not looked at."""
@@ -240,7 +245,7 @@ class Store:
             return None
         return _alias_in(folder)
 
-    def _through(self, alias: Alias) -> Record:
+    def _resolve(self, alias: Alias) -> Record:
         """The record that an alias stands for, under the alias's key and spec."""
         path = self._object(alias.key) / ALIAS
         if not disk.is_file(self._object(alias.of) / MARKER):
@@ -250,22 +255,22 @@ class Store:
 
 
 def check_file(folder: Path, name: str, stamp: StoredFile) -> Path:
-    """Path of a record's file after a look at all of it; CorruptRecord names one that is gone or differs."""
+    """Path of a record's file after its content was compared; CorruptRecord names one that is gone or differs."""
     path = folder / name
     if not disk.is_file(path) or not path.resolve().is_relative_to(folder.resolve()):
         raise CorruptRecord(f"{path}: the file is gone; restore it, or move the folder away and run again")
     with disk.reading(path):
-        found = StoredFile(disk.sha256_of(path), path.stat().st_size)
-    if found != stamp:
+        actual = StoredFile(disk.sha256_of(path), path.stat().st_size)
+    if actual != stamp:
         raise CorruptRecord(
-            f"{path}: sha256 is {found.sha256} of {found.bytes} bytes, the record says {stamp.sha256} of {stamp.bytes};"
-            " restore the file, or move the folder away and run again"
+            f"{path}: sha256 is {actual.sha256} of {actual.bytes} bytes, the record says {stamp.sha256} of"
+            f" {stamp.bytes}; restore the file, or move the folder away and run again"
         )
     return path
 
 
 def measure_alias(folder: Path) -> Alias:
-    """The alias in a measure's folder; CorruptRecord unless it is whole and what it stands for is there."""
+    """The alias in a measure's folder; CorruptRecord unless it is as written and the measure it stands for is there."""
     alias = _alias_in(folder)
     if not disk.is_file(folder.with_name(alias.of) / MEASURE):
         raise CorruptRecord(f"{folder / ALIAS}: stands for {alias.of}, which is gone; move the alias's folder away")
@@ -312,13 +317,13 @@ def _files_of(folder: Path) -> list[str]:
     return [check_file_name(entry.relative_to(folder).as_posix()) for entry in entries if entry.is_file()]
 
 
-def _copied(folder: Path, names: list[str], place: Path) -> dict[str, StoredFile]:
-    place.mkdir()
+def _copy_files(folder: Path, names: list[str], destination: Path) -> dict[str, StoredFile]:
+    destination.mkdir()
     stamps = {}
     for name in names:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        stamps[name] = StoredFile(*disk.copy(folder / name, place / name))
-    for inner in {parent for name in names for parent in (place / name).parents if place in parent.parents}:
+        (destination / name).parent.mkdir(parents=True, exist_ok=True)
+        stamps[name] = StoredFile(*disk.copy(folder / name, destination / name))
+    for inner in {parent for name in names for parent in (destination / name).parents if destination in parent.parents}:
         disk.sync_folder(inner)
     return stamps
 
@@ -337,7 +342,7 @@ def _log_difference(what: str, kept: Mapping[str, Any], dropped: Mapping[str, An
 
 # Records without weights: their numbers and predictions are all there, their adapters are not.
 
-ENDING = ".safetensors"
+WEIGHTS_ENDING = ".safetensors"
 LEFT_OUT = "left_out"  # the field of a record's provenance that says what its left out files were
 
 
@@ -347,16 +352,19 @@ class NoWeights(StoreError):
 
 def without_weights(record: Record) -> Record:
     """The record without its weights; which they were, with hash and size, stays in its provenance."""
-    gone = {**left_out(record), **{name: one for name, one in record.files.items() if name.endswith(ENDING)}}
+    gone = {
+        **left_out(record),
+        **{name: stamp for name, stamp in record.files.items() if name.endswith(WEIGHTS_ENDING)},
+    }
     if not gone:
         return record
-    stamps = {name: vars(one) for name, one in sorted(gone.items())}
-    files = {name: one for name, one in record.files.items() if name not in gone}
+    stamps = {name: vars(stamp) for name, stamp in sorted(gone.items())}
+    files = {name: stamp for name, stamp in record.files.items() if name not in gone}
     return dataclasses.replace(record, files=files, provenance={**record.provenance, LEFT_OUT: stamps})
 
 
 def left_out(record: Record) -> dict[str, StoredFile]:
-    """The files that the record was stored with and has no more; StoreError if what it says of them cannot be."""
+    """The files that the record was stored with and has no more; StoreError if its note of them is malformed."""
     try:
         return {name: StoredFile(**stamp) for name, stamp in record.provenance.get(LEFT_OUT, {}).items()}
     except (TypeError, AttributeError):
@@ -364,9 +372,9 @@ def left_out(record: Record) -> dict[str, StoredFile]:
 
 
 def open_weights(store: Store, key: str, name: str) -> Path:
-    """``Store.open`` for a file of an adapter that somebody computes with; NoWeights if the record is without."""
+    """``Store.open`` for a file of an adapter that is needed for computing; NoWeights if the record has none."""
     record = store.get(key)
-    if left_out(record) or not any(one.endswith(ENDING) for one in record.files):
+    if left_out(record) or not any(file.endswith(WEIGHTS_ENDING) for file in record.files):
         raise NoWeights(
             f"record {key} has no weights (`store archive --light` leaves them out, and a study may keep baselines' "
             "adapters alone), so nothing can stand on it; `store restore` a full archive into a store of its own, "

@@ -1,4 +1,4 @@
-"""Every byte of a store against what was written: what is damaged, what is unknown, what is still missing."""
+"""Every byte of a store compared with what was written: what is damaged, what is unknown, what is still missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import named_keys
 from adapters_store.record import ALIAS, KEY, MARKER, Record, read_signed
-from adapters_store.store import ENDING, MEASURE, Store, check_file, left_out, measure_alias, stored_measure
+from adapters_store.store import MEASURE, WEIGHTS_ENDING, Store, check_file, left_out, measure_alias, stored_measure
 
 SEARCH = "result.json"
 Watch = Callable[[int, int], None]
@@ -19,7 +19,7 @@ Watch = Callable[[int, int], None]
 
 @dataclass
 class Verification:
-    """What was looked at, and one line for every damaged and every unknown file.
+    """How much was read, and a line for every damaged and every unknown file.
 
     ``light`` are keys of records without any of their weights, whole otherwise; ``missing`` are the keys of cells
     that a study names and the store does not have.
@@ -37,75 +37,75 @@ class Verification:
 
 def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
     """Read everything in a store; ``watch`` hears how many records of how many are done. Nothing is changed."""
-    found = Verification()
+    outcome = Verification()
     objects = disk.names(store.root / "objects")
     for done, name in enumerate(objects):
         watch(done, len(objects))
-        if _is_ours(store.root / "objects" / name, found):
+        if _is_ours(store.root / "objects" / name, outcome):
             is_alias = _has_alias(store.root / "objects" / name, MARKER)
-            (_verify_alias if is_alias else _verify_record)(store, name, found)
+            (_verify_alias if is_alias else _verify_record)(store, name, outcome)
     for name in disk.names(store.root / "measures"):
-        if _is_ours(store.root / "measures" / name, found):
-            _verify_measure(store.root / "measures" / name, found)
-    _verify_manifests(store, found)
-    _verify_searches(store, found)
+        if _is_ours(store.root / "measures" / name, outcome):
+            _verify_measure(store.root / "measures" / name, outcome)
+    _verify_manifests(store, outcome)
+    _verify_searches(store, outcome)
     watch(len(objects), len(objects))
-    return found
+    return outcome
 
 
 def is_light(record: Record, folder: Path) -> bool:
-    """Whether the record was stored with weights and has none of them; StoreError if it cannot tell what they were."""
-    weights = {*left_out(record), *(name for name in record.files if name.endswith(ENDING))}
+    """Whether the record was stored with weights and has none of them; StoreError if its note of them is malformed."""
+    weights = {*left_out(record), *(name for name in record.files if name.endswith(WEIGHTS_ENDING))}
     return bool(weights) and not any(os.path.lexists(folder / name) for name in weights)
 
 
-def _is_ours(path: Path, found: Verification) -> bool:
+def _is_ours(path: Path, outcome: Verification) -> bool:
     if KEY.fullmatch(path.name) and path.is_dir():
         return True
-    found.unknown.append(f"{path}: not of this store; move it away")
+    outcome.unknown.append(f"{path}: not of this store; move it away")
     return False
 
 
-def _verify_record(store: Store, key: str, found: Verification) -> None:
+def _verify_record(store: Store, key: str, outcome: Verification) -> None:
     folder = store.root / "objects" / key
     try:
         record = store.get(key)
         light = is_light(record, folder)
     except MissingRecord:
         if folder.exists():  # else another process has just removed it
-            found.damaged.append(f"{folder / MARKER}: the file is gone; run the study again to train the cell anew")
+            outcome.damaged.append(f"{folder / MARKER}: the file is gone; run the study again to train the cell anew")
         return
     except StoreError as problem:
-        found.damaged.append(str(problem))
+        outcome.damaged.append(str(problem))
         return
-    found.records += 1
-    found.light += [key] if light else []
+    outcome.records += 1
+    outcome.light += [key] if light else []
     for name, stamp in record.files.items():
-        if light and name.endswith(ENDING):
+        if light and name.endswith(WEIGHTS_ENDING):
             continue
         try:
             check_file(folder, name, stamp)
         except StoreError as problem:
-            found.damaged.append(str(problem))
-    found.unknown += _unknown(folder, {MARKER, *record.files})
+            outcome.damaged.append(str(problem))
+    outcome.unknown += _unknown(folder, {MARKER, *record.files})
 
 
 def _has_alias(folder: Path, marker: str) -> bool:
     return disk.is_file(folder / ALIAS) and not disk.is_file(folder / marker)
 
 
-def _verify_alias(store: Store, key: str, found: Verification) -> None:
-    """An alias, and that what it stands for is there; that is read where it lies."""
+def _verify_alias(store: Store, key: str, outcome: Verification) -> None:
+    """Check an alias and that its record is there; the record itself is read under its own key."""
     try:
         store.get(key)
     except StoreError as problem:
-        found.damaged.append(str(problem))
+        outcome.damaged.append(str(problem))
     else:
-        found.aliases += 1
-    found.unknown += _unknown(store.root / "objects" / key, {ALIAS})
+        outcome.aliases += 1
+    outcome.unknown += _unknown(store.root / "objects" / key, {ALIAS})
 
 
-def _verify_measure(folder: Path, found: Verification) -> None:
+def _verify_measure(folder: Path, outcome: Verification) -> None:
     name = ALIAS if (is_alias := _has_alias(folder, MEASURE)) else MEASURE
     try:
         if is_alias:
@@ -113,34 +113,34 @@ def _verify_measure(folder: Path, found: Verification) -> None:
         else:
             stored_measure(folder / MEASURE, "measure of this name")
     except StoreError as problem:
-        found.damaged.append(str(problem))
+        outcome.damaged.append(str(problem))
     else:
-        found.aliases += is_alias
-        found.measures += not is_alias
-    found.unknown += _unknown(folder, {name})
+        outcome.aliases += is_alias
+        outcome.measures += not is_alias
+    outcome.unknown += _unknown(folder, {name})
 
 
-def _verify_manifests(store: Store, found: Verification) -> None:
+def _verify_manifests(store: Store, outcome: Verification) -> None:
     known = store.manifests()
     for name in known:
         try:
             keys = named_keys(store, name)
         except StoreError as problem:
-            found.damaged.append(str(problem))
+            outcome.damaged.append(str(problem))
             continue
-        found.manifests += 1
-        found.missing[name] = sorted(key for key in keys if key not in store)
-    found.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
+        outcome.manifests += 1
+        outcome.missing[name] = sorted(key for key in keys if key not in store)
+    outcome.unknown += _unknown(store.root / "studies", {f"{name}.json" for name in known})
 
 
-def _verify_searches(store: Store, found: Verification) -> None:
+def _verify_searches(store: Store, outcome: Verification) -> None:
     for entry in disk.walk(str(store.root / "searches")):
         if entry.name != SEARCH:
             continue
         with disk.reading(entry.path):
             is_whole = read_signed(disk.content(entry.path)) is not None
         if not is_whole:
-            found.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
+            outcome.damaged.append(f"{entry.path}: not as it was written; run the same search again to write it anew")
 
 
 def _unknown(folder: Path, names: set[str]) -> Iterator[str]:
