@@ -204,4 +204,4 @@ def _hash(script: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (files("analysis.page") / name).read_text(encoding="utf-8")
+    return (files("analysis.page") / "assets" / name).read_text(encoding="utf-8")

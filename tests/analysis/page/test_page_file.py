@@ -16,7 +16,7 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import HISTORY, document_in, told
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDER = ROOT / "analysis" / "page"
+FOLDER = ROOT / "analysis" / "page" / "assets"
 NASTY = "</script><script>alert(1)</script><!--\u2028\u2029&amp;"
 LARGEST = 5_000_000  # bytes of a page of 18 x 18 tasks
 
