@@ -23,11 +23,12 @@ from tasks.errors import harmless
 
 
 class Drawn(NamedTuple):
-    """A figure on disk: its title and its two files."""
+    """A figure on disk: its title, its two files, and the frame that it was drawn from."""
 
     title: str
     png: Path
     svg: Path
+    frame: pd.DataFrame
 
 
 # What makes a figure legible whatever names it holds: no mathematics in texts, names cut, ink that stands out.
@@ -96,7 +97,7 @@ def make_plain(axes: Axes) -> None:
 def write_drawn(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]) -> Drawn:
     """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
     write_csv(frame, stem)
-    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
+    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
     with written_plainly(stem.name):
         figure = draw(frame, title)
         write_figure(figure, drawn.svg, metadata={"Date": None})

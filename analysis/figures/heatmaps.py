@@ -159,7 +159,7 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
 def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> Drawn:
     """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
     write_csv(squares, stem)
-    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
+    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), squares)
     with written_plainly(stem.name):
         figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
         write_figure(figure, drawn.svg, metadata={"Date": None})

@@ -131,12 +131,9 @@ def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, An
 
 
 def _figure_2(figures: Sequence[Drawn]) -> dict[str, Any] | None:
-    """The bars of the paper's importances, from the CSV beside their figure; None if it could not be drawn."""
-    drawn = [one for one in figures if one.png.stem == FIGURE_2]
-    if not drawn:
-        return None
-    frame = pd.read_csv(drawn[0].png.with_suffix(".csv"))
-    return {"title": drawn[0].title, **plain_frame(frame, list(frame.columns))}
+    """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
+    drawn = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
+    return None if drawn is None else {"title": drawn.title, **plain_frame(drawn.frame, list(drawn.frame.columns))}
 
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.
