@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from adapters_store.disk import write_text
 from adapters_store.listing import identities
+from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import undrawn, write_figures
-from analysis.gains import cells as mixed
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, cells
 from analysis.gains.controls import control_means, controls
@@ -17,15 +19,16 @@ from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import other_gains
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
-from analysis.page.document import Told, write_page
+from analysis.page.document import ReportContent, write_page
 from analysis.sections import gains as gain_sections
-from analysis.sections import reviewer, study
-from analysis.sections.answers import explained, silent
+from analysis.sections import reviewer
+from analysis.sections import study as study_sections
+from analysis.sections.answers import all_answers, silent
 from analysis.sections.importance import Progress
+from analysis.sections.markdown import markdown
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.question import of_stored
 from analysis.sections.study import Findings
-from analysis.tables import page as as_page
 from analysis.tables import write_frames
 
 
@@ -43,52 +46,50 @@ def report(
     What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
     what is stored cannot be trusted.
     """
-    return written(store, findings(store, manifest, draws, seed), out, progress)
+    return write_report(store, findings(store, manifest, draws, seed), out, progress)
 
 
-def written(store: Store, found: Findings, out: Path, progress: Progress = silent) -> Path:
+def write_report(store: Store, study: Findings, out: Path, progress: Progress = silent) -> Path:
     """Write what ``report`` writes, from finished frames and the store and manifest that belong to them."""
-    manifest = found.manifest
-    for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(found.controls) else ())):
-        write_frames(getattr(found, name), out / name)
-    write_frames(visible := visible_gains(found.gains), out / "visible_gains")
-    drawn = write_heatmaps(found.gains, found.baselines, manifest, out)
-    question = of_stored(store, manifest, found.gains, out)
-    answer, answers = explained(question, "guarded", progress)
+    for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(study.controls) else ())):
+        write_frames(getattr(study, name), out / name)
+    write_frames(visible := visible_gains(study.gains), out / "visible_gains")
+    maps = write_heatmaps(study.gains, study.baselines, study.manifest, out)
+    question = of_stored(store, study.manifest, study.gains, out)
+    answer, answers = all_answers(question, "guarded", progress)
     write_tables(question.results, out)
-    alike = question.similarities
-    figures = write_figures(question.results, question.counted, out, note=question.note, similarities=alike)
-    done = [store.get(key) for key in found.cells.key[found.cells.status == "done"]]
+    similarities = question.similarities
+    figures = write_figures(question.results, question.counted, out, note=question.note, similarities=similarities)
     parts = (
-        study.opening(found),
-        study.tasks(found),
-        study.baselines(found),
-        gain_sections.gains(found),
-        gain_sections.visible(found, visible),
-        gain_sections.controls(found),
-        study.heatmaps(drawn),
-        answers,
-        study.figures(figures, undrawn(question.results, alike)),
-        reviewer.answers(found, visible, out),
-        reviewer.explanations(question, answer.told),
-        study.flags(found),
-        mixed.warning(found.cells, done),
-        study.caveats(found),
-        study.provenance(found, done, identities(store, done)),
+        study_sections.opening(study),
+        study_sections.tasks(study),
+        study_sections.baselines(study),
+        gain_sections.gains(study),
+        gain_sections.visible(study, visible),
+        gain_sections.controls(study),
+        study_sections.heatmaps(maps),
+        *answers,
+        study_sections.figures(figures, undrawn(question.results, similarities)),
+        reviewer.answers(study, visible, out, reviewer.explanations(question, answer.facts)),
+        study_sections.flags(study),
+        study_sections.caveats(study),
+        study_sections.provenance(study, identities(store, study.records)),
     )
-    paragraphs = [line for part in parts for line in part]
+    present = [part for part in parts if part]
     page = out / "report.md"
-    write_text(page, as_page(paragraphs))
-    write_page(store, Told(found, question, answer, figures, paragraphs), out / "report.html")
+    write_text(page, markdown(present))
+    write_page(store, ReportContent(study, question, answer, figures, present), out / "report.html")
     return page
 
 
 def findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Findings:
     """The frames that a report starts from; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
     gained, controlled = (frame(store, manifest, draws=draws, seed=seed) for frame in (gains, controls))
+    checked = cells(store, manifest)
     return Findings(
         manifest=manifest,
-        cells=cells(store, manifest),
+        records=finished(store, checked),
+        cells=checked,
         gains=gained,
         baselines=baselines(store, manifest, draws=draws, seed=seed),
         controls=controlled,
@@ -96,3 +97,8 @@ def findings(store: Store, manifest: Manifest, draws: int, seed: int) -> Finding
         draws=draws,
         others=other_gains(store, manifest, draws=draws, seed=seed),
     )
+
+
+def finished(store: Store, cells: pd.DataFrame) -> list[Record]:
+    """The records of the finished cells, in their order."""
+    return [store.get(key) for key in cells.key[cells.status == "done"]]

@@ -1,11 +1,11 @@
 """Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte.
 
-Figures are written here too: every file of the analysis is on the disk whole or not at all.
+Figures are written here too: every file of the analysis is on the disk whole or not at all. Values in words stand at
+the end, for every printer.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import atomic
-from tasks.errors import counted, harmless
+from tasks.errors import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ class Declared(NamedTuple):
 
 def framed(frame: pd.DataFrame, declared: Mapping[str, Declared]) -> pd.DataFrame:
     """The frame with the declared columns in their order and types; a column that it lacks is undefined."""
-    types = {name: one.type for name, one in declared.items()}
+    types = {name: column.type for name, column in declared.items()}
     return frame.reindex(columns=list(types)).astype(types)
 
 
@@ -53,46 +53,10 @@ def write_figure(figure: Figure, path: Path, **options: Any) -> None:  # noqa: A
         figure.savefig(part, format=path.suffix[1:], **options)
 
 
-# Small pieces of Markdown: tables and values, with words where a value is not defined.
+# Values in words and decimals, the same on every page and in the terminal, with words where one is not defined.
 
 UNDEFINED = "not defined"
 MOST_NAMED = 5
-PICTURE = re.compile(r"!\[(.*)\]\(([^()\s/]+\.png)\)", re.DOTALL)  # one of ours, beside the page
-TAG = re.compile(r"<(?=[A-Za-z/!?])")
-DEFINITION = re.compile(r"^(\s*\[[^\]\n]*\]):", re.MULTILINE)  # of where a link leads
-
-
-def page(paragraphs: Iterable[str]) -> str:
-    """A page of these paragraphs, in which nothing that an entry says becomes a tag, a link or a picture."""
-    return "\n\n".join(map(_paragraph, paragraphs)) + "\n"
-
-
-def _paragraph(text: str) -> str:
-    if picture := PICTURE.fullmatch(text):
-        return f"![{plain(picture[1])}]({picture[2]})"
-    return plain(text)
-
-
-def plain(text: str) -> str:
-    """Text that a reader of Markdown shows as it is: no HTML, no link, no picture, no control character."""
-    lines = "\n".join(map(harmless, text.split("\n")))
-    return DEFINITION.sub(r"\1\:", TAG.sub("&lt;", lines).replace("](", "]\\("))
-
-
-def unescaped(text: str) -> str:
-    """What ``plain`` was given, but for control characters."""
-    return text.replace("&lt;", "<").replace("]\\(", "](").replace("]\\:", "]:")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; bars, line breaks, tags and links inside cells are made harmless."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-
-
-def bullets(facts: dict[str, Any]) -> str:
-    """A list of named facts."""
-    return "\n".join(f"- {what}: {value}" for what, value in facts.items())
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -158,7 +122,3 @@ def tally(values: Iterable[Any]) -> str:
         "; ".join(f"{value} ({counted(times, 'cell')})" for value, times in sorted(counts.items()))
         or "no finished cell"
     )
-
-
-def _cell(value: object) -> str:
-    return plain(" ".join(str(value).splitlines())).replace("|", "\\|")

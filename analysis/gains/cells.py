@@ -229,18 +229,6 @@ def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def warning(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
-    """The paragraphs of a report that name mixed columns; none where there are none."""
-    lines = mixed_columns(cells, records)
-    if not lines:
-        return []
-    text = (
-        "**Mixed columns.** Cells that are compared here were trained on different devices or with other versions of"
-        " packages. That moves last digits at least, and a gain may hold the difference:"
-    )
-    return [text, "\n".join(f"- {line}" for line in lines)]
-
-
 def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
     """The device, and every package's version."""
     return {

@@ -22,7 +22,7 @@ from analysis.manuscript.subject import Stored, Subject
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import theme_counts
 from analysis.results.results import ROWS
-from analysis.sections.answers import explained, silent
+from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
 from analysis.sections.importance import Progress
 from analysis.sections.paper_tables import write_tables
@@ -92,7 +92,7 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None
     """Write every frame into ``out`` as CSV: those of the report, and those that only a manuscript needs."""
     with TemporaryDirectory() as folder:
         question = replace(subject.question, out=Path(folder))
-        explained(question, "guarded", progress)
+        all_answers(question, "guarded", progress)
         write_tables(question.results, question.out)
         for path in sorted(question.out.glob("*.csv")):
             with atomic(out / path.name) as part:

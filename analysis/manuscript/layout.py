@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
-from analysis import tables
 from analysis.manuscript.latex import escaped, points_wide, widest_word
+from analysis.sections import blocks
+from analysis.sections.markdown import markdown
 from tasks.errors import BadInput
 
 POINTS_PER_CM = 72.27 / 2.54
@@ -92,7 +93,8 @@ class Fit:
 
 def as_markdown(table: Table) -> str:
     """The table under its caption."""
-    return tables.page([table.caption, tables.table([one.head for one in table.columns], table.rows)])
+    columns = [column.head for column in table.columns]
+    return markdown([blocks.Section("", [blocks.Text(table.caption), blocks.Table(columns, table.rows)])])
 
 
 def as_latex(table: Table, venue: Venue) -> str:

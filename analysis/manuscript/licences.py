@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapters_store.record import imports_of
-from analysis import tables
 from analysis.gains.cells import Manifest
 from analysis.manuscript.subject import Subject
-from analysis.tables import table
+from analysis.sections.blocks import Heading, Section, Table, Text
+from analysis.sections.markdown import markdown, table
 
 UNKNOWN = "not known: read the licence"
 RULES = {  # by how a licence begins, in small letters; the longer beginning stands first
@@ -78,7 +78,7 @@ def as_markdown(rows: list[Licence]) -> str:
     if not rows:
         return f"# Licences\n\n{SYNTHETIC}\n"
     head = ("data set", "tasks", "licence as stated", "may texts and labels be shared", "where")
-    return tables.page(["# Licences", tables.table(head, rows), NOTE])
+    return markdown([Section("", [Heading("Licences"), Table(head, rows), Text(NOTE)])])
 
 
 def _rule(licence: str, rules: Mapping[str, str]) -> str:

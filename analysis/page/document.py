@@ -1,4 +1,4 @@
-"""All that the page shows, as one JSON document: the same frames and paragraphs that the report has written."""
+"""All that the page shows, as one JSON document: the same frames and sections that the report has written."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL
 from analysis.page.maps import heatmaps
 from analysis.page.pages import WHERE, pages
-from analysis.page.plain import blocks, page_id, plain, plain_frame, sections
+from analysis.page.plain import page_id, plain, plain_frame, plain_sections
 from analysis.ratings.themes import rating_means
+from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
 from analysis.sections.question import Question
 from analysis.sections.study import Findings
@@ -38,21 +39,21 @@ FIGURE_2 = "figure-2-importances"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a report has found and written: its frames, question and answer, drawn figures and paragraphs."""
+class ReportContent:
+    """What a report says and shows: a study's frames, the question and its answer, drawn figures, and the sections."""
 
-    found: Findings
+    study: Findings
     question: Question
     answer: Answer
     figures: Sequence[Drawn]
-    paragraphs: Sequence[str]
+    sections: Sequence[Section]
 
 
-def document(store: Store, told: Told) -> dict[str, Any]:
+def document(store: Store, content: ReportContent) -> dict[str, Any]:
     """The document; every frame in it has the CSV file's columns, numbers and order, undefined ones as None."""
-    found, manifest = told.found, told.found.manifest
-    cells = plain_frame(found.cells, [name for name in TYPES if name not in APART])
-    addresses = (found.cells[name] for name in WHERE)
+    study, manifest = content.study, content.study.manifest
+    cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
+    addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
     return {
         "schema": SCHEMA,
         "name": manifest["name"],
@@ -60,30 +61,30 @@ def document(store: Store, told: Told) -> dict[str, Any]:
         "synthetic": bool(manifest["synthetic"]),
         "level": LEVEL,
         "metrics": METRIC_NAMES,
-        "tasks": _tasks(told),
+        "tasks": _tasks(content),
         "themes": list(themes()),
-        "constructs": [{"id": name, "title": _construct(name)} for name in told.question.results.constructs],
+        "constructs": [{"id": name, "title": _construct(name)} for name in content.question.results.constructs],
         "missing": dict(manifest["missing"]),
-        "maps": heatmaps(found),
-        "cells": {**cells, "pages": [page_id(*one) for one in zip(*addresses, strict=True)]},
-        "gains": plain_frame(found.gains, list(found.gains.columns)),
-        "pages": pages(store, found),
-        "importance": _importance(told),
-        "report": sections(blocks(told.paragraphs)),
+        "maps": heatmaps(study),
+        "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
+        "gains": plain_frame(study.gains, list(study.gains.columns)),
+        "pages": pages(store, study),
+        "importance": _importance(content),
+        "report": plain_sections(content.sections),
     }
 
 
-def _tasks(told: Told) -> list[dict[str, Any]]:
+def _tasks(content: ReportContent) -> list[dict[str, Any]]:
     """What tasks can be sorted and filtered by, in the study's order."""
-    means = rating_means(told.question.results).set_index("task")
-    kept = [*told.question.results.constructs, "overall"]
+    means = rating_means(content.question.results).set_index("task")
+    kept = [*content.question.results.constructs, "overall"]
     return [
         {
             "id": name,
             **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
-            "ratings": {one: plain(means.loc[name, one]) for one in kept},
+            "ratings": {construct: plain(means.loc[name, construct]) for construct in kept},
         }
-        for name, task in told.found.manifest["tasks"].items()
+        for name, task in content.study.manifest["tasks"].items()
     ]
 
 
@@ -91,30 +92,30 @@ def _construct(name: str) -> str:
     return constructs()[name].title if name in constructs() else name
 
 
-def _importance(told: Told) -> dict[str, Any]:
+def _importance(content: ReportContent) -> dict[str, Any]:
     """The features with their verdicts, the specification curve and the bars of Figure 2, each with its texts."""
-    features: list[dict[str, Any]] = [_feature(one) for one in told.answer.told.get("features", ())]
-    curve = told.answer.told.get("curve", ())
+    features: list[dict[str, Any]] = [_feature(row) for row in content.answer.facts.get("features", ())]
+    curve = content.answer.facts.get("curve", ())
     return {
-        "headline": told.answer.told["headline"],
+        "headline": content.answer.facts["headline"],
         "features": features,
-        "curve": [_specification(one, curve[0]) for one in curve],
-        "paper": _figure_2(told.figures),
+        "curve": [_specification(row, curve[0]) for row in curve],
+        "paper": _figure_2(content.figures),
     }
 
 
 def _feature(row: dict[str, Any]) -> dict[str, Any]:
     kept = ("feature", "title", "kind", "added", "low", "high", "null_mean", "p_corrected", "verdict", "against", "why")
-    said = {name: plain(row.get(name)) for name in kept}
-    if said["added"] is None:
-        return {**said, "hover": [str(row["title"]), str(row["verdict"]), str(row["why"])]}
+    shown = {name: plain(row.get(name)) for name in kept}
+    if shown["added"] is None:
+        return {**shown, "hover": [str(row["title"]), str(row["verdict"]), str(row["why"])]}
     hover = [
         *(str(row["title"]), str(row["verdict"])),
         f"adds {signed(row['added'], 4)} to Q2, 95 % interval {_interval(row)}",
         f"by chance {signed(row['null_mean'], 4)}; p (corrected) {number(row['p_corrected'])}",
         *([f"against it: {row['against']}"] if row["against"] else []),
     ]
-    return {**said, "hover": hover}
+    return {**shown, "hover": hover}
 
 
 def _interval(row: dict[str, Any]) -> str:
@@ -123,11 +124,11 @@ def _interval(row: dict[str, Any]) -> str:
 
 
 def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
-    said = {name: plain(row[name]) for name in ("added", "p_tasks", "p_families", "passes", "notes")}
-    name = changed(row, primary)
-    added = "not defined" if said["added"] is None else signed(said["added"], 4)
-    ps = [f"p {number(pd.NA if said[one] is None else said[one])}" for one in ("p_tasks", "p_families")]
-    return {**said, "title": name, "hover": [name, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
+    shown = {name: plain(row[name]) for name in ("added", "p_tasks", "p_families", "passes", "notes")}
+    title = changed(row, primary)
+    added = "not defined" if shown["added"] is None else signed(shown["added"], 4)
+    ps = [f"p {number(pd.NA if shown[name] is None else shown[name])}" for name in ("p_tasks", "p_families")]
+    return {**shown, "title": title, "hover": [title, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
 
 
 def _figure_2(figures: Sequence[Drawn]) -> dict[str, Any] | None:
@@ -163,15 +164,15 @@ HARMLESS: dict[str, str | int | None] = {
 }
 
 
-def write_page(store: Store, told: Told, path: Path) -> None:
+def write_page(store: Store, content: ReportContent, path: Path) -> None:
     """Write the page, which loads nothing from elsewhere; equal stores give equal bytes."""
-    write_text(path, assembled(document(store, told)))
+    write_text(path, assembled(document(store, content)))
 
 
 def assembled(shown: Mapping[str, Any]) -> str:
     """The HTML of a document; its texts stand in it as JSON alone, but for the title, which is escaped."""
     library, script = _read(f"vendor/{LIBRARY}"), _script()
-    hashes = " ".join(f"'{_hash(one)}'" for one in (library, script))
+    hashes = " ".join(f"'{_hash(source)}'" for source in (library, script))
     parts = {
         "POLICY": f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:;"
         " base-uri 'none'; form-action 'none'",
@@ -182,7 +183,7 @@ def assembled(shown: Mapping[str, Any]) -> str:
         "SCRIPT": script,
     }
     pieces = _read("page.html").split("@@")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
 def embedded(shown: Mapping[str, Any]) -> str:

@@ -19,43 +19,45 @@ ARROW = "\u2192"
 Row = Mapping[str, Any]
 
 
-def heatmaps(found: Findings) -> list[dict[str, Any]]:
+def heatmaps(study: Findings) -> list[dict[str, Any]]:
     """One map per metric and setting: rows and columns by id, and a square for each of their meetings.
 
     A square's ``hover`` are lines of text, ``page`` the address of its cell's page or None.
     """
-    alone = found.baselines[found.baselines.role == BASELINE]
+    alone = study.baselines[study.baselines.role == BASELINE]
     return [
-        _map(found, metric, setting)
+        _map(study, metric, setting)
         for metric in METRIC_NAMES
         for setting in dict.fromkeys(alone.setting[alone.metric == metric])
     ]
 
 
-def _map(found: Findings, metric: str, setting: str) -> dict[str, Any]:
-    squares = figures.squares(found.gains, found.baselines, found.manifest, metric=metric, setting=setting)
-    alone, gained = _by_pair(found.baselines, metric, setting), _by_pair(found.gains, metric, setting)
+def _map(study: Findings, metric: str, setting: str) -> dict[str, Any]:
+    squares = figures.squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
+    alone, gained = _by_pair(study.baselines, metric, setting), _by_pair(study.gains, metric, setting)
     shown = [
-        _alone(found, one, alone["", one.target])
-        if one.intermediate == ""
-        else _pair(found, one, gained.get((one.intermediate, one.target)), setting)
-        for one in (Square(*row) for row in squares.itertuples(index=False))
+        _alone(study, square, alone["", square.target])
+        if square.intermediate == ""
+        else _pair(study, square, gained.get((square.intermediate, square.target)), setting)
+        for square in (Square(*row) for row in squares.itertuples(index=False))
     ]
-    rows = [(one.intermediate, one.row, "transfer" if one.intermediate else "alone") for one in squares.itertuples()]
-    controls = found.controls[(found.controls.metric == metric) & (found.controls.setting == setting)]
-    for one in controls.to_dict("records"):
-        title = control_name(found, one["control"], one["intermediate"])
-        row = (f"{one['control']}:{title}", title, "control")
+    rows = [(row.intermediate, row.row, "transfer" if row.intermediate else "alone") for row in squares.itertuples()]
+    controls = study.controls[(study.controls.metric == metric) & (study.controls.setting == setting)]
+    for control in controls.to_dict("records"):
+        title = control_name(study, control["control"], control["intermediate"])
+        row = (f"{control['control']}:{title}", title, "control")
         rows.append(row)
-        shown.append(_control(found, one, row[0], title))
+        shown.append(_control(study, control, row[0], title))
     return {
         "metric": metric,
         "metric_name": METRIC_NAMES[metric],
         "setting": setting,
-        "title": figures.figure_title(found.gains, found.manifest, metric=metric, setting=setting),
+        "title": figures.figure_title(study.gains, study.manifest, metric=metric, setting=setting),
         "limit": plain(figures.colour_limit(squares.points)),
         "rows": [dict(zip(("id", "title", "kind"), row, strict=True)) for row in dict.fromkeys(rows)],
-        "columns": [{"id": one.target, "title": one.column} for one in squares.drop_duplicates("target").itertuples()],
+        "columns": [
+            {"id": square.target, "title": square.column} for square in squares.drop_duplicates("target").itertuples()
+        ],
         "squares": shown,
     }
 
@@ -64,45 +66,45 @@ def _by_pair(frame: pd.DataFrame, metric: str, setting: str) -> dict[tuple[str, 
     """The rows of gains by (intermediate, target); of adapter baselines by ("", target)."""
     part = frame[(frame.metric == metric) & (frame.setting == setting)]
     part = part[part.role == BASELINE] if "role" in part else part
-    return {(one.get("intermediate", ""), one["target"]): one for one in part.to_dict("records")}
+    return {(row.get("intermediate", ""), row["target"]): row for row in part.to_dict("records")}
 
 
 def _square(row: str, target: str, status: str, hover: list[str], page: str | None) -> dict[str, Any]:
-    said = {"row": row, "column": target, "status": status, "score": None, "points": None}
-    return {**said, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
+    shown = {"row": row, "column": target, "status": status, "score": None, "points": None}
+    return {**shown, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
 
 
-def _alone(found: Findings, one: Square, row: Row) -> dict[str, Any]:
-    name = f"{one.column} alone"
-    page = page_id(BASELINE, None, one.target, row["setting"])
-    if one.status != "baseline":
-        return _square("", one.target, one.status, [name, figures.MEANINGS[one.status]], page)
+def _alone(study: Findings, square: Square, row: Row) -> dict[str, Any]:
+    name = f"{square.column} alone"
+    page = page_id(BASELINE, None, square.target, row["setting"])
+    if square.status != "baseline":
+        return _square("", square.target, square.status, [name, figures.MEANINGS[square.status]], page)
     hover = [name, f"score {number(row['score'])}, 95 % interval {interval(row['low'], row['high'], 2)}"]
     hover += [f"floor {number(row['floor'])}", *_flagged(row)]
-    return {**_square("", one.target, "baseline", hover, page), **_numbers(row["score"], None)}
+    return {**_square("", square.target, "baseline", hover, page), **_numbers(row["score"], None)}
 
 
-def _pair(found: Findings, one: Square, row: Row | None, setting: str) -> dict[str, Any]:
-    name = f"{one.row} {ARROW} {one.column}"
-    page = None if row is None else page_id(TRANSFER, one.intermediate, one.target, setting)
-    if row is None or one.status == "missing":
-        return _square(one.intermediate, one.target, one.status, [name, figures.MEANINGS[one.status]], page)
+def _pair(study: Findings, square: Square, row: Row | None, setting: str) -> dict[str, Any]:
+    name, where = f"{square.row} {ARROW} {square.column}", (square.intermediate, square.target, square.status)
+    page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
+    if row is None or square.status == "missing":
+        return _square(*where, [name, figures.MEANINGS[square.status]], page)
     hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, p (BH) {number(row['p_bh'], 4)}", *_flagged(row)]
-    if one.status != "done":
-        hover.insert(1, figures.MEANINGS[one.status])
-    marks = "*" * one.is_significant + figures.DAGGER * one.is_collapsed + figures.DOUBLE_DAGGER * one.is_contaminated
-    found_here = {**_numbers(one.score, one.points), "marks": marks}
-    return {**_square(one.intermediate, one.target, one.status, hover, page), **found_here}
+    if square.status != "done":
+        hover.insert(1, figures.MEANINGS[square.status])
+    marks = "*" * square.is_significant + figures.DAGGER * square.is_collapsed
+    marks += figures.DOUBLE_DAGGER * square.is_contaminated
+    return {**_square(*where, hover, page), **_numbers(square.score, square.points), "marks": marks}
 
 
-def _control(found: Findings, row: Row, place: str, title: str) -> dict[str, Any]:
-    name = f"{title} {ARROW} {found.title(row['target'])}"
+def _control(study: Findings, row: Row, row_id: str, title: str) -> dict[str, Any]:
+    name = f"{title} {ARROW} {study.title(row['target'])}"
     page = page_id(row["control"], row["intermediate"], row["target"], row["setting"])
     if row["n_seeds"] == 0:
-        return _square(place, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
+        return _square(row_id, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
     status = "control" if plain(row["score"]) is not None else "undefined"
     hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, not corrected", *_flagged(row)]
-    return {**_square(place, row["target"], status, hover, page), **_numbers(row["score"], row["points"])}
+    return {**_square(row_id, row["target"], status, hover, page), **_numbers(row["score"], row["points"])}
 
 
 def _gain_lines(row: Row) -> list[str]:

@@ -35,9 +35,9 @@ def counted(store: Store, records: Sequence[Record], classes: Sequence[str]) -> 
     """
     if not records:
         return None
-    found = [predictions(store, record) for record in records]
-    labels = np.concatenate([one.labels for one in found])
-    chosen = np.concatenate([one.decisions for one in found])
+    by_seed = [predictions(store, record) for record in records]
+    labels = np.concatenate([cell.labels for cell in by_seed])
+    chosen = np.concatenate([cell.decisions for cell in by_seed])
     metric = records[0].results["metric"]
     if metric == "pearson_r":
         return binned(labels, chosen)
@@ -46,7 +46,7 @@ def counted(store: Store, records: Sequence[Record], classes: Sequence[str]) -> 
         four = [np.bincount(column, minlength=4).tolist() for column in both.T]
         return {"kind": "multilabel", "classes": list(classes), "counts": four}
     size = max([len(classes), int(labels.max()) + 1, int(chosen.max()) + 1])
-    names = [*classes, *(f"class {place}" for place in range(len(classes), size))]
+    names = [*classes, *(f"class {number}" for number in range(len(classes), size))]
     table = np.zeros((size, size), dtype=np.int64)
     np.add.at(table, (labels.astype(int), chosen.astype(int)), 1)
     return {"kind": "confusion", "classes": names, "counts": _sparse(table)}
@@ -67,8 +67,8 @@ def binned(labels: NDArray[Any], values: NDArray[Any]) -> dict[str, Any]:
 
 def _sparse(table: NDArray[np.int64]) -> list[int]:
     flat = table.ravel()
-    places = np.flatnonzero(flat)
-    pairs: list[int] = np.stack([places, flat[places]], axis=1).ravel().tolist()
+    positions = np.flatnonzero(flat)
+    pairs: list[int] = np.stack([positions, flat[positions]], axis=1).ravel().tolist()
     return pairs
 
 
@@ -81,60 +81,60 @@ SETTINGS = ("training", "adapter", "composition", "input_format", "max_tokens", 
 HASHES = ("splits_hash", "training_version")
 
 
-def pages(store: Store, found: Findings) -> list[dict[str, Any]]:
+def pages(store: Store, study: Findings) -> list[dict[str, Any]]:
     """One page per planned (role, intermediate, target, setting), in the manifest's order."""
-    told = _told(found)
-    records = {key: store.get(key) for key in found.cells.key[found.cells.status == "done"]}
+    by_page = _rows_by_page(study)
+    records = {key: store.get(key) for key in study.cells.key[study.cells.status == "done"]}
     groups: dict[Where, list[Row]] = {}
-    for one in found.cells.to_dict("records"):
-        groups.setdefault(_where(one), []).append(one)
-    return [_page(store, found, where, rows, told.get(where), records) for where, rows in groups.items()]
+    for cell in study.cells.to_dict("records"):
+        groups.setdefault(_where(cell), []).append(cell)
+    return [_page(store, study, where, cells, by_page.get(where), records) for where, cells in groups.items()]
 
 
-def cell_title(found: Findings, where: Where) -> str:
+def cell_title(study: Findings, where: Where) -> str:
     """What a page is called."""
     role, intermediate, target, _ = where
     if role in SCORED_ALONE:
-        return f"{found.title(target)} {role_of(role).manner}"
+        return f"{study.title(target)} {role_of(role).manner}"
     if role in CONTROLS:
-        return f"{control_name(found, role, intermediate or '')} \u2192 {found.title(target)}"
-    pair = found.title(target) if intermediate is None else f"{found.title(intermediate)} \u2192 {found.title(target)}"
+        return f"{control_name(study, role, intermediate or '')} \u2192 {study.title(target)}"
+    pair = study.title(target) if intermediate is None else f"{study.title(intermediate)} \u2192 {study.title(target)}"
     return pair if role == TRANSFER else f"{pair} ({role})"
 
 
 def _page(
     store: Store,
-    found: Findings,
+    study: Findings,
     where: Where,
-    rows: list[Row],
-    told: Row | None,
+    cells: list[Row],
+    row: Row | None,
     records: Mapping[str, Record],
 ) -> dict[str, Any]:
     role, intermediate, target, setting = where
-    task = found.manifest["tasks"][target]
-    done = [records[one["key"]] for one in rows if one["key"] in records]
+    task = study.manifest["tasks"][target]
+    done = [records[cell["key"]] for cell in cells if cell["key"] in records]
     return {
         "id": page_id(*where),
-        "title": cell_title(found, where),
+        "title": cell_title(study, where),
         **{"role": role, "intermediate": intermediate, "target": target, "setting": setting},
         "metric_name": METRIC_NAMES[task["metric"]],
-        "numbers": {} if told is None else {name: plain(told.get(name)) for name in ("score", "points", "low", "p_bh")},
-        "texts": {} if told is None else _texts(role, told),
-        "facts": _facts(role, told),
-        "corrections": _corrections(role, told),
-        "flags": _flags(rows, told),
-        "runs": [_run(store, one, records.get(one["key"])) for one in rows],
+        "numbers": {} if row is None else {name: plain(row.get(name)) for name in ("score", "points", "low", "p_bh")},
+        "texts": {} if row is None else _texts(role, row),
+        "facts": _facts(role, row),
+        "corrections": _corrections(role, row),
+        "flags": _flags(cells, row),
+        "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
         "private": bool(task.get("private")),
         "counts": None if task.get("private") else counted(store, done, task["classes"]),
     }
 
 
-def _told(found: Findings) -> dict[Where, Row]:
-    """The row of gains, baselines or controls that tells of a page, by where it belongs."""
-    rows = [{**one, "role": TRANSFER} for one in found.gains.to_dict("records")]
-    rows += found.baselines.to_dict("records")
-    rows += [{**one, "role": one["control"]} for one in found.controls.to_dict("records")]
-    return {_where(one): one for one in rows}
+def _rows_by_page(study: Findings) -> dict[Where, Row]:
+    """The row of gains, baselines or controls that a page is about, by where the page belongs."""
+    rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
+    rows += study.baselines.to_dict("records")
+    rows += [{**control, "role": control["control"]} for control in study.controls.to_dict("records")]
+    return {_where(row): row for row in rows}
 
 
 def _where(row: Row) -> Where:
@@ -195,9 +195,9 @@ def _corrections(role: str, row: Row | None) -> Facts:
     return [[what, number(row[name], 4)] for name, what in WAYS.items()]
 
 
-def _flags(rows: list[Row], told: Row | None) -> Facts:
+def _flags(cells: list[Row], row: Row | None) -> Facts:
     """Every flag of the cell's seeds and of its gain once, with what it means."""
-    texts = [one["flags"] for one in rows] + ([told["flags"]] if told else [])
+    texts = [cell["flags"] for cell in cells] + ([row["flags"]] if row else [])
     names = dict.fromkeys(flag for text in texts for flag in text.split(";") if flag)
     return [[flag, MEANINGS.get(flag.split(":")[0], "")] for flag in names]
 

@@ -24,8 +24,9 @@ from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.gains import gains
 from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed
-from analysis.tables import Declared, few, framed, interval, number, table, write_frames
-from analysis.tables import page as as_page
+from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
+from analysis.sections.markdown import markdown
+from analysis.tables import Declared, few, framed, interval, number, write_frames
 from tasks.errors import BadInput, counted
 
 DRAWS, SEED = 10_000, 20_240_909
@@ -97,20 +98,20 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
     """One side from a stored study."""
     frame = planned_cells(store, manifest)
     done = frame[frame.status == "done"]
-    splits = {key: str(store.get(key).spec["splits_hash"]) for key in done.key.unique()}
+    records = [store.get(key) for key in done.key]
+    splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
     done = done.assign(intermediate=done.intermediate.fillna(""), splits=done.key.map(splits))
     groups = done.groupby(CELL, sort=False)
     scores = groups.agg(metric=("metric", "first"), score=("score", "mean"), splits=("splits", "first"))
     scores["n_seeds"] = groups.size()
-    records = [store.get(key) for key in done.key]
     facts = _flat({name: value for name, value in manifest["study"].items() if name not in UNNAMED})
     facts |= {
         "tasks": ", ".join(manifest["tasks"]),
-        "backbone weights, sha256": _each(one.spec["backbone"]["weights_sha256"] for one in records),
-        "training version": _each(one.spec["training_version"] for one in records),
-        "code": _each(one.provenance["code"] for one in records),
+        "backbone weights, sha256": _each(record.spec["backbone"]["weights_sha256"] for record in records),
+        "training version": _each(record.spec["training_version"] for record in records),
+        "code": _each(record.provenance["code"] for record in records),
     }
-    titles = {name: str(one["title"]) for name, one in manifest["tasks"].items()}
+    titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
     return Side(manifest["name"], scores.reset_index(), gains(store, manifest), facts, titles, manifest["synthetic"])
 
 
@@ -132,15 +133,15 @@ def side_of_published() -> Side:
 def compared_scores(a: Side, b: Side) -> pd.DataFrame:
     """One row per cell that either has, seeds together: the columns SCORES. BadInput if they share none."""
     both = a.scores.merge(b.scores, on=CELL, how="outer", suffixes=("_a", "_b"), indicator=True, sort=False)
-    found = both["_merge"].astype(str).map({"both": BOTH, "left_only": ONLY_A, "right_only": ONLY_B})
-    if not (found == BOTH).any():
+    sides = both["_merge"].astype(str).map({"both": BOTH, "left_only": ONLY_A, "right_only": ONLY_B})
+    if not (sides == BOTH).any():
         raise BadInput(
             f"{a.name} and {b.name} share no finished cell ({len(a.scores)} and {len(b.scores)} of their own);"
             " name two studies that share targets and settings"
         )
-    is_other = (found == BOTH) & (both.metric_a != both.metric_b)
-    both["found"] = found.mask(is_other, OTHER_METRIC)
-    both["difference"] = (both.score_b - both.score_a).where(both.found == BOTH)
+    is_other = (sides == BOTH) & (both.metric_a != both.metric_b)
+    both["found"] = sides.mask(is_other, OTHER_METRIC)
+    both["difference"] = (both.score_b - both.score_a).where(both["found"] == BOTH)
     both["metric"] = both.metric_a.fillna(both.metric_b)
     known = both.splits_a.notna() & both.splits_b.notna()
     both["same_splits"] = (both.splits_a == both.splits_b).astype("boolean").where(known)
@@ -170,8 +171,8 @@ def _p_of_difference(both: pd.DataFrame) -> NDArray[np.float64]:
     total = variances.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = np.abs(both.difference.to_numpy("float64")) / np.where(total > 0, np.sqrt(total), np.nan)
-        found: NDArray[np.float64] = 2 * student.sf(sizes, total**2 / (variances**2 / freedom).sum(axis=0))
-    return found
+        p: NDArray[np.float64] = 2 * student.sf(sizes, total**2 / (variances**2 / freedom).sum(axis=0))
+    return p
 
 
 def crossed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -189,12 +190,12 @@ def summary(scores: pd.DataFrame, compared: pd.DataFrame, *, draws: int = DRAWS,
     for setting, part in compared.groupby("setting", sort=False):
         values = (part.points_a.to_numpy(), part.points_b.to_numpy())
         rows.append({"what": "gains", "setting": setting, **_agreement(*values, part.target, draws, seed)})
-    shared = scores[(scores.found == BOTH) & scores.difference.notna()]
+    shared = scores[(scores["found"] == BOTH) & scores.difference.notna()]
     for (role, setting), part in shared.groupby(["role", "setting"], sort=False):
         values = (100 * part.score_a.to_numpy(), 100 * part.score_b.to_numpy())
-        found = _agreement(*values, part.target, draws, seed)
-        found = {name: value for name, value in found.items() if not name.startswith("same_sign")}
-        rows.append({"what": f"scores: {role}", "setting": setting, **found})
+        numbers = _agreement(*values, part.target, draws, seed)
+        numbers = {name: number for name, number in numbers.items() if not name.startswith("same_sign")}
+        rows.append({"what": f"scores: {role}", "setting": setting, **numbers})
     return framed(pd.DataFrame(rows, columns=list(SUMMARY)), SUMMARY)
 
 
@@ -212,35 +213,38 @@ def _agreement(
 ) -> dict[str, Any]:
     """Difference, correlations and shared signs of values [n], with intervals from resampled targets."""
     names, index = np.unique(targets.to_numpy(), return_inverse=True)
-    columns = [first, second, rankdata(first), rankdata(second), np.sign(first) == np.sign(second)]
-    values = np.stack([one - one.mean() for one in columns[:4]] + [columns[4] * 1.0], axis=1)
+    numeric = [first, second, rankdata(first), rankdata(second)]
+    is_same_sign = np.sign(first) == np.sign(second)
+    # Sums of these columns and of their products, by target: from them every statistic of a draw follows, because a
+    # draw takes each target so many times. Columns are centred, so that little is lost where sums of squares cancel.
+    values = np.stack([column - column.mean() for column in numeric] + [is_same_sign * 1.0], axis=1)
     moments = np.stack([values[:, 0] * values[:, 1], values[:, 2] * values[:, 3], *(values[:, :4] ** 2).T], axis=1)
     by_target = np.zeros((names.size, 12))
     np.add.at(by_target, index, np.column_stack([np.ones(first.size), values, moments]))
-    raised = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
+    times = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
     gap = float(second.mean() - first.mean())
-    observed, drawn = (_statistics(one @ by_target, gap) for one in (np.ones((1, names.size)), raised))
-    found: dict[str, Any] = {"n": first.size, "n_targets": names.size}
+    observed, drawn = (_statistics(weights @ by_target, gap) for weights in (np.ones((1, names.size)), times))
+    numbers: dict[str, Any] = {"n": first.size, "n_targets": names.size}
     for place, name in enumerate(INTERVALS):
         defined = drawn[np.isfinite(drawn[:, place]), place]
         is_known = names.size > 2 and defined.size > 0 and np.isfinite(observed[0, place])
         low, high = np.quantile(defined, [LEVEL / 2, 1 - LEVEL / 2]) if is_known else (np.nan, np.nan)
-        found |= {name: observed[0, place], f"{name}_low": low, f"{name}_high": high}
-    return found
+        numbers |= {name: observed[0, place], f"{name}_low": low, f"{name}_high": high}
+    return numbers
 
 
 def _statistics(sums: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
     """The statistics INTERVALS ``[draws, 4]`` from sums over cells ``[draws, 12]`` of centred values and products."""
     means = sums[:, 1:] / sums[:, [0]]
     difference = gap + means[:, 1] - means[:, 0]
-    found = [difference]
-    for place in (0, 1):
-        one, other = 2 * place, 2 * place + 1
-        product = means[:, 5 + place] - means[:, one] * means[:, other]
-        spreads = [means[:, 7 + side] - means[:, side] ** 2 for side in (one, other)]
-        size = np.sqrt(np.maximum(spreads[0], 0) * np.maximum(spreads[1], 0))
-        found.append(np.divide(product, size, out=np.full(len(size), np.nan), where=size > 1e-12))
-    return np.stack([*found, means[:, 4]], axis=1)
+    correlations = []
+    for which in (0, 1):  # of the values, then of their ranks: covariance over the product of both spreads
+        a, b = 2 * which, 2 * which + 1
+        covariance = means[:, 5 + which] - means[:, a] * means[:, b]
+        variances = [means[:, 7 + side] - means[:, side] ** 2 for side in (a, b)]
+        size = np.sqrt(np.maximum(variances[0], 0) * np.maximum(variances[1], 0))
+        correlations.append(np.divide(covariance, size, out=np.full(len(size), np.nan), where=size > 1e-12))
+    return np.stack([difference, *correlations, means[:, 4]], axis=1)
 
 
 def _conclusions(points: pd.Series, p: pd.Series) -> pd.Series:
@@ -248,15 +252,15 @@ def _conclusions(points: pd.Series, p: pd.Series) -> pd.Series:
     return sure.where(p.notna(), UNTESTED)
 
 
-def _flat(facts: Mapping[str, Any], before: str = "") -> dict[str, str]:
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested facts by dotted names, as words."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
+            words |= _flat(value, f"{prefix}{name}.")
         else:
-            found[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return found
+            words[f"{prefix}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return words
 
 
 def _each(values: Any) -> str:  # noqa: ANN401 - any values
@@ -274,22 +278,21 @@ LOOKS = {KEPT: "#1b7837", FLIPPED: "#762a83", UNKNOWN: "#888888"}  # told apart 
 def write_comparison(a: Side, b: Side, out: Path) -> Path:
     """Write the frames, a figure per setting and compare.md into ``out``; the path of the page."""
     scores, pairs = compared_scores(a, b), compared_gains(a, b)
-    agreed = summary(scores, pairs)
-    for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreed)):
+    agreement = summary(scores, pairs)
+    for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreement)):
         write_frames(frame, out / name)
     banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
     drawn = [_drawn(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
-    lines = [
-        f"# {banner}{a.name} (a) against {b.name} (b)",
-        *dict.fromkeys(side.note for side in (a, b) if side.note),
-        *_specifications(a, b),
-        *_cells(scores, agreed),
-        *_gains(a, b, pairs, agreed),
-        *(f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn),
-        *_caveats(scores, pairs),
+    notes = dict.fromkeys(side.note for side in (a, b) if side.note)
+    sections = [
+        Section("", [Heading(f"{banner}{a.name} (a) against {b.name} (b)"), *map(Text, notes)]),
+        _specifications(a, b),
+        _cells(scores, agreement),
+        Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, drawn)]),
+        _caveats(scores, pairs),
     ]
     page = out / "compare.md"
-    write_text(page, as_page(lines))
+    write_text(page, markdown(sections))
     return page
 
 
@@ -334,34 +337,35 @@ def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> Dra
 
 def _looks(pairs: pd.DataFrame) -> pd.Series:
     untested = (pairs.conclusion_a == UNTESTED) | (pairs.conclusion_b == UNTESTED)
-    named = np.where(untested, UNKNOWN, np.where(pairs.is_flipped, FLIPPED, KEPT))
-    return pd.Series(named, index=pairs.index)
+    looks = np.where(untested, UNKNOWN, np.where(pairs.is_flipped, FLIPPED, KEPT))
+    return pd.Series(looks, index=pairs.index)
 
 
-def _specifications(a: Side, b: Side) -> list[str]:
+def _specifications(a: Side, b: Side) -> Section:
     """What differs between the two studies."""
-    if not (a.facts and b.facts):
-        return ["## What differs", "One side has no study file, so that settings cannot be held against each other."]
     rows = [(name, *both) for name, both in differing(a, b).items()]
-    if not rows:
-        return ["## What differs", "Nothing in the two specifications but their names."]
-    return ["## What differs", table(["field", "a", "b"], rows)]
+    block: Block = Table(["field", "a", "b"], rows)
+    if not (a.facts and b.facts):
+        block = Text("One side has no study file, so that settings cannot be held against each other.")
+    elif not rows:
+        block = Text("Nothing in the two specifications but their names.")
+    return Section("What differs", [block])
 
 
-def _cells(scores: pd.DataFrame, agreed: pd.DataFrame) -> list[str]:
+def _cells(scores: pd.DataFrame, agreement: pd.DataFrame) -> Section:
     """How many cells both have, and how their scores agree."""
-    counts = ", ".join(f"{name} {count}" for name, count in scores.found.value_counts(sort=False).items())
-    shared = scores[scores.found == BOTH]
+    counts = ", ".join(f"{side} {count}" for side, count in scores["found"].value_counts(sort=False).items())
+    shared = scores[scores["found"] == BOTH]
     differ = int((shared.same_splits == False).sum())  # noqa: E712 - undefined is not different
     text = f"Cells by where they are finished: {counts}. Scores are means over each study's own seeds."
     if differ:
         text += f" Of those in both, {differ} have other splits in b than in a: their scores are of other rows."
     rows = [
         (
-            *(one.what.removeprefix("scores: "), one.setting, one.n, one.n_targets),
-            *(*_with_interval(one, "difference", 1), *_with_interval(one, "pearson", 2)),
+            *(row.what.removeprefix("scores: "), row.setting, row.n, row.n_targets),
+            *(*_with_interval(row, "difference", 1), *_with_interval(row, "pearson", 2)),
         )
-        for one in agreed[agreed.what != "gains"].itertuples()
+        for row in agreement[agreement.what != "gains"].itertuples()
     ]
     head = [
         "cells",
@@ -373,33 +377,35 @@ def _cells(scores: pd.DataFrame, agreed: pd.DataFrame) -> list[str]:
         "correlation",
         "95 % interval",
     ]
-    return ["## Scores", text, table(head, rows)]
+    return Section("Scores", [Text(text), Table(head, rows)])
 
 
-def _gains(a: Side, b: Side, pairs: pd.DataFrame, agreed: pd.DataFrame) -> list[str]:
+def _gains(a: Side, b: Side, pairs: pd.DataFrame, agreement: pd.DataFrame) -> list[Block]:
     """How gains agree, and which conclusions flip."""
     if pairs.empty:
-        return ["## Gains", "The two share no finished gain."]
+        return [Text("The two share no finished gain.")]
     rows = [
-        (one.setting, one.n, *(part for name in INTERVALS for part in _with_interval(one, name, 2)))
-        for one in agreed[agreed.what == "gains"].itertuples()
+        (row.setting, row.n, *(part for name in INTERVALS for part in _with_interval(row, name, 2)))
+        for row in agreement[agreement.what == "gains"].itertuples()
     ]
     head = ["setting", "pairs", "b less a, points", "95 % interval", "correlation", "95 % interval"]
     head += ["rank correlation", "95 % interval", "same sign", "95 % interval"]
     cross = crossed(pairs)
     present = [name for name in CONCLUSIONS if cross.loc[name].any() or cross[name].any()]
     across = [(f"a: {name}", *cross.loc[name, present]) for name in present]
-    lines = ["## Gains", "Gains that both have, pair by pair:", table(head, rows)]
-    lines.append(f"Conclusions, significant at {LEVEL} after Benjamini and Hochberg within each study:")
-    lines.append(table(["", *(f"b: {name}" for name in present)], across))
-    return lines + _flips(a, b, pairs)
+    return [
+        *(Text("Gains that both have, pair by pair:"), Table(head, rows)),
+        Text(f"Conclusions, significant at {LEVEL} after Benjamini and Hochberg within each study:"),
+        Table(["", *(f"b: {name}" for name in present)], across),
+        *_flips(a, b, pairs),
+    ]
 
 
-def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[str]:
-    flips = pairs[pairs.is_flipped].sort_values("difference", key=lambda one: -one.abs(), kind="stable")
+def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[Block]:
+    flips = pairs[pairs.is_flipped].sort_values("difference", key=lambda points: -points.abs(), kind="stable")
     n_tested = int((_looks(pairs) != UNKNOWN).sum())
     if not n_tested:
-        return ["No pair is tested in both, so no conclusion can flip."]
+        return [Text("No pair is tested in both, so no conclusion can flip.")]
     sure = int((flips.p_difference <= LEVEL).sum())
     text = (
         f"{len(flips)} of {n_tested} conclusions differ. That one gain is significant and the other is not does not"
@@ -408,18 +414,20 @@ def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[str]:
     titles = dict(a.titles) | dict(b.titles)
     rows = [
         (
-            *(titles.get(one.intermediate, one.intermediate), titles.get(one.target, one.target), one.setting),
-            *(number(one.points_a, 1), one.conclusion_a, number(one.points_b, 1), one.conclusion_b),
-            number(one.p_difference, 4),
+            *(titles.get(row.intermediate, row.intermediate), titles.get(row.target, row.target), row.setting),
+            *(number(row.points_a, 1), row.conclusion_a, number(row.points_b, 1), row.conclusion_b),
+            number(row.p_difference, 4),
         )
-        for one in flips.head(MOST_SHOWN).itertuples()
+        for row in flips.head(MOST_SHOWN).itertuples()
     ]
     head = ["intermediate", "target", "setting", "points a", "a says", "points b", "b says", "p of the difference"]
-    more = [f"The {MOST_SHOWN} largest are shown; all are in compared_gains.csv."] * (len(flips) > MOST_SHOWN)
-    return [text, *([table(head, rows)] if rows else []), *more]
+    blocks: list[Block] = [Text(text), *([Table(head, rows)] if rows else [])]
+    if len(flips) > MOST_SHOWN:
+        blocks.append(Text(f"The {MOST_SHOWN} largest are shown; all are in compared_gains.csv."))
+    return blocks
 
 
-def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> list[str]:
+def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> Section:
     """What this page cannot tell, and what was left out."""
     points = [
         "Noise in either study lowers the correlation of gains; test rows that both share raise it.",
@@ -432,18 +440,18 @@ def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> list[str]:
             f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
             " their p, which says whether these runs differ, not whether what was studied does."
         )
-    for name in dict.fromkeys(scores.found[scores.found != BOTH]):
-        part = scores[scores.found == name]
-        named = few([f"{one.intermediate or 'none'} > {one.target}, {one.setting}" for one in part.itertuples()])
-        points.append(f"Left out ({name}), {len(part)}: {named}.")
-    shared = scores[scores.found == BOTH]
+    for side in dict.fromkeys(scores["found"][scores["found"] != BOTH]):
+        part = scores[scores["found"] == side]
+        cells = few([f"{row.intermediate or 'none'} > {row.target}, {row.setting}" for row in part.itertuples()])
+        points.append(f"Left out ({side}), {len(part)}: {cells}.")
+    shared = scores[scores["found"] == BOTH]
     if undefined := int(shared.difference.isna().sum()):
         points.append(f"Cells in both without a defined score in one of them: {undefined}; they are in no average.")
     if lost := int((shared.role == TRANSFER).sum()) - len(pairs):
         points.append(f"Transfers in both without a defined gain in one of them: {lost}.")
-    return ["## Caveats", "\n".join(f"- {point}" for point in points)]
+    return Section("Caveats", [Bullets(points)])
 
 
-def _with_interval(one: object, name: str, digits: int) -> tuple[str, str]:
-    value, low, high = (getattr(one, f"{name}{end}") for end in ("", "_low", "_high"))
+def _with_interval(row: object, name: str, digits: int) -> tuple[str, str]:
+    value, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
     return number(value, digits), interval(low, high, digits)

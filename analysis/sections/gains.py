@@ -1,4 +1,4 @@
-"""The parts of a report about gains: all pairs with their correction, and the controls apart from them."""
+"""The sections of a report about gains: all pairs with their correction, and the controls apart from them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL
+from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.study import Findings
-from analysis.tables import count, interval, number, table
+from analysis.tables import count, interval, number
 from tasks.errors import counted
 
 MOST_SHOWN = 5
@@ -31,11 +32,11 @@ WHAT = {
 }
 
 
-def gains(found: Findings) -> list[str]:
+def gains(study: Findings) -> Section:
     """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
-    frame = found.gains
+    frame = study.gains
     if frame.empty:
-        return ["## Gains", "The study plans no transfer."]
+        return Section("Gains", [Text("The study plans no transfer.")])
     tested = frame[frame.p.notna()]
     seeds = " or ".join(dict.fromkeys(tested.conditional)) or "no finished pair"
     text = (
@@ -50,27 +51,27 @@ def gains(found: Findings) -> list[str]:
         )
     head = ["targets scored by", "setting", "pairs", "planned", "finished", "significant gains", "significant harms"]
     head += ["median points", *(["median points over full"] if _is_limited(frame) else [])]
-    lines = ["## Gains", text, table(head, _counts(frame))]
+    blocks: list[Block] = [Text(text), Table(head, _counts(frame))]
     if not tested.empty:
         order = tested.sort_values("points", ascending=False, kind="stable")
         for name, part in (("gains", order[order.points > 0]), ("harms", order[order.points < 0][::-1])):
-            shown = [f"Largest {name}:", _pairs(found, part.head(MOST_SHOWN))]
-            lines += shown if len(part) else [f"No {name}."]
-    lines += _corrections(tested)
-    families = {name: task["family"] for name, task in found.manifest["tasks"].items()}
+            if len(part):
+                blocks += [Text(f"Largest {name}:"), _pairs(study, part.head(MOST_SHOWN))]
+            else:
+                blocks.append(Text(f"No {name}."))
+    blocks += _corrections(tested)
+    families = {name: task["family"] for name, task in study.manifest["tasks"].items()}
     significant = frame[frame.significant]
     related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
-    lines.append(
-        f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
-    )
-    return lines
+    text = f"Significant pairs within one family of datasets, sharing texts or people: {related} of {len(significant)}."
+    return Section("Gains", [*blocks, Text(text)])
 
 
-def visible(found: Findings, frame: pd.DataFrame) -> list[str]:
+def visible(study: Findings, frame: pd.DataFrame) -> Section | None:
     """How small a gain each target's test set could have shown; nothing where no gain has a p."""
     shown = frame[frame.n_pairs > 0]
     if shown.empty:
-        return []
+        return None
     text = (
         "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
         " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
@@ -82,20 +83,20 @@ def visible(found: Findings, frame: pd.DataFrame) -> list[str]:
     )
     rows = [
         (
-            *(found.title(one.target), one.setting, METRIC_NAMES[one.metric], one.n_pairs, count(one.n_groups)),
-            *(number(one.standard_error, 1), in_words(one.visible, one.is_detectable)),
-            in_words(one.visible_in_grid, one.is_detectable_in_grid),
+            *(study.title(row.target), row.setting, METRIC_NAMES[row.metric], row.n_pairs, count(row.n_groups)),
+            *(number(row.standard_error, 1), in_words(row.visible, row.is_detectable)),
+            in_words(row.visible_in_grid, row.is_detectable_in_grid),
         )
-        for one in shown.itertuples()
+        for row in shown.itertuples()
     ]
     head = ["target", "setting", "metric", "pairs", "groups", "standard error", "visible", "visible in the grid"]
-    return ["## Smallest visible gains", text, table(head, rows)]
+    return Section("Smallest visible gains", [Text(text), Table(head, rows)])
 
 
-def controls(found: Findings) -> list[str]:
+def controls(study: Findings) -> Section | None:
     """What the controls gain, as means over targets and one by one; nothing where a study has none."""
-    if found.controls.empty:
-        return []
+    if study.controls.empty:
+        return None
     text = (
         "A control is trained beside the transfers, stacked in the same way, on an intermediate that knows nothing of"
         " empathy or, as the target itself, nothing more. What the transfers gain beyond a control is due to their"
@@ -106,34 +107,35 @@ def controls(found: Findings) -> list[str]:
     )
     rows = [
         (
-            *(control_name(found, one.control, one.intermediate), METRIC_NAMES[one.metric], one.setting, one.n_targets),
-            *(number(one.liveness, 3), number(one.points, 1), interval(one.low, one.high, 1)),
-            *(number(one.transfer_points, 1), *_less(one)),
+            *(control_name(study, row.control, row.intermediate), METRIC_NAMES[row.metric], row.setting, row.n_targets),
+            *(number(row.liveness, 3), number(row.points, 1), interval(row.low, row.high, 1)),
+            *(number(row.transfer_points, 1), *_less(row)),
         )
-        for one in found.control_means.itertuples()
+        for row in study.control_means.itertuples()
     ]
     head = ["control", "targets scored by", "setting", "targets", "liveness", "points", "95 % interval"]
     head += ["transfers' points", "transfers less control", "95 % interval"]
     single = [
         (
-            *(control_name(found, one.control, one.intermediate), found.title(one.target), one.setting),
-            *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
-            *(number(one.p, 4), one.conditional, flags or "none"),
+            *(control_name(study, row.control, row.intermediate), study.title(row.target), row.setting),
+            *(number(row.baseline), number(row.score), number(row.points, 1), interval(row.low, row.high, 1)),
+            *(number(row.p, 4), row.conditional, flags or "none"),
         )
-        for one, flags in zip(found.controls.itertuples(), found.controls["flags"], strict=True)
+        for row, flags in zip(study.controls.itertuples(), study.controls["flags"], strict=True)
     ]
     each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
-    return ["## Controls", text, table(head, rows), "Each control of each target:", table(each, single)]
+    blocks: list[Block] = [Text(text), Table(head, rows), Text("Each control of each target:"), Table(each, single)]
+    return Section("Controls", blocks)
 
 
-def _corrections(tested: pd.DataFrame) -> list[str]:
+def _corrections(tested: pd.DataFrame) -> list[Block]:
     """How many gains and harms each correction leaves."""
     if tested.empty:
         return []
     kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
     rows = [(what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum())) for name, what in WAYS.items()]
     text = f"By correction (at {LEVEL}; what each keeps down), all gains together:"
-    return [text, table(["correction", "gains", "harms"], rows)]
+    return [Text(text), Table(["correction", "gains", "harms"], rows)]
 
 
 def _draws(tested: pd.DataFrame) -> str:
@@ -150,15 +152,15 @@ def _draws(tested: pd.DataFrame) -> str:
     return f"{least} paired draws{again}"
 
 
-def _less(one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
-    if one.control == TRANSFER:
+def _less(row: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
+    if row.control == TRANSFER:
         return "", ""
-    return number(one.transfers_less_control, 1), interval(one.low_less_control, one.high_less_control, 1)
+    return number(row.transfers_less_control, 1), interval(row.low_less_control, row.high_less_control, 1)
 
 
-def control_name(found: Findings, control: str, intermediate: str) -> str:
+def control_name(study: Findings, control: str, intermediate: str) -> str:
     """What a control is called in tables, with what it means."""
-    return WHAT[control] if control in WHAT else f"{control}: {found.title(intermediate)}"
+    return WHAT[control] if control in WHAT else f"{control}: {study.title(intermediate)}"
 
 
 def _is_limited(frame: pd.DataFrame) -> bool:
@@ -178,19 +180,19 @@ def _counts(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _pairs(found: Findings, frame: pd.DataFrame) -> str:
-    is_limited = _is_limited(found.gains)
+def _pairs(study: Findings, frame: pd.DataFrame) -> Table:
+    is_limited = _is_limited(study.gains)
     head = ["intermediate", "target", "data", "setting", "alone", "with", "points", "95 % interval", "p (BH)"]
     head += ["points over full", "95 % interval"] if is_limited else []
     rows = []
-    for one, flags in zip(frame.itertuples(), frame["flags"], strict=True):
-        over = (number(one.points_over_full, 1), interval(one.low_over_full, one.high_over_full, 1))
+    for row, flags in zip(frame.itertuples(), frame["flags"], strict=True):
+        over = (number(row.points_over_full, 1), interval(row.low_over_full, row.high_over_full, 1))
         rows.append(
             (
-                *(found.title(one.intermediate), found.title(one.target)),
-                *(f"version {one.intermediate_version} -> {one.version}", one.setting),
-                *(number(one.baseline), number(one.score), number(one.points, 1), interval(one.low, one.high, 1)),
-                *(number(one.p_bh, 4), *(over if is_limited else ()), one.conditional, flags or "none"),
+                *(study.title(row.intermediate), study.title(row.target)),
+                *(f"version {row.intermediate_version} -> {row.version}", row.setting),
+                *(number(row.baseline), number(row.score), number(row.points, 1), interval(row.low, row.high, 1)),
+                *(number(row.p_bh, 4), *(over if is_limited else ()), row.conditional, flags or "none"),
             )
         )
-    return table((*head, "conditional on", "flags"), rows)
+    return Table((*head, "conditional on", "flags"), rows)

@@ -1,8 +1,8 @@
-"""What explains gains, answered for a terminal, for a program and as a section of the page, in either mode."""
+"""What explains gains, answered for a terminal, for a program and as a section of a page, in either mode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,57 +21,54 @@ from analysis.importance.paper_mode import (
     shuffled_ratings,
     unseen_tasks,
 )
+from analysis.sections.blocks import Block, Bullets, Section, Table, Text
 from analysis.sections.question import PUBLISHED, Question
-from analysis.tables import interval, number, percent, signed, table, write_frames, yes_no
+from analysis.tables import interval, number, percent, signed, write_frames, yes_no
 from tasks.errors import BadInput, counted
 
 Progress = Callable[[int, int, str], None]
+BySetting = dict[str, PaperImportances]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """``lines`` for a terminal, ``page`` paragraphs, and what is ``told`` to programs, undefined numbers as None."""
+    """``lines`` for a terminal, a ``section`` of a page, and ``facts`` for programs, undefined numbers as None."""
 
     lines: tuple[str, ...]
-    page: tuple[str, ...]
-    told: dict[str, Any]
+    section: Section
+    facts: dict[str, Any]
 
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
     """The guarded analysis of the primary specification, with its frames written."""
-    asked = question.primary
-    found = guarded(
+    primary = question.primary
+    analysis = guarded(
         question.results,
-        asked.specification,
+        primary.specification,
         similarities=question.similarities,
-        draws=asked.draws,
+        draws=primary.draws,
         progress=progress,
     )
-    frames = {"guarded_features": found.features, "guarded_models": found.models, "guarded_curve": found.curve}
+    frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
     for name, frame in frames.items():
-        write_frames(frame, question.out / name)
-    if len(found.curve):
+        write_frames(frame, question.out / f"guarded_{name}")
+    if len(analysis.curve):
         title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
-        write_drawn(found.curve, question.out / "guarded_curve", title, specification_curve)
-    declared = {"declared": asked.declared or None, "key": asked.key}
-    told = {name.removeprefix("guarded_"): rows(frame) for name, frame in frames.items()}
-    lines = (asked.line(), *found.lines())
-    return Answer(lines, tuple(_guarded_page(question, found)), {"headline": found.headline, **declared, **told})
+        write_drawn(analysis.curve, question.out / "guarded_curve", title, specification_curve)
+    facts: dict[str, Any] = {"headline": analysis.headline, "declared": primary.declared or None, "key": primary.key}
+    facts |= {name: rows(frame) for name, frame in frames.items()}
+    section = Section("What explains a gain", _guarded_blocks(question, analysis))
+    return Answer((primary.line(), *analysis.lines()), section, facts)
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame for JSON: what is undefined is None."""
     kept = frame.astype(object).where(frame.notna(), None)
-    found: list[dict[str, Any]] = kept.to_dict("records")
-    return found
+    records: list[dict[str, Any]] = kept.to_dict("records")
+    return records
 
 
-def listed(lines: Iterable[str]) -> str:
-    """A list in Markdown."""
-    return "\n".join(f"- {one}" for one in lines)
-
-
-def _guarded_page(question: Question, found: Guarded) -> list[str]:
+def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
     text = (
         "The guarded way: gains are centred by target, weighted by how sure they are, and predicted for families of"
         " tasks that were left out. Q2 is the share of squares that a prediction saves there; a feature adds what is"
@@ -81,24 +78,24 @@ def _guarded_page(question: Question, found: Guarded) -> list[str]:
         f" do so. From {counted(len(question.results.tasks), 'task')}"
         " many true effects are missed: not supported is not refuted."
     )
-    lines = ["## What explains a gain", question.primary.line(), f"**{_sentence(found.headline)}**"]
-    tested = found.features[found.features.verdict != NOT_TESTED]
-    untested = found.features[found.features.verdict == NOT_TESTED]
+    headline = f"{analysis.headline[0].upper()}{analysis.headline[1:]}."
+    blocks: list[Block] = [Text(question.primary.line()), Text("", lead=headline)]
+    tested = analysis.features[analysis.features.verdict != NOT_TESTED]
+    untested = analysis.features[analysis.features.verdict == NOT_TESTED]
     if tested.empty:
-        return [*lines, listed(found.notes)] if found.notes else lines
-    lines += [
-        text,
-        _features(tested),
-        "Models, and what they explain of the pairs they were trained on and left without:",
+        return [*blocks, Bullets(analysis.notes)] if analysis.notes else blocks
+    blocks += [
+        *(Text(text), _features(tested)),
+        Text("Models, and what they explain of the pairs they were trained on and left without:"),
+        *(_models(analysis.models), *_curve(question, analysis.curve)),
     ]
-    lines += [_models(found.models), *_curve(question, found.curve)]
     not_tested = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
     known = set(untested.feature)
-    notes = [one for one in found.notes if not any(one.startswith(f"{name} is left out") for name in known)]
-    return [*lines, listed([*not_tested, *notes])]
+    notes = [note for note in analysis.notes if not any(note.startswith(f"{name} is left out") for name in known)]
+    return [*blocks, Bullets([*not_tested, *notes])]
 
 
-def _features(tested: pd.DataFrame) -> str:
+def _features(tested: pd.DataFrame) -> Table:
     head = ["feature", "adds to Q2", "95 % interval", "by chance", "p (tasks)", "p (families)", "p (corrected)"]
     body = [
         (
@@ -113,15 +110,15 @@ def _features(tested: pd.DataFrame) -> str:
         )
         for row in tested.itertuples()
     ]
-    return table([*head, "verdict", "what speaks against it"], body)
+    return Table([*head, "verdict", "what speaks against it"], body)
 
 
-def _models(models: pd.DataFrame) -> str:
-    body = [(one.left_out, one.model, number(one.r2_train), number(one.q2)) for one in models.itertuples()]
-    return table(["families left out as", "model", "R2 (training pairs)", "Q2 (families left out)"], body)
+def _models(models: pd.DataFrame) -> Table:
+    body = [(row.left_out, row.model, number(row.r2_train), number(row.q2)) for row in models.itertuples()]
+    return Table(["families left out as", "model", "R2 (training pairs)", "Q2 (families left out)"], body)
 
 
-def _curve(question: Question, curve: pd.DataFrame) -> list[str]:
+def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
     text = (
         f"The primary specification (first row) and each that differs from it in one respect, all with"
         f" {question.primary.draws} arrangements of tasks. Only the first is a test; the others show how much it all"
@@ -130,19 +127,15 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[str]:
     )
     body = [
         (
-            *(getattr(one, name) or "none" for name in CHOICES),
-            *(one.n_pairs, number(one.added, 4), number(one.chance_95, 4)),
-            *(number(one.p_tasks), number(one.p_families)),
-            *(yes_no(one.passes), one.notes),
+            *(getattr(row, name) or "none" for name in CHOICES),
+            *(row.n_pairs, number(row.added, 4), number(row.chance_95, 4)),
+            *(number(row.p_tasks), number(row.p_families)),
+            *(yes_no(row.passes), row.notes),
         )
-        for one in curve.itertuples()
+        for row in curve.itertuples()
     ]
     head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds", "by chance"]
-    return [text, table([*head, "p (tasks)", "p (families)", "passes", "notes"], body)]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return [Text(text), Table([*head, "p (tasks)", "p (families)", "passes", "notes"], body)]
 
 
 # What explains gains, answered in the paper's way, with what its model is worth where it was not fitted beside it.
@@ -155,57 +148,57 @@ CAVEAT = (
     " ratings handed round among tasks look important too. What holds for tasks that were not seen is said by"
     " --mode guarded."
 )
-HEAD = "## What explains a gain, the paper's way"
+TITLE = "What explains a gain, the paper's way"
 
 
 def paper_answer(question: Question, progress: Progress) -> Answer:
     """The paper's importances under both settings, with their frames written; a grid too small gets the reason."""
     try:
-        found = {name: _importances(question, name, progress) for name in SETTINGS}
+        by_setting = {name: _importances(question, name, progress) for name in SETTINGS}
     except BadInput as problem:
         reason = f"nothing can be said: {problem}"
-        return Answer((reason,), (HEAD, reason), {"reason": reason})
+        return Answer((reason,), Section(TITLE, [Text(reason)]), {"reason": reason})
+    unseen = {
+        name: unseen_tasks(question.results, setting, similarities=question.similarities)
+        for name, setting in SETTINGS.items()
+    }
     frames = {
-        "importances": _joined({name: one.importances for name, one in found.items()}),
-        "fits": _joined({name: one.fits for name, one in found.items()}),
-        "unseen": _joined(
-            {
-                name: unseen_tasks(question.results, one, similarities=question.similarities)
-                for name, one in SETTINGS.items()
-            }
-        ),
+        "importances": _joined({name: result.importances for name, result in by_setting.items()}),
+        "fits": _joined({name: result.fits for name, result in by_setting.items()}),
+        "unseen": _joined(unseen),
         "null": _null(question, progress),
     }
     if question.results.name == PUBLISHED:
-        frames["table6"] = _joined({name: against_table6(one.importances) for name, one in found.items()})
+        near = {name: against_table6(result.importances) for name, result in by_setting.items()}
+        frames["table6"] = _joined(near)
     for name, frame in frames.items():
         write_frames(frame, question.out / f"paper_{name}")
-    page = [HEAD, CAVEAT, _ranking(question, found), *_worth(frames), listed(_notes(found))]
-    told = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}
-    means = {name: rows(one.mean()) for name, one in found.items()}
-    return Answer(tuple(_lines(question, found, frames)), tuple(page), {"importances": means, **told})
+    blocks = [Text(CAVEAT), _ranking(question, by_setting), *_worth(frames), Bullets(_notes(by_setting))]
+    means = {name: rows(result.mean()) for name, result in by_setting.items()}
+    facts = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}
+    return Answer(tuple(_lines(by_setting, frames)), Section(TITLE, blocks), {"importances": means, **facts})
 
 
 def _importances(question: Question, name: str, progress: Progress) -> PaperImportances:
-    before = list(SETTINGS).index(name) * SEEDS
+    steps_done = list(SETTINGS).index(name) * SEEDS
     return paper_importances(
         question.results,
         SETTINGS[name],
         range(SEEDS),
         similarities=question.similarities,
-        progress=lambda done, of: progress(before + done, _steps(), f"seeds of {name}"),
+        progress=lambda done, of: progress(steps_done + done, _steps(), f"seeds of {name}"),
     )
 
 
 def _null(question: Question, progress: Progress) -> pd.DataFrame:
-    before = len(SETTINGS) * SEEDS
+    steps_done = len(SETTINGS) * SEEDS
     return shuffled_ratings(
         question.results,
         SETTINGS["V1"],
         permutations=PERMUTATIONS,
         seed=0,
         similarities=question.similarities,
-        progress=lambda done, of: progress(before + done, _steps(), "ratings handed round"),
+        progress=lambda done, of: progress(steps_done + done, _steps(), "ratings handed round"),
     )
 
 
@@ -217,71 +210,72 @@ def _joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([frame.assign(variant=name) for name, frame in frames.items()], ignore_index=True)
 
 
-def _ranking(question: Question, found: dict[str, PaperImportances]) -> str:
+def _ranking(question: Question, by_setting: BySetting) -> Table:
     """Mean importances over the seeds, and those of the paper's Table 6 if these are its own results."""
-    means = {name: one.mean().set_index("feature") for name, one in found.items()}
-    titles = {name: one.title for name, one in features_of(question.results).items()}
+    means = {name: result.mean().set_index("feature") for name, result in by_setting.items()}
+    titles = {name: feature.title for name, feature in features_of(question.results).items()}
     printed = printed_importances() if question.results.name == PUBLISHED else None
     body = []
     for feature in next(iter(means.values())).index:
         row: list[str] = [titles[feature]]
-        row += [f"{number(one.importance[feature])} ({number(one.sd[feature])})" for one in means.values()]
+        row += [f"{number(mean.importance[feature])} ({number(mean.sd[feature])})" for mean in means.values()]
         body.append(row + ([] if printed is None else [number(printed[feature])]))
     head = ["feature", *(f"{name} (sd)" for name in means), *([] if printed is None else ["Table 6"])]
-    return table(head, body)
+    return Table(head, body)
 
 
-def _worth(frames: dict[str, pd.DataFrame]) -> list[str]:
-    """What the fit is worth: on splits, for unseen tasks, against Table 6, and with ratings handed round."""
+def _worth(frames: dict[str, pd.DataFrame]) -> list[Block]:
+    """What the fit is worth: on splits, for unseen tasks, against Table 6, and with permuted ratings."""
     body = []
     for name, fits in frames["fits"].groupby("variant", sort=False):
         q2 = frames["unseen"][frames["unseen"].variant == name].set_index("left_out").q2
         r2 = (number(fits.r2_train.mean(), 2), number(fits.r2_test.mean(), 2), percent((fits.r2_test < 0).mean()))
         body.append((name, *r2, *(number(q2[role], 2) for role in ("target", "intermediate", "both"))))
     head = ["setting", "R2 (training)", "R2 (test)", "test R2 below 0", "Q2 target out", "intermediate out", "both out"]
-    lines = [f"Means over {SEEDS} seeds of ten splits; Q2 of pairs whose tasks were left out:", table(head, body)]
+    text = f"Means over {SEEDS} seeds of ten splits; Q2 of pairs whose tasks were left out:"
+    blocks: list[Block] = [Text(text), Table(head, body)]
     if "table6" in frames:
         near = frames["table6"].groupby("variant", sort=False)[["rho", "rmse"]].mean()
-        said = "; ".join(f"{name} {number(one.rho, 2)} ({number(one.rmse)})" for name, one in near.iterrows())
-        lines.append(f"Rank correlation with Table 6 (and root mean square difference), means over seeds: {said}.")
-    if len(frames["null"]):
-        body = [
-            (
-                one.feature,
-                *(number(getattr(one, name)) for name in ("importance", "null_mean", "null_95", "p", "p_largest")),
-            )
-            for one in frames["null"].itertuples()
-        ]
-        head = ["construct", "importance", "handed round: mean", "95 %", "p", "p (largest)"]
-        lines += [
-            f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with ratings handed round:",
-            table(head, body),
-        ]
-    return lines
+        means = "; ".join(f"{name} {number(mean.rho, 2)} ({number(mean.rmse)})" for name, mean in near.iterrows())
+        text = f"Rank correlation with Table 6 (and root mean square difference), means over seeds: {means}."
+        blocks.append(Text(text))
+    return [*blocks, *_permuted(frames["null"])]
 
 
-def _notes(found: dict[str, PaperImportances]) -> list[str]:
-    kinds = "; ".join(
-        f"{name}: C {one.setting.penalty:g}, epsilon {one.setting.epsilon:g}" for name, one in found.items()
+def _permuted(null: pd.DataFrame) -> list[Block]:
+    """Importances beside those with permuted ratings; nothing where there are none."""
+    if null.empty:
+        return []
+    numbers = ("importance", "null_mean", "null_95", "p", "p_largest")
+    body = [(row.feature, *(number(getattr(row, name)) for name in numbers)) for row in null.itertuples()]
+    head = ["construct", "importance", "handed round: mean", "95 %", "p", "p (largest)"]
+    text = f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with ratings handed round:"
+    return [Text(text), Table(head, body)]
+
+
+def _notes(by_setting: BySetting) -> list[str]:
+    """How each setting was fitted, and what each fit has to say of itself."""
+    penalties = "; ".join(
+        f"{name}: C {result.setting.penalty:g}, epsilon {result.setting.epsilon:g}"
+        for name, result in by_setting.items()
     )
-    return [
-        f"{kinds}. V1 follows the text of the paper, V3 was picked because it comes close to its Table 6.",
-        *_said(found),
-    ]
+    text = f"{penalties}. V1 follows the text of the paper, V3 was picked because it comes close to its Table 6."
+    return [text, *_fit_notes(by_setting)]
 
 
-def _said(found: dict[str, PaperImportances]) -> list[str]:
-    return list(dict.fromkeys(note for one in found.values() for note in one.notes))
+def _fit_notes(by_setting: BySetting) -> list[str]:
+    return list(dict.fromkeys(note for result in by_setting.values() for note in result.notes))
 
 
-def _lines(question: Question, found: dict[str, PaperImportances], frames: dict[str, pd.DataFrame]) -> list[str]:
+def _lines(by_setting: BySetting, frames: dict[str, pd.DataFrame]) -> list[str]:
     lines = ["the paper's way: a fit in the sample, which --mode guarded puts to the test"]
-    for name, one in found.items():
-        ranked: list[Any] = list(one.mean().itertuples())
+    for name, result in by_setting.items():
+        ranked: list[Any] = list(result.mean().itertuples())
         unseen = frames["unseen"][frames["unseen"].variant == name].set_index("left_out").q2["target"]
+        fits = result.fits
         lines.append(
             f"{name}: {', '.join(f'{row.feature} {number(row.importance)}' for row in ranked)}; R2 of training pairs"
-            f" {number(one.fits.r2_train.mean(), 2)}, of test pairs {number(one.fits.r2_test.mean(), 2)}, Q2 of unseen"
+            f" {number(fits.r2_train.mean(), 2)}, of test pairs {number(fits.r2_test.mean(), 2)}, Q2 of unseen"
             f" targets {number(unseen, 2)}"
         )
-    return lines + _said(found)
+    return lines + _fit_notes(by_setting)

@@ -1,4 +1,4 @@
-"""What the results say about ratings and themes, as frames, tables, figures and one page of text."""
+"""What is asked of results: which ones, counted how, and what cannot be known of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from analysis.ratings.less_data import MARGIN, against_full
 from analysis.results.own_table import OwnTable
 from analysis.results.published import approximately_tested, results
 from analysis.results.results import Results
-from analysis.tables import page as as_page
+from analysis.sections.blocks import Block, Bullets, Heading, Section, Text
+from analysis.sections.markdown import markdown
 
 PUBLISHED = "published"
 CORRELATIONS = (0.0, 0.5, 0.8)
@@ -54,7 +55,10 @@ class Question:
 def of_published(out: Path, margin: float | None = None) -> Question:
     """The question to the paper's printed scores: no predictions, so p values are assumptions, and no half data."""
     printed = results()
-    counted = {f"assumed correlation {one:g}": approximately_tested(printed, correlation=one) for one in CORRELATIONS}
+    counted = {
+        f"assumed correlation {correlation:g}": approximately_tested(printed, correlation=correlation)
+        for correlation in CORRELATIONS
+    }
     margin = MARGIN if margin is None else margin
     return Question(printed, counted, (), out, margin, APPROXIMATION, limits=NOT_PUBLISHED)
 
@@ -68,8 +72,8 @@ def of_study(
     similarities: pd.DataFrame | None = None,
 ) -> Question:
     """The question to a stored study's results by setting, ``full`` among them; its margin unless one is given."""
-    limited = {name: one for name, one in by_setting.items() if name != "full"}
-    counted = dict(by_setting) | {f"{name} against full": against_full(one) for name, one in limited.items()}
+    limited = {setting: results for setting, results in by_setting.items() if setting != "full"}
+    counted = dict(by_setting) | {f"{name} against full": against_full(results) for name, results in limited.items()}
     return Question(
         by_setting["full"],
         counted,
@@ -99,12 +103,11 @@ def of_own_table(own: OwnTable, out: Path) -> Question:
     return Question(own.results, {"as given": own.results}, (), out, limits=own.limits)
 
 
-def write_answers(question: Question, paragraphs: Sequence[str]) -> Path:
+def write_answers(question: Question, sections: Sequence[Section]) -> Path:
     """Write analysis.md into the question's folder; the page's path."""
-    found = question.results
-    lines = [f"# {found.banner}Analysis of {found.name}"]
+    blocks: list[Block] = [Heading(f"{question.results.banner}Analysis of {question.results.name}")]
     if question.limits:
-        lines += ["What cannot be known here:", "\n".join(f"- {one}" for one in question.limits)]
+        blocks += [Text("What cannot be known here:"), Bullets(question.limits)]
     page = question.out / "analysis.md"
-    write_text(page, as_page([*lines, *paragraphs]))
+    write_text(page, markdown([Section("", blocks), *sections]))
     return page

@@ -20,10 +20,11 @@ from analysis.gains.other_metrics import OTHER
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL
 from analysis.ratings.themes import task_effects, theme_contrasts
+from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
 from analysis.sections.study import Findings
-from analysis.tables import Declared, count, few, framed, number, table, write_csv, yes_no
+from analysis.tables import Declared, count, few, framed, number, write_csv, yes_no
 
 PAIR = ["intermediate", "target", "setting"]
 ALL = "all"  # targets, or cells
@@ -135,17 +136,17 @@ def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.
 
 def claims(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
     """One row per choice of cells, or metric, and pair whose conclusion it changes: the columns CLAIMS."""
-    found = [_changed(gains, name, there) for name, there in _choices(gains, others, manifest)]
-    return framed(pd.concat(found, ignore_index=True), CLAIMS)
+    parts = [_changed(gains, name, there) for name, there in _choices(gains, others, manifest)]
+    return framed(pd.concat(parts, ignore_index=True), CLAIMS)
 
 
 def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
     """One row per choice of cells, and one for the second metric: the columns CHANGES."""
     rows = []
     for name, there in [(ALL, _kept(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
-        changed, said = _changed(gains, name, there), _conclusions(there)
+        changed, conclusions = _changed(gains, name, there), _conclusions(there)
         is_made, is_out = changed.claim != NONE, changed.there == LEFT_OUT
-        counts = [int((said == one).sum()) for one in (GAIN, HARM)]
+        counts = [int((conclusions == claim).sum()) for claim in (GAIN, HARM)]
         counts += [int((is_made & is_out).sum()), int((is_made & ~is_out).sum()), int((~is_made).sum())]
         rows.append((name, int(there.p_bh.notna().sum()), *counts, there.points.median()))
     return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
@@ -158,16 +159,16 @@ def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]
     curve, of which those count that differ from the first in the choice of cells alone.
     """
     signs = np.where(contrasts.p_max <= LEVEL, np.sign(contrasts.difference), 0.0)
-    said = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
+    signed = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
     others = [name for name in CHOICES if name != "cells"]
-    gate = {one["cells"]: one for one in curve if all(one[name] == curve[0][name] for name in others)}
+    gate = {row["cells"]: row for row in curve if all(row[name] == curve[0][name] for name in others)}
     rows = []
-    for cells in dict.fromkeys([*said.cells, *gate]):
-        formed, own = said.sign[said.cells == cells], said.sign[said.cells == ALL]
+    for cells in dict.fromkeys([*signed.cells, *gate]):
+        formed, own = signed.sign[signed.cells == cells], signed.sign[signed.cells == ALL]
         there, own = formed.align(own, fill_value=0.0)
         counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
         tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
-        rows.append((cells, len(formed), *(int(one.sum()) for one in counts), *tested))
+        rows.append((cells, len(formed), *(int(part.sum()) for part in counts), *tested))
     return framed(pd.DataFrame(rows, columns=list(EXPLAINED)), EXPLAINED)
 
 
@@ -209,10 +210,8 @@ def _kept(gains: pd.DataFrame, is_kept: Any) -> pd.DataFrame:  # noqa: ANN401 - 
 def _conclusions(frame: pd.DataFrame) -> pd.Series:
     """Gain, harm or none of every row with points and p_bh."""
     is_sure = (frame.p_bh <= LEVEL).to_numpy()
-    said = np.select(
-        [is_sure & (frame.points > 0).to_numpy(), is_sure & (frame.points < 0).to_numpy()], [GAIN, HARM], NONE
-    )
-    return pd.Series(said, frame.index)
+    signs = [is_sure & (frame.points > 0).to_numpy(), is_sure & (frame.points < 0).to_numpy()]
+    return pd.Series(np.select(signs, [GAIN, HARM], NONE), frame.index)
 
 
 def _changed(gains: pd.DataFrame, name: str, there: pd.DataFrame) -> pd.DataFrame:
@@ -227,7 +226,7 @@ def _changed(gains: pd.DataFrame, name: str, there: pd.DataFrame) -> pd.DataFram
 
 # The section of a report that answers what reviewers ask of gains, each table with its CSV.
 
-HEAD = "## Answers for a reviewer"
+TITLE = "Answers for a reviewer"
 SHORT = {
     "p": "none",
     "p_bh": "BH",
@@ -238,119 +237,124 @@ SHORT = {
 }
 
 
-def answers(found: Findings, visible: pd.DataFrame, out: Path) -> list[str]:
-    """Rejections, units, visible gains and changed claims, with their frames written; nothing without a tested gain."""
-    if not found.gains.p.notna().any():
-        return [HEAD, "No gain has a p, so there is nothing to correct and no claim to change."]
+def answers(study: Findings, visible: pd.DataFrame, out: Path, further: Sequence[Block] = ()) -> Section:
+    """Rejections, units, visible gains and changed claims, with their frames written, and ``further`` blocks.
+
+    Without a tested gain there is nothing but a word on that, and what is further.
+    """
+    gains = study.gains
+    if not gains.p.notna().any():
+        text = "No gain has a p, so there is nothing to correct and no claim to change."
+        return Section(TITLE, [Text(text), *further])
     frames = {
-        "reviewer_rejections": rejections(found.gains),
-        "reviewer_units": units(found.gains, visible, found.manifest),
-        "reviewer_changes": changes(found.gains, found.others, found.manifest),
-        "reviewer_claims": claims(found.gains, found.others, found.manifest),
-        "reviewer_second_metric": found.others,
+        "rejections": rejections(gains),
+        "units": units(gains, visible, study.manifest),
+        "changes": changes(gains, study.others, study.manifest),
+        "claims": claims(gains, study.others, study.manifest),
+        "second_metric": study.others,
     }
     for name, frame in frames.items():
-        write_csv(frame, out / name)
-    rejected, rested, changed, named, _ = frames.values()
-    return [
-        HEAD,
-        *_rejections(found, rejected),
-        *_unit_lines(found, rested),
-        *_changes(found, changed, named),
-    ]
+        write_csv(frame, out / f"reviewer_{name}")
+    blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]
+    return Section(TITLE, [*blocks, *_changes(study, frames["changes"], frames["claims"]), *further])
 
 
-def explanations(question: Question, told: Mapping[str, Any]) -> list[str]:
-    """Whether what is said of themes and ratings changes with the pairs; ``told`` is what the guarded answer told."""
+def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
+    """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
     contrasts = theme_contrasts(task_effects(question.results))
-    frame = explained_changes(contrasts, told.get("curve", ()))
+    frame = explained_changes(contrasts, facts.get("curve", ()))
     write_csv(frame, question.out / "reviewer_explained")
     if frame.empty:
         return []
-    text = (
-        "**Does what explains gains hang on some of the cells?** Contrasts of mean gains between themes with"
-        f" p (largest) <= {LEVEL}, and whether what was rated passes the gate of the guarded analysis, which leaves"
-        " families out in any case. Not asked: the specification curve has no such row."
+    text = Text(
+        f"Contrasts of mean gains between themes with p (largest) <= {LEVEL}, and whether what was rated passes the"
+        " gate of the guarded analysis, which leaves families out in any case. Not asked: the specification curve has"
+        " no such row.",
+        lead="Does what explains gains hang on some of the cells?",
     )
     rows = [
         (
-            *(one.cells, one.n_contrasts, one.contrasts, one.lost, one.new),
-            *(("not asked", "") if pd.isna(one.passes) else (yes_no(one.passes), _two(one.p_tasks, one.p_families))),
+            *(row.cells, row.n_contrasts, row.contrasts, row.lost, row.new),
+            *(("not asked", "") if pd.isna(row.passes) else (yes_no(row.passes), _two(row.p_tasks, row.p_families))),
         )
-        for one in frame.itertuples()
+        for row in frame.itertuples()
     ]
     head = ["cells", "contrasts", "significant", "lost", "new", "ratings pass", "p (tasks), p (families)"]
-    return [text, table(head, rows)]
+    return [text, Table(head, rows)]
 
 
 def _two(first: float, second: float) -> str:
     return f"{number(first)}, {number(second)}"
 
 
-def _rejections(found: Findings, frame: pd.DataFrame) -> list[str]:
-    text = (
-        f"**How many gains and harms does each correction leave?** Gains / harms at {LEVEL}, by target. max-T is the"
-        " step-down maximum, over the target's own gains or over all; BH, BY and Holm are over all."
+def _rejections(study: Findings, frame: pd.DataFrame) -> list[Block]:
+    text = Text(
+        f"Gains / harms at {LEVEL}, by target. max-T is the step-down maximum, over the target's own gains or over all;"
+        " BH, BY and Holm are over all.",
+        lead="How many gains and harms does each correction leave?",
     )
     rows = [
-        (*_where(found, one), one["n_tests"], *(f"{one[f'gains_{way}']} / {one[f'harms_{way}']}" for way in SHORT))
-        for one in frame.to_dict("records")
+        (*_target(study, row), row["n_tests"], *(f"{row[f'gains_{way}']} / {row[f'harms_{way}']}" for way in SHORT))
+        for row in frame.to_dict("records")
     ]
-    return [text, table(["target", "setting", "tests", *SHORT.values()], rows)]
+    return [text, Table(["target", "setting", "tests", *SHORT.values()], rows)]
 
 
-def _unit_lines(found: Findings, frame: pd.DataFrame) -> list[str]:
-    text = (
-        "**What is n, and what could have been seen?** Groups (dialogues, posts, articles) are resampled, never single"
-        " items; families are data sets that share texts or people. Visible: the smallest true gain in points that a"
-        " test finds with a power of 80 %, alone or among all gains (docs/significance.md). The last row adds items and"
-        " groups up over targets, and so counts those that targets share more than once."
+def _units_table(study: Findings, frame: pd.DataFrame) -> list[Block]:
+    text = Text(
+        "Groups (dialogues, posts, articles) are resampled, never single items; families are data sets that share"
+        " texts or people. Visible: the smallest true gain in points that a test finds with a power of 80 %, alone or"
+        " among all gains (docs/significance.md). The last row adds items and groups up over targets, and so counts"
+        " those that targets share more than once.",
+        lead="What is n, and what could have been seen?",
     )
+    counts = ("n_test", "n_groups", "n_seeds", "n_baseline_seeds", "n_pairs", "n_families")
     rows = [
         (
-            *_where(found, one),
-            *(count(one[name]) for name in ("n_test", "n_groups", "n_seeds", "n_baseline_seeds", "n_pairs")),
-            count(one["n_families"]),
-            *(in_words(one[f"visible{where}"], one[f"is_detectable{where}"]) for where in ("", "_in_grid")),
+            *_target(study, row),
+            *(count(row[name]) for name in counts),
+            *(in_words(row[f"visible{scope}"], row[f"is_detectable{scope}"]) for scope in ("", "_in_grid")),
         )
-        for one in frame.to_dict("records")
+        for row in frame.to_dict("records")
     ]
     head = ["target", "setting", "items", "groups", "seeds", "baseline's seeds", "pairs", "families"]
-    return [text, table([*head, "visible", "visible in the grid"], rows)]
+    return [text, Table([*head, "visible", "visible in the grid"], rows)]
 
 
-def _changes(found: Findings, frame: pd.DataFrame, named: pd.DataFrame) -> list[str]:
-    metrics = second_metrics(found.gains)
+def _changes(study: Findings, frame: pd.DataFrame, claims: pd.DataFrame) -> list[Block]:
+    metrics = second_metrics(study.gains)
     pairs = ", ".join(f"{other} beside {METRIC_NAMES[own]}" for own, other in metrics.items())
-    text = (
-        f"**Which claims hang on some of the cells, or on the metric?** A claim is a gain or a harm with p <= {LEVEL}"
-        f" after {WAYS['p_bh'].partition(':')[0]}, corrected anew among the cells that are kept. Left out: the claim's"
-        " own cell is not among them. Lost: it is, and the claim does not hold there. New: a claim that all cells do"
-        f" not make. The second metric, from the stored predictions: {pairs}."
+    text = Text(
+        f"A claim is a gain or a harm with p <= {LEVEL} after {WAYS['p_bh'].partition(':')[0]}, corrected anew among"
+        " the cells that are kept. Left out: the claim's own cell is not among them. Lost: it is, and the claim does"
+        " not hold there. New: a claim that all cells do not make. The second metric, from the stored predictions:"
+        f" {pairs}.",
+        lead="Which claims hang on some of the cells, or on the metric?",
     )
     rows = [
-        (one.cells, one.n_tests, one.gains, one.harms, one.left_out, one.lost, one.new, number(one.median, 1))
-        for one in frame.itertuples()
+        (row.cells, row.n_tests, row.gains, row.harms, row.left_out, row.lost, row.new, number(row.median, 1))
+        for row in frame.itertuples()
     ]
     head = ["cells", "tests", "gains", "harms", "left out", "lost", "new", "median points"]
-    return [text, table(head, rows), *_named(found, named)]
+    return [text, Table(head, rows), _changed_claims(study, claims)]
 
 
-def _named(found: Findings, named: pd.DataFrame) -> list[str]:
+def _changed_claims(study: Findings, claims: pd.DataFrame) -> Block:
     """The claims that are lost or new, by choice; reviewer_claims.csv has all of them."""
     rows = []
-    for cells, part in named[named.there != LEFT_OUT].groupby("cells", sort=False):
+    for cells, part in claims[claims.there != LEFT_OUT].groupby("cells", sort=False):
         for what, kept in (("lost", part[part.claim != NONE]), ("new", part[part.claim == NONE])):
-            names = [f"{_pair(found, one)}: {one.claim} -> {one.there}" for one in kept.itertuples()]
+            names = [f"{_pair(study, row)}: {row.claim} -> {row.there}" for row in kept.itertuples()]
             rows += [(cells, what, few(names))] if names else []
-    return (
-        [table(["cells", "claims", "which"], rows)] if rows else ["No claim is lost and none is new in any of these."]
-    )
+    if not rows:
+        return Text("No claim is lost and none is new in any of these.")
+    return Table(["cells", "claims", "which"], rows)
 
 
-def _pair(found: Findings, one: Any) -> str:  # noqa: ANN401 - a row of a frame
-    return f"{found.title(one.intermediate)} -> {found.title(one.target)} ({one.setting})"
+def _pair(study: Findings, row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    return f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting})"
 
 
-def _where(found: Findings, one: Any) -> tuple[str, str]:  # noqa: ANN401 - a row as a mapping
-    return (ALL, "") if one["target"] == one["setting"] == ALL else (found.title(one["target"]), one["setting"])
+def _target(study: Findings, row: Mapping[str, Any]) -> tuple[str, str]:
+    """The target and setting of a row, as a table names them."""
+    return (ALL, "") if row["target"] == row["setting"] == ALL else (study.title(row["target"]), row["setting"])

@@ -1,4 +1,4 @@
-"""The paragraphs and tables of a report, each from finished frames; nothing here reads a store."""
+"""The sections of a report on the study itself, each from finished frames; nothing here reads a store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from adapters_store.record import Record
 from adapters_store.roles import BASELINE, TRANSFER, role_of
 from analysis.figures.drawing import Drawn
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import Manifest
+from analysis.gains.cells import Manifest, mixed_columns
 from analysis.gains.gains import FEW_GROUPS
 from analysis.gains.other_metrics import OTHERS
-from analysis.tables import bullets, count, few, framed, inline, interval, number, percent, table, tally, yes_no
+from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
+from analysis.tables import count, few, framed, inline, interval, number, percent, tally, yes_no
 
+SYNTHETIC = Text(
+    "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"
+    " empathy tasks.",
+    lead="SYNTHETIC DATA.",
+    is_quote=True,
+)
+MIXED = Text(
+    "Cells that are compared here were trained on different devices or with other versions of packages. That moves last"
+    " digits at least, and a gain may hold the difference:",
+    lead="Mixed columns.",
+)
+CAPS = {"train": "train", "validation": "val", "test": "test"}  # splits as the fields max_... of a study call them
 MEANINGS = {
     "collapsed": "at or below what always the commonest answer scores",
     "baseline_collapsed": "the gain is against a collapsed baseline",
@@ -37,10 +50,12 @@ class Findings:
     """What a report tells: a study's manifest and its frames of cells, gains, baselines and controls.
 
     ``others`` are the gains by second metrics (analysis.gains.other_metrics).
-    ``shared`` says what is in a copy for others and what is not; empty in a study's own report.
+    ``records`` are those of the finished cells, in the order of ``cells``.
+    ``shared`` says what is in a copy for others and what is not; None in a study's own report.
     """
 
     manifest: Manifest
+    records: Sequence[Record]
     cells: pd.DataFrame
     gains: pd.DataFrame
     baselines: pd.DataFrame
@@ -48,66 +63,60 @@ class Findings:
     control_means: pd.DataFrame
     draws: int
     others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
-    shared: str = ""
+    shared: Text | None = None
 
     def title(self, task: str) -> str:
         """A task's title, by its id; what is no task is called by its name."""
         return str(self.manifest["tasks"].get(task, {"title": task})["title"])
 
 
-def opening(found: Findings) -> list[str]:
-    """Heading, banner and the study's settings."""
-    study = found.manifest["study"]
-    name = found.manifest["name"]
-    lines = [f"# {study.get('title') or name}", *([found.shared] if found.shared else [])]
-    if found.manifest["synthetic"]:
-        lines.append(
-            "> **SYNTHETIC DATA.** Every number on this page comes from made-up texts. It shows that the machinery"
-            " works and says nothing about empathy tasks."
-        )
-    done = int((found.cells.status == "done").sum())
+def opening(study: Findings) -> Section:
+    """Title, banner and the study's settings."""
+    name, settings = study.manifest["name"], study.manifest["study"]
+    blocks: list[Block] = [Heading(str(settings.get("title") or name)), *([study.shared] if study.shared else [])]
+    if study.manifest["synthetic"]:
+        blocks.append(SYNTHETIC)
+    done = int((study.cells.status == "done").sum())
     facts = {
         "study": name,
-        "cells": f"{done} of {len(found.cells)} finished ({_by_role(found.cells)})",
-        "backbone": study.get("backbone"),
-        "adapter": inline(study.get("adapter")),
-        "training (where tasks do not differ)": inline(study.get("training")) or "defaults",
-        "seeds": inline(study.get("seeds")),
-        **({"seeds of baselines": inline(study["baseline_seeds"])} if study.get("baseline_seeds") else {}),
-        "settings": inline(study.get("settings")),
-        "splits": study.get("splits"),
+        "cells": f"{done} of {len(study.cells)} finished ({_by_role(study.cells)})",
+        "backbone": settings.get("backbone"),
+        "adapter": inline(settings.get("adapter")),
+        "training (where tasks do not differ)": inline(settings.get("training")) or "defaults",
+        "seeds": inline(settings.get("seeds")),
+        **({"seeds of baselines": inline(settings["baseline_seeds"])} if settings.get("baseline_seeds") else {}),
+        "settings": inline(settings.get("settings")),
+        "splits": settings.get("splits"),
     }
-    caps = {
-        part: study.get(f"max_{short}") for part, short in (("train", "train"), ("validation", "val"), ("test", "test"))
-    }
+    caps = {part: settings.get(f"max_{short}") for part, short in CAPS.items()}
     if any(caps.values()):
         facts["rows used per task, at most"] = inline({part: cap for part, cap in caps.items() if cap})
-    return [*lines, bullets(facts)]
+    return Section("", [*blocks, Bullets.of(facts)])
 
 
-def tasks(found: Findings) -> list[str]:
+def tasks(study: Findings) -> Section:
     """Tables of the tasks in the study and of those whose data are not there."""
     head = ("task", "family", "metric", "train", "validation", "test", "data", "history cut", "text cut", "warnings")
-    cut = found.cells.groupby("target")[["cut_history", "cut_target"]].max()
+    cut = study.cells.groupby("target")[["cut_history", "cut_target"]].max()
     rows = [
         (
-            *(one["title"], one["family"], METRIC_NAMES[one["metric"]]),
-            *(one["n_train"], one["n_validation"], one["n_test"]),
-            f"version {one['version']}",
+            *(task["title"], task["family"], METRIC_NAMES[task["metric"]]),
+            *(task["n_train"], task["n_validation"], task["n_test"]),
+            f"version {task['version']}",
             *(percent(cut[part].get(name, float("nan"))) for part in ("cut_history", "cut_target")),
-            "; ".join(one["warnings"]) or "none",
+            "; ".join(task["warnings"]) or "none",
         )
-        for name, one in found.manifest["tasks"].items()
+        for name, task in study.manifest["tasks"].items()
     ]
     text = "History and text cut: the share of a task's rows that lost a part of them because they were too long."
-    lines = ["## Tasks", table(head, rows), text]
-    if found.manifest["missing"]:
-        lines.append("Not in this study, because their data are missing:")
-        lines.append(table(("task", "reason"), found.manifest["missing"].items()))
-    return lines
+    blocks: list[Block] = [Table(head, rows), Text(text)]
+    if study.manifest["missing"]:
+        blocks.append(Text("Not in this study, because their data are missing:"))
+        blocks.append(Table(("task", "reason"), study.manifest["missing"].items()))
+    return Section("Tasks", blocks)
 
 
-def baselines(found: Findings) -> list[str]:
+def baselines(study: Findings) -> Section:
     """Table of the targets alone, with intervals and floors."""
     head = (
         "target",
@@ -126,14 +135,14 @@ def baselines(found: Findings) -> list[str]:
     )
     rows = [
         (
-            *(found.title(one.target), role_of(one.role).trains, f"version {one.version}"),
-            *(one.setting, METRIC_NAMES[one.metric]),
-            *(number(one.score), interval(one.low, one.high, 2)),
-            *(number(one.floor), yes_no(one.is_above_floor)),
-            *(count(one.n_test), count(one.n_groups), one.conditional or "missing"),
+            *(study.title(row.target), role_of(row.role).trains, f"version {row.version}"),
+            *(row.setting, METRIC_NAMES[row.metric]),
+            *(number(row.score), interval(row.low, row.high, 2)),
+            *(number(row.floor), yes_no(row.is_above_floor)),
+            *(count(row.n_test), count(row.n_groups), row.conditional or "missing"),
             flags or "none",
         )
-        for one, flags in zip(found.baselines.itertuples(), found.baselines["flags"], strict=True)
+        for row, flags in zip(study.baselines.itertuples(), study.baselines["flags"], strict=True)
     ]
     text = (
         "Each target alone. The floor is what a model that has learned nothing scores: always the commonest class,"
@@ -141,59 +150,69 @@ def baselines(found: Findings) -> list[str]:
         " articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole model"
         " is a reference."
     )
-    return ["## Baselines", text, table(head, rows), *_ordered(found)]
+    return Section("Baselines", [Text(text), Table(head, rows), *_ordered(study)])
 
 
-def _ordered(found: Findings) -> list[str]:
+def _ordered(study: Findings) -> list[Block]:
     """Table of the further metrics of targets whose classes have an order; nothing where there are none."""
-    shown = found.baselines[found.baselines.quadratic_kappa.notna() | found.baselines.spearman_r.notna()]
+    shown = study.baselines[study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()]
     rows = [
-        (found.title(one.target), one.setting, number(one.score), number(one.quadratic_kappa), number(one.spearman_r))
-        for one in shown.itertuples()
+        (study.title(row.target), row.setting, number(row.score), number(row.quadratic_kappa), number(row.spearman_r))
+        for row in shown.itertuples()
     ]
     head = ("target", "setting", "macro-F1", "quadratic-weighted kappa", "Spearman r")
-    return ["Targets alone whose classes have an order:", table(head, rows)] if rows else []
+    return [Text("Targets alone whose classes have an order:"), Table(head, rows)] if rows else []
 
 
-def heatmaps(drawn: Sequence[Drawn]) -> list[str]:
-    """Every figure with its title."""
-    return ["## Heatmaps", *(f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn)]
+def heatmaps(drawn: Sequence[Drawn]) -> Section:
+    """Every heatmap with its title."""
+    return Section("Heatmaps", list(map(Picture.of, drawn)))
 
 
-def figures(drawn: Sequence[Drawn], undrawn: Sequence[str]) -> list[str]:
+def figures(drawn: Sequence[Drawn], undrawn: Sequence[str]) -> Section:
     """The paper's figures with their titles, and why others are not there."""
-    shown = [f"![{' '.join(one.title.splitlines())}]({one.png.name})" for one in drawn]
-    return ["## The paper's figures", *shown, *undrawn]
+    return Section("The paper's figures", [*map(Picture.of, drawn), *map(Text, undrawn)])
 
 
-def flags(found: Findings) -> list[str]:
-    """What is unusual about cells and gains, counted and named."""
-    lines = ["## Flags"]
-    missing = found.cells[found.cells.status == "missing"]
+def flags(study: Findings) -> Section:
+    """What is unusual about cells and gains, counted and named, and whose cells were not trained alike."""
+    return Section("Flags", [*_flags(study), *_mixed(study)])
+
+
+def _flags(study: Findings) -> list[Block]:
+    blocks: list[Block] = []
+    missing = study.cells[study.cells.status == "missing"]
     if len(missing):
-        lines.append(f"{len(missing)} of {len(found.cells)} planned cells are missing; run the study to add them.")
+        text = f"{len(missing)} of {len(study.cells)} planned cells are missing; run the study to add them."
+        blocks.append(Text(text))
     of_cells = [
-        (flag, f"{_cell_name(found, one)}, seed {one.seed}, {one.setting}")
-        for one, text in zip(found.cells.itertuples(), found.cells["flags"], strict=True)
+        (flag, f"{_cell_name(study, cell)}, seed {cell.seed}, {cell.setting}")
+        for cell, text in zip(study.cells.itertuples(), study.cells["flags"], strict=True)
         for flag in text.split(";")
         if flag
     ]
     only_gains = [
-        (flag, f"{_cell_name(found, one)}, {one.setting}")
-        for one, text in zip(found.gains.itertuples(), found.gains["flags"], strict=True)
+        (flag, f"{_cell_name(study, gain)}, {gain.setting}")
+        for gain, text in zip(study.gains.itertuples(), study.gains["flags"], strict=True)
         for flag in text.split(";")
         if flag and flag not in {known for known, _ in of_cells}
     ]
-    named: dict[str, list[str]] = {}
+    by_flag: dict[str, list[str]] = {}
     for flag, where in of_cells + only_gains:
-        named.setdefault(flag, []).append(where)
-    if not named:
-        return [*lines, "No cell and no gain is flagged." if len(lines) == 1 else "Nothing else is flagged."]
-    rows = [(flag, MEANINGS.get(flag.split(":")[0], ""), len(where), few(where)) for flag, where in named.items()]
-    return [*lines, table(("flag", "meaning", "times", "where"), rows)]
+        by_flag.setdefault(flag, []).append(where)
+    if not by_flag:
+        return [*blocks, Text("Nothing else is flagged." if blocks else "No cell and no gain is flagged.")]
+    rows = [(flag, MEANINGS.get(flag.split(":")[0], ""), len(where), few(where)) for flag, where in by_flag.items()]
+    return [*blocks, Table(("flag", "meaning", "times", "where"), rows)]
 
 
-def caveats(found: Findings) -> list[str]:
+def _mixed(study: Findings) -> list[Block]:
+    """The columns whose cells were trained on different devices or with other versions; nothing where none were."""
+    columns = mixed_columns(study.cells, study.records)
+    return [MIXED, Bullets(columns)] if columns else []
+
+
+def caveats(study: Findings) -> Section:
     """What this page cannot tell."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
@@ -201,23 +220,24 @@ def caveats(found: Findings) -> list[str]:
         "Tasks of one family share texts or people: a gain within a family may be recognition of texts.",
         "A group is the smallest unit that is resampled; with few groups an interval is only a rough guide.",
     ]
-    if unrated := [name for name, one in found.manifest["tasks"].items() if not one.get("has_ratings", True)]:
-        names = few([found.title(name) for name in unrated])
+    if unrated := [name for name, task in study.manifest["tasks"].items() if not task.get("has_ratings", True)]:
+        names = few([study.title(name) for name in unrated])
         points.append(f"Without ratings, and so left out of whatever explains gains by ratings: {names}.")
-    of_one = found.gains[found.gains.n_seeds == 1]
-    if (of_one.n_baseline_seeds == 1).any():
+    single = study.gains[study.gains.n_seeds == 1]
+    if (single.n_baseline_seeds == 1).any():
         points.insert(0, "With one training run, what another seed would give is not part of any interval or p.")
-    if (of_one.n_baseline_seeds > 1).any():
+    if (single.n_baseline_seeds > 1).any():
         points.insert(0, "With one seed of a transfer, it is taken to vary between seeds as its baseline does.")
-    if set(found.gains.n_seeds) & {2, 3}:
+    if set(study.gains.n_seeds) & {2, 3}:
         points.insert(0, "Two or three seeds say little about the spread between seeds, so intervals are wide.")
-    return ["## Caveats", "\n".join(f"- {point}" for point in points)]
+    return Section("Caveats", [Bullets(points)])
 
 
-def provenance(found: Findings, records: Sequence[Record], identities: Sequence[str]) -> list[str]:
+def provenance(study: Findings, identities: Sequence[str]) -> Section:
     """Versions, machines and keys behind the page; ``identities`` says of each record what its key names."""
+    records = study.records
     facts = {
-        "manifest written": found.manifest["created"],
+        "manifest written": study.manifest["created"],
         "training version": tally(record.spec["training_version"] for record in records),
         "backbone weights, sha256": tally(record.spec["backbone"]["weights_sha256"] for record in records),
         "backbone config and tokenizer": tally(identities),
@@ -227,13 +247,13 @@ def provenance(found: Findings, records: Sequence[Record], identities: Sequence[
         "training time": f"{sum(record.provenance['wall_seconds'] for record in records) / 3600:.2f} hours in all",
         "keys": "of every cell in cells.csv",
     }
-    return ["## Provenance", bullets(facts)]
+    return Section("Provenance", [Bullets.of(facts)])
 
 
-def _cell_name(found: Findings, one: Any) -> str:  # noqa: ANN401 - a row of any frame
-    target = found.title(one.target)
-    name = target if one.intermediate is None else f"{found.title(one.intermediate)} -> {target}"
-    role = getattr(one, "role", TRANSFER)
+def _cell_name(study: Findings, row: Any) -> str:  # noqa: ANN401 - a row of cells or of gains
+    target = study.title(row.target)
+    name = target if row.intermediate is None else f"{study.title(row.intermediate)} -> {target}"
+    role = getattr(row, "role", TRANSFER)
     return name if role in (BASELINE, TRANSFER) else f"{name} ({role})"
 
 

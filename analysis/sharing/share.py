@@ -25,10 +25,10 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS
-from analysis.report import findings, written
+from analysis.report import findings, finished, write_report
 from analysis.sections.answers import silent
+from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
-from analysis.sections.study import Findings
 from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
 from tasks.errors import BadInput, counted
 from tasks.ratings import Rating
@@ -46,11 +46,14 @@ READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 @dataclass(frozen=True)
 class Shared:
-    """The page of a shared report, its study's name there, and by words of private tasks the files that have them."""
+    """The page of a shared report, its study's name there, and by words of private tasks the files that have them.
+
+    ``notice`` says what is in the report and what is not.
+    """
 
     page: Path
     study: str
-    line: str
+    notice: str
     occurring: Mapping[str, list[str]]
 
 
@@ -71,14 +74,16 @@ def shared_report(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} is not an empty folder; a report for others needs one of its own: give it with --out")
     names = names_of(manifest)
-    found = findings(store, manifest, draws, seed)
+    study, notice = findings(store, manifest, draws, seed), notice_of(manifest, names)
     with copied(store, manifest, measures, names) as (copy, hidden, keys):
-        told = replace(_renamed(found, names, keys), manifest=hidden, shared=line(manifest, names))
-        page = written(copy, told, out, progress)
-    return Shared(page, names.study, told.shared, occurrences(out, names.words))
+        frames = {name: _frame(getattr(study, name), names, keys) for name in FRAMES}
+        records = finished(copy, frames["cells"])
+        shown = replace(study, manifest=hidden, records=records, shared=notice, **frames)
+        page = write_report(copy, shown, out, progress)
+    return Shared(page, names.study, f"{notice.lead} {notice.text}", occurrences(out, names.words))
 
 
-def line(manifest: Manifest, names: Names) -> str:
+def notice_of(manifest: Manifest, names: Names) -> Text:
     """What is inside a shared report and what is not, in one paragraph."""
     hidden = [names.tasks[name] for name in manifest["tasks"] if name in names.tasks]
     who = f"Private tasks stand under pseudonyms ({', '.join(sorted(hidden))})" if hidden else "No task is private"
@@ -86,12 +91,12 @@ def line(manifest: Manifest, names: Names) -> str:
         shown for name, shown in names.tasks.items() if name not in {*manifest["tasks"], *manifest["missing"]}
     )
     who += f". Imported adapters stand under pseudonyms ({', '.join(brought)})" if brought else ""
-    return (
-        f"**A copy for others.** Inside: scores, gains, counts and settings of "
-        f"{counted(len(manifest['tasks']), 'task')}. {who}."
+    return Text(
+        f"Inside: scores, gains, counts and settings of {counted(len(manifest['tasks']), 'task')}. {who}."
         " Taken out: texts, ids of items and groups, names and paths of files, hosts and users, and where adapters came"
         " from; of private tasks also titles, class names, data sets, sources, versions, warnings and keys. Left in:"
-        " sizes, shares of classes and scores, by which somebody who knows a data set may recognise it."
+        " sizes, shares of classes and scores, by which somebody who knows a data set may recognise it.",
+        lead="A copy for others.",
     )
 
 
@@ -105,13 +110,13 @@ def copied(
         copy, keys = Store(root / "runs"), _Keys(store, names, {})
         for cell in manifest["cells"]:
             keys.add(cell)
-        hidden = hidden_manifest(manifest, names, keys.found, root / "ratings")
+        hidden = hidden_manifest(manifest, names, keys.shown, root / "ratings")
         _write_ratings(hidden_ratings(manifest, names), root / "ratings")
         for key in dict.fromkeys(cell["key"] for cell in manifest["cells"]):
             if key in store:
                 _copy_record(store, copy, key, keys, names)
         _copy_measures(store, copy, zip(measures(manifest), measures(hidden), strict=True), names)
-        yield copy, hidden, keys.found
+        yield copy, hidden, keys.shown
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -119,21 +124,21 @@ def copied(
 def occurrences(out: Path, words: Iterable[str]) -> dict[str, list[str]]:
     """By each word of private tasks that occurs, perhaps by chance, the files in which it stands readable."""
     texts = {file: file.read_text(encoding="utf-8").casefold() for file in out.rglob("*") if file.suffix in READABLE}
-    found = {}
-    for word in (one for one in words if len(one) >= SHORTEST):
+    occurring = {}
+    for word in (word for word in words if len(word) >= SHORTEST):
         whole = re.compile(rf"(?<!\w){re.escape(word.casefold())}(?!\w)")
         if files := sorted(str(file.relative_to(out)) for file, text in texts.items() if whole.search(text)):
-            found[word] = files
-    return found
+            occurring[word] = files
+    return occurring
 
 
 @dataclass(frozen=True)
 class _Keys:
-    """Keys of cells in the copy, ``found`` by their own: those of public tasks stay, so that others may compare."""
+    """Keys of cells in the copy, ``shown`` by their own: those of public tasks stay, so that others may compare."""
 
     store: Store
     names: Names
-    found: dict[str, str]
+    shown: dict[str, str]
 
     def add(self, cell: Mapping[str, Any]) -> None:
         """Find the key of a planned cell; of one without a record it follows from what it is planned for."""
@@ -141,22 +146,22 @@ class _Keys:
             self.of(cell["key"])
         elif {cell["target"], cell["intermediate"]} & set(self.names.tasks):
             planned = {name: self.names.task(cell.get(name)) for name in ("role", "intermediate", "target")}
-            self.found[cell["key"]] = key_of({**planned, "seed": cell["seed"], "setting": cell["setting"]})
+            self.shown[cell["key"]] = key_of({**planned, "seed": cell["seed"], "setting": cell["setting"]})
         else:
-            self.found[cell["key"]] = cell["key"]
+            self.shown[cell["key"]] = cell["key"]
 
     def of(self, key: str) -> str:
         """The key of a stored record in the copy."""
-        if key not in self.found:
-            self.found[key] = key_of(self.spec(key))
-        return self.found[key]
+        if key not in self.shown:
+            self.shown[key] = key_of(self.spec(key))
+        return self.shown[key]
 
     def spec(self, key: str) -> dict[str, Any]:
         """The spec of a stored record in pseudonyms; as it is where it names no private task."""
         spec, names = self.store.get(key).spec, self.names
         if not {spec["target"], spec["intermediate"]} & set(names.tasks):
             return dict(spec)
-        target, below, content = spec["target"], spec.get("intermediate_key"), spec.get("splits_hash", "")
+        target, intermediate, content = spec["target"], spec.get("intermediate_key"), spec.get("splits_hash", "")
         label = dict(spec.get("label") or {})
         if target in names.tasks:
             label["classes"] = list(names.classes.get(target, {}).values())
@@ -164,7 +169,7 @@ class _Keys:
             **{name: spec[name] for name in SPEC if name in spec},
             "target": names.task(target),
             "intermediate": names.task(spec["intermediate"]),
-            "intermediate_key": self.of(below) if below and below in self.store else None,
+            "intermediate_key": self.of(intermediate) if intermediate and intermediate in self.store else None,
             "splits_hash": hidden_hash(content, names.task(target)) if target in names.tasks else content,
             "label": label,
         }
@@ -180,7 +185,7 @@ def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names)
         if "test.parquet" in record.files:
             test = pd.read_parquet(store.open(key, "test.parquet"))
             groups = np.unique(test["group"], return_inverse=True)[1].reshape(-1)
-            test = test.assign(id=[str(place) for place in range(len(test))], group=[str(one) for one in groups])
+            test = test.assign(id=[str(row) for row in range(len(test))], group=[str(group) for group in groups])
             test.to_parquet(folder / "test.parquet", index=False)
         if "history.json" in record.files:
             shutil.copyfile(store.open(key, "history.json"), folder / "history.json")
@@ -191,13 +196,13 @@ def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], 
     """Put the measures that the store has into the copy, under the inputs that they have there."""
     for (kind, inputs), (_, hidden) in pairs:
         try:
-            found = store.measure(kind, inputs)
+            measure = store.measure(kind, inputs)
         except MissingRecord:
             continue
         known: Mapping[str, str] = names.tasks if kind == CONTAMINATION else {}
         if kind == STATISTICS:
             known = names.classes.get(inputs["task"], {})
-        copy.put_measure(kind, hidden, _swapped(found.result, known), found.cost_seconds)
+        copy.put_measure(kind, hidden, _swapped(measure.result, known), measure.cost_seconds)
 
 
 def _swapped(value: Any, known: Mapping[str, str]) -> Any:  # noqa: ANN401 - a piece of JSON
@@ -209,31 +214,26 @@ def _swapped(value: Any, known: Mapping[str, str]) -> Any:  # noqa: ANN401 - a p
     return known.get(value, value) if isinstance(value, str) else value
 
 
-def _write_ratings(found: list[Rating], folder: Path) -> None:
+def _write_ratings(ratings: list[Rating], folder: Path) -> None:
     folder.mkdir()
-    if found:
-        pd.DataFrame(found, columns=list(Rating._fields)).to_csv(folder / "ratings.csv", index=False)
-
-
-def _renamed(found: Findings, names: Names, keys: Mapping[str, str]) -> Findings:
-    """The frames of a report in pseudonyms."""
-    return replace(found, **{name: _frame(getattr(found, name), names, keys) for name in FRAMES})
+    if ratings:
+        pd.DataFrame(ratings, columns=list(Rating._fields)).to_csv(folder / "ratings.csv", index=False)
 
 
 def _frame(frame: pd.DataFrame, names: Names, keys: Mapping[str, str]) -> pd.DataFrame:
     """A frame in pseudonyms, its numbers as they are."""
-    given: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for role, version in (("intermediate", "intermediate_version"), ("target", "version")):
         if role in frame:
-            given[role] = pd.Series([names.task(one) for one in frame[role]], frame.index, dtype=frame[role].dtype)
+            columns[role] = pd.Series([names.task(name) for name in frame[role]], frame.index, dtype=frame[role].dtype)
         if role in frame and version in frame:
-            given[version] = frame[version].mask(frame[role].isin(list(names.tasks)), UNSHOWN)
+            columns[version] = frame[version].mask(frame[role].isin(list(names.tasks)), UNSHOWN)
     if "flags" in frame:
         texts = zip(frame["flags"], frame["target"], strict=True)
-        given["flags"] = [";".join(names.flags(flags.split(";"), target)) for flags, target in texts]
+        columns["flags"] = [";".join(names.flags(flags.split(";"), target)) for flags, target in texts]
     if "key" in frame:
-        given["key"] = frame["key"].map(keys)
+        columns["key"] = frame["key"].map(keys)
     if "host" in frame:
-        given["host"] = frame["host"].mask(frame["host"].notna(), UNSHOWN)
-    renamed = frame.assign(**given)
-    return renamed.astype({name: kind for name, kind in frame.dtypes.items() if name in given})
+        columns["host"] = frame["host"].mask(frame["host"].notna(), UNSHOWN)
+    renamed = frame.assign(**columns)
+    return renamed.astype({name: kind for name, kind in frame.dtypes.items() if name in columns})

@@ -71,18 +71,18 @@ PUBLISHED = "published"
 
 def analyze(options: argparse.Namespace) -> int:
     """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
-    from analysis.sections.answers import explained
+    from analysis.sections.answers import all_answers
     from analysis.sections.paper_tables import write_tables
     from analysis.sections.question import write_answers
 
     question = question_of(options)
     with Steps(quiet=options.quiet) as steps:
-        answer, lines = explained(question, options.mode, steps.show)
-    page = write_answers(question, lines)
+        answer, sections = all_answers(question, options.mode, steps.show)
+    page = write_answers(question, sections)
     tables = write_tables(question.results, question.out)
     if options.json:
         named = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
-        print_json(named | {"mode": options.mode, **answer.told})
+        print_json(named | {"mode": options.mode, **answer.facts})
     else:
         print(*question.limits, *answer.lines, page, sep="\n")
     return 0
@@ -158,7 +158,7 @@ def _share_report(options: argparse.Namespace) -> int:
     out = Path(options.out or f"results/{names_of(manifest).study}-shared")
     with Steps(quiet=options.quiet) as steps:
         done = shared_report(store, manifest, out, measures_of, progress=steps.show)
-    print(done.line.replace("**", ""))
+    print(done.notice)
     print(done.page, done.page.with_suffix(".html"), sep="\n")
     for word, files in done.occurring.items():
         print(

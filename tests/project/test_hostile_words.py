@@ -14,9 +14,10 @@ from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.subject import stored_study
 from analysis.page.document import embedded
-from analysis.page.plain import blocks
+from analysis.page.plain import plain_block
 from analysis.report import report
-from analysis.tables import page, plain, table, unescaped
+from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text
+from analysis.sections.markdown import markdown, plain, table
 from harness.cli.main import main
 from harness.cli.terminal import Plain, print_json
 from harness.scoring.written import for_spreadsheets, formulas
@@ -121,20 +122,21 @@ def test_the_judge_of_dead_pages_sees_what_lives():
 def test_markdown_shows_words_of_others_and_does_nothing_else(text):
     assert dead(plain(text))
     assert dead(table(["head"], [[text]]))
-    assert dead(page([f"# {text}", f"- title: {text}", f"![{text}](figure.png)", text]))
+    blocks = [Heading(text), Bullets([f"title: {text}"]), Picture(text, "figure.png"), Text(text, lead=text)]
+    assert dead(markdown([Section(text, [*blocks, Text(text), Table([text], [[text]])])]))
     assert plain(plain(text)) == plain(text)
 
 
 def test_our_own_pictures_and_numbers_stay_as_they_are():
-    assert page(["![Gains](heatmap.png)", "p <= .05 [0.1, 0.2] <0.0001 **bold**"]) == (
-        "![Gains](heatmap.png)\n\np <= .05 [0.1, 0.2] <0.0001 **bold**\n"
+    text = Text("p <= .05 [0.1, 0.2] <0.0001", lead="bold")
+    assert markdown([Section("", [Picture("Gains", "heatmap.png"), text])]) == (
+        "![Gains](heatmap.png)\n\n**bold** p <= .05 [0.1, 0.2] <0.0001\n"
     )
 
 
 def test_the_page_of_html_shows_the_words_themselves():
-    assert unescaped(plain(LIVE)) == LIVE
-    (block,) = blocks([table(["head"], [[LIVE]])])
-    assert block["rows"] == [[LIVE]]
+    assert plain_block(Text(LIVE)) == {"kind": "text", "runs": [[LIVE, False]]}
+    assert plain_block(Table(["head"], [[LIVE]]))["rows"] == [[LIVE]]
     assert "\u202e" not in embedded({"title": COMMANDS})
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.gains.cells import mixed_columns, planned_cells, warning
+from analysis.gains.cells import mixed_columns, planned_cells
 from analysis.report import report
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -30,7 +30,6 @@ def changed(cells, records, target, intermediate, seed, **provenance):
 
 def test_columns_that_were_trained_alike_are_not_named(found):
     assert mixed_columns(*found) == []
-    assert warning(*found) == []
 
 
 def test_hosts_and_times_may_differ(found):

@@ -154,16 +154,17 @@ def test_a_target_whose_transfers_all_score_the_same_is_not_judged(published, si
 
 def test_a_page_tells_how_right_rankings_were_beside_a_random_order(published, similarities, tmp_path):
     question = Question(published, {}, (), tmp_path, similarities=similarities)
-    head, _, found, verdict = choosing(question)
-    assert head.startswith("## ")
-    lines = found.splitlines()
-    assert lines[2].startswith("| a random order |  | 0.835 |")
-    assert "| data_similarity | 18 | 1.000 (1.000 to 1.000) |" in found
-    assert "data_similarity" in verdict
-    assert "task_similarity" not in verdict
+    section = choosing(question)
+    _, table, verdict = section.blocks
+    assert section.title == "Choosing an intermediate beforehand"
+    assert next(row[:3] for row in table.rows) == ("a random order", "", "0.835")
+    assert ("data_similarity", 18, "1.000 (1.000 to 1.000)") in [row[:3] for row in table.rows]
+    assert "data_similarity" in verdict.text
+    assert "task_similarity" not in verdict.text
     assert {path.name for path in tmp_path.iterdir()} >= {"choosing.csv", "choosing_targets.csv"}
 
 
 def test_a_page_of_too_few_transfers_says_so(published, tmp_path):
     few = type(published)("few", published.gains[:3], published.tasks, published.ratings)
-    assert "no ranking can be judged" in choosing(Question(few, {}, (), tmp_path))[1]
+    [block] = choosing(Question(few, {}, (), tmp_path)).blocks
+    assert "no ranking can be judged" in block.text

@@ -32,8 +32,8 @@ def answered(question, mode="guarded", draws=19):
     steps = []
     question.out.mkdir(parents=True, exist_ok=True)
     answer = MODES[mode](question, lambda *step: steps.append(step))
-    page = write_answers(question, answer.page).read_text(encoding="utf-8")
-    json.dumps(answer.told, allow_nan=False)
+    page = write_answers(question, [answer.section]).read_text(encoding="utf-8")
+    json.dumps(answer.facts, allow_nan=False)
     for text in (page, *answer.lines):
         assert "nan" not in text.lower().replace("finance", "")
     assert all(done <= of for done, of, _ in steps)
@@ -91,9 +91,9 @@ def test_three_tasks_get_a_reason(tmp_path, mode):
 def test_tasks_without_ratings_get_a_reason_and_the_paper_leaves_constructs_out(tmp_path):
     question = stored(tmp_path, several(), rated=False)
     answer, _ = answered(question)
-    assert "no task has ratings" in answer.told["headline"]
+    assert "no task has ratings" in answer.facts["headline"]
     answer, page = answered(question, "paper")
-    assert answer.told["null"] == []
+    assert answer.facts["null"] == []
     assert "definition" not in page
 
 
@@ -102,7 +102,7 @@ def test_a_study_of_which_nothing_is_finished_gets_a_reason(tmp_path, mode):
     pairs = [(f"task{a}", f"task{b}") for a in range(4) for b in range(4)]
     answer, page = answered(stored(tmp_path, several(4), absent=pairs), mode)
     assert "nothing can be said: " in page.lower()
-    assert answer.told
+    assert answer.facts
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -136,8 +136,8 @@ def test_too_few_pairs_to_train_on_in_one_role_is_a_row_of_the_curve_and_no_cras
     answer, _ = answered(
         published(tmp_path, tasks=own.tasks.assign(family=families), gains=own.gains.sample(60, random_state=1))
     )
-    assert len(answer.told["curve"]) == 11
-    undefined = [row for row in answer.told["curve"] if row["p"] is None]
+    assert len(answer.facts["curve"]) == 11
+    undefined = [row for row in answer.facts["curve"] if row["p"] is None]
     assert all("nothing can be said" in row["notes"] for row in undefined)
 
 
@@ -164,8 +164,8 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     question = stored(tmp_path, several())
     asked = replace(question.primary.specification, outcome="ranks")
     answer, _ = answered(replace(question, primary=Primary(asked, declared="2025-01-01")))
-    assert answer.told["curve"][0]["outcome"] == "ranks"
-    assert [row["outcome"] for row in answer.told["curve"]].count("points") == 1
+    assert answer.facts["curve"][0]["outcome"] == "ranks"
+    assert [row["outcome"] for row in answer.facts["curve"]].count("points") == 1
     for ending in ("csv", "parquet", "png", "svg"):
         assert (question.out / f"guarded_curve.{ending}").stat().st_size > 500
     drawn = (question.out / "guarded_curve.svg").read_text(encoding="utf-8")
@@ -178,8 +178,8 @@ def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
     assert "| Definition |" in page
     assert "Table 6" in page
     assert "random numbers stand in" in page
-    assert answer.told["importances"]["V1"][0]["feature"] == "definition"
-    assert {row["variant"] for row in answer.told["unseen"]} == {"V1", "V3"}
+    assert answer.facts["importances"]["V1"][0]["feature"] == "definition"
+    assert {row["variant"] for row in answer.facts["unseen"]} == {"V1", "V3"}
     assert {path.stem for path in tmp_path.glob("paper_*.csv")} == {
         f"paper_{name}" for name in ("importances", "fits", "unseen", "null", "table6")
     }

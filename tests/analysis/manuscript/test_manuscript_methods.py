@@ -12,9 +12,10 @@ from analysis.manuscript.licences import licences
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import DATA, used
 from analysis.manuscript.subject import stored_study
-from analysis.sections.gains import gains as paragraphs
+from analysis.sections.gains import gains as gains_section
+from analysis.sections.markdown import markdown
 from tests.support.studies.fake_study import FakeTask, fake_study
-from tests.support.studies.page_study import told
+from tests.support.studies.page_study import page_content
 
 TASKS = (FakeTask("epitome_er", rows=30, groups=15), FakeTask("news_empathy", "continuous", rows=30, groups=15))
 TRAINING = {"epochs": 4, "batch_size": 8, "learning_rate": 0.002, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
@@ -226,7 +227,7 @@ def test_gains_that_were_drawn_more_often_are_counted_in_the_text_and_the_report
     write_data(subject, tmp_path / "data")
     run = read_data(tmp_path / "data")["run"].set_index("fact").value
     assert (run.draws, run.draws_most, run.gains_drawn_more) == (10_000, 100_000, 1)
-    found = dataclasses.replace(told(store, manifest, tmp_path).found, gains=drawn)
-    page = " ".join(paragraphs(found))
+    study = dataclasses.replace(page_content(store, manifest, tmp_path).study, gains=drawn)
+    page = markdown([gains_section(study)])
     assert "from 10000 paired draws (of 1 gain 100000" in page
     assert page.count("100000") == 1

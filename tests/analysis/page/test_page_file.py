@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from analysis.page.document import LIBRARY, SCRIPTS, assembled, document, embedded
-from analysis.sections.importance import Answer
 from tests.support.studies.fake_study import FakeTask, fake_study
-from tests.support.studies.page_study import HISTORY, document_in, told
+from tests.support.studies.page_study import HISTORY, SILENT, document_in, page_content
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "analysis" / "page" / "assets"
@@ -31,7 +30,7 @@ def page(tmp_path_factory):
     for field in ("title", "dataset", "family", "theme"):
         manifest["tasks"]["hope"][field] = NASTY
     manifest["tasks"]["hope"]["classes"] = [NASTY, "<img src=x>", "high"]
-    return assembled(document(store, told(store, manifest, folder)))
+    return assembled(document(store, page_content(store, manifest, folder)))
 
 
 def test_no_text_of_a_study_breaks_out_of_a_page(page):
@@ -87,9 +86,9 @@ def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):
     numbers = {"added": 0.01234, "low": None, "high": None, "null_mean": -0.001, "p_corrected": 0.0312}
     tested = {"feature": "link", "title": "Link", "kind": "construct", "verdict": "supported", "against": "", **numbers}
     silent = {"feature": "tokens", "title": "Token size", "verdict": "not tested", "why": "unknown of every task"}
-    told_here = {"headline": "it is so", "features": [{**tested, "why": "it adds"}, silent], "curve": []}
-    telling = replace(told(*study, tmp_path), answer=Answer((), (), told_here))
-    found = document(study[0], telling)["importance"]
+    facts = {"headline": "it is so", "features": [{**tested, "why": "it adds"}, silent], "curve": []}
+    content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts=facts))
+    found = document(study[0], content)["importance"]
     assert [one["verdict"] for one in found["features"]] == ["supported", "not tested"]
     assert found["features"][0]["hover"] == [
         *("Link", "supported", "adds +0.0123 to Q2, 95 % interval not defined"),
@@ -104,7 +103,7 @@ def test_eighteen_by_eighteen_tasks_stay_under_five_megabytes(tmp_path):
     kinds = ("continuous", "multiclass")
     tasks = [FakeTask(f"task_{place:02}", kinds[place % 2], rows=1000, groups=200) for place in range(18)]
     store, manifest = fake_study(tmp_path / "store", tasks, history=[*HISTORY, *HISTORY, *HISTORY])
-    page = assembled(document(store, told(store, manifest, tmp_path, draws=20)))
+    page = assembled(document(store, page_content(store, manifest, tmp_path, draws=20)))
     assert len(manifest["cells"]) == 18 * 18
     assert len(page.encode()) < LARGEST
 

@@ -208,7 +208,7 @@ def test_ratings_of_any_construct_are_analyzed(write, tmp_path):
     question = of_own_table(found, tmp_path / "out")
     answer = guarded_answer(replace(question, primary=Primary(draws=19)), lambda *step: None)
     assert "constructs (warmth) explain gains" in answer.lines[1]
-    assert [row["verdict"] for row in answer.told["features"] if row["feature"] == "warmth"] != ["not tested"]
-    page = write_answers(question, ratings_section(question)).read_text(encoding="utf-8")
+    assert [row["verdict"] for row in answer.facts["features"] if row["feature"] == "warmth"] != ["not tested"]
+    page = write_answers(question, [ratings_section(question)]).read_text(encoding="utf-8")
     assert "| warmth |" in page
     assert (ratings_table(found.results).warmth_A == [10.0 * place for place in range(8)]).all()

@@ -10,33 +10,34 @@ import pytest
 from analysis.gains.gains import gains
 from analysis.gains.power import visible_gains
 from analysis.sections import gains as gain_sections
+from analysis.sections.markdown import markdown
 from analysis.sections.study import Findings
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def study(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
     store, manifest = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
     empty = pd.DataFrame()
-    return Findings(manifest, empty, gains(store, manifest, draws=300), empty, empty, empty, draws=300)
+    return Findings(manifest, (), empty, gains(store, manifest, draws=300), empty, empty, empty, draws=300)
 
 
-def test_every_correction_is_counted_from_its_own_column(found: Findings) -> None:
-    page = "\n".join(gain_sections.gains(found))
+def test_every_correction_is_counted_from_its_own_column(study: Findings) -> None:
+    page = markdown([gain_sections.gains(study)])
     for name, what in gain_sections.WAYS.items():
-        sure = found.gains.points[found.gains[name] <= 0.05]
+        sure = study.gains.points[study.gains[name] <= 0.05]
         assert f"| {what} | {(sure > 0).sum()} | {(sure < 0).sum()} |" in page
-    more = int((found.gains.draws == 3000).sum())
+    more = int((study.gains.draws == 3000).sum())
     assert more > 0
     assert f"from 300 paired draws (of {more} gain{'s' * (more > 1)} 3000, where a decision" in page
 
 
-def test_the_smallest_visible_gain_of_every_tested_target_is_shown(found: Findings) -> None:
-    frame = visible_gains(found.gains)
-    page = "\n".join(gain_sections.visible(found, frame))
+def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: Findings) -> None:
+    frame = visible_gains(study.gains)
+    page = markdown([gain_sections.visible(study, frame)])
     for one in frame.itertuples():
         assert f"| {one.visible:.1f} | {one.visible_in_grid:.1f} |" in page
     assert "among all 5 gains" in page
-    assert gain_sections.visible(found, visible_gains(found.gains.assign(p=float("nan")))) == []
+    assert gain_sections.visible(study, visible_gains(study.gains.assign(p=float("nan")))) is None

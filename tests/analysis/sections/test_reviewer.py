@@ -10,6 +10,7 @@ from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import COLUMNS, SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.power import visible_gains
+from analysis.sections.markdown import markdown
 from analysis.sections.reviewer import (
     LEFT_OUT,
     P_COLUMNS,
@@ -141,8 +142,8 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
     own, empty = gains(store, manifest, draws=300), pd.DataFrame()
     second = other_gains(store, manifest, draws=300, seed=SEED)
-    found = Findings(manifest, empty, own, empty, empty, empty, 300, second)
-    page = "\n\n".join(answers(found, visible_gains(own), tmp_path))
+    study = Findings(manifest, (), empty, own, empty, empty, empty, 300, second)
+    page = markdown([answers(study, visible_gains(own), tmp_path)])
     for part in (
         "## Answers for a reviewer",
         "max-T (grid)",
@@ -159,5 +160,5 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
 def test_without_a_tested_gain_the_section_says_so(tmp_path):
     store, manifest = fake_study(tmp_path / "store", (FakeTask("hope"),))
     own, empty = gains(store, manifest, draws=100), pd.DataFrame()
-    found = Findings(manifest, empty, own, empty, empty, empty, 100)
-    assert "no claim to change" in "\n".join(answers(found, visible_gains(own), tmp_path))
+    study = Findings(manifest, (), empty, own, empty, empty, empty, 100)
+    assert "no claim to change" in markdown([answers(study, visible_gains(own), tmp_path)])

@@ -170,7 +170,7 @@ def test_a_shipped_task_is_private_when_its_entry_says_so(study):
 def test_imported_adapters_have_pseudonyms_too(study, shared):
     below = pd.read_csv(shared.page.with_name("controls.csv")).intermediate
     assert set(below) == {"adapter-a"} == {names_of(study[1]).tasks["glasswort_er"]}
-    assert "Imported adapters stand under pseudonyms (adapter-a)." in shared.line
+    assert "Imported adapters stand under pseudonyms (adapter-a)." in shared.notice
     keys = {cell["key"]: cell["key"] for cell in study[1]["cells"]}
     assert "imported" not in hidden_manifest(study[1], names_of(study[1]), keys, Path("ratings"))["study"]
 

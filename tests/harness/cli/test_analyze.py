@@ -22,9 +22,9 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 
 
 def answered(question):
-    """The paragraphs of all answers but what explains gains."""
+    """The sections of all answers but what explains gains."""
     question.out.mkdir(parents=True, exist_ok=True)
-    return [line for part in (ratings, themes, half_data) for line in part(question)]
+    return [section for section in (ratings(question), themes(question), half_data(question)) if section]
 
 
 SCORES = ("table-7-macro-f1", "table-8-pearson-r")

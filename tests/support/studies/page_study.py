@@ -1,4 +1,4 @@
-"""A page's findings from a made-up study, without the slow answers and figures of a report; and what is in a page."""
+"""A page's content from a made-up study, without the slow answers and figures of a report; and what is in a page."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, cells
 from analysis.gains.controls import control_means, controls
 from analysis.gains.gains import gains
-from analysis.page.document import Told
+from analysis.page.document import ReportContent
+from analysis.report import finished
 from analysis.results.results import Results
-from analysis.sections import study
+from analysis.sections import study as study_sections
+from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
 from analysis.sections.question import of_study
 from analysis.sections.study import Findings
 
-HISTORY = [{"epoch": one, "train_loss": 1.0 / one, "validation": 0.1 * one} for one in (1, 2, 3, 4)]
-SILENT = Answer((), (), {"headline": "nothing was asked", "features": [], "curve": []})
+HISTORY = [{"epoch": epoch, "train_loss": 1.0 / epoch, "validation": 0.1 * epoch} for epoch in (1, 2, 3, 4)]
+NO_SECTION = Section("What explains a gain", ())
+SILENT = Answer((), NO_SECTION, {"headline": "nothing was asked", "features": [], "curve": []})
 
 
-def told(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> Told:
-    """What a report of the study would tell a page, but for the answers about ratings and features."""
+def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> ReportContent:
+    """What a report of the study would have on its page, but for the answers about ratings and features."""
     gained, controlled = (frame(store, manifest, draws=draws) for frame in (gains, controls))
-    found = Findings(
+    checked = cells(store, manifest)
+    study = Findings(
         manifest=manifest,
-        cells=cells(store, manifest),
+        records=finished(store, checked),
+        cells=checked,
         gains=gained,
         baselines=baselines(store, manifest, draws=draws),
         controls=controlled,
@@ -36,8 +41,8 @@ def told(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> To
         draws=draws,
     )
     question = of_study(Results.by_setting(store, manifest, gained), out)
-    paragraphs = [*study.opening(found), *study.tasks(found), *study.caveats(found)]
-    return Told(found, question, SILENT, (), paragraphs)
+    sections = [part(study) for part in (study_sections.opening, study_sections.tasks, study_sections.caveats)]
+    return ReportContent(study, question, SILENT, (), sections)
 
 
 def document_in(html: str) -> dict[str, Any]:
@@ -47,5 +52,5 @@ def document_in(html: str) -> dict[str, Any]:
     def refuse(name: str) -> float:
         raise AssertionError(f"{name} in the document")
 
-    found: dict[str, Any] = json.loads(text, parse_constant=refuse)
-    return found
+    document: dict[str, Any] = json.loads(text, parse_constant=refuse)
+    return document

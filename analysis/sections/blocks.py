@@ -1,0 +1,86 @@
+"""What a page of an analysis is made of: sections of headings, texts, lists, tables and figures.
+
+Sections yield these blocks; printers (``analysis.sections.markdown``, ``analysis.page.plain``) write them. Nothing
+reads back what a printer wrote.
+
+    Section("Gains", [Text("All pairs together:"), Table(["target", "points"], [("hope", "1.5")])])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.figures.drawing import Drawn
+from tasks.errors import harmless
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of a whole page."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; its ``lead`` stands before the text and stands out. ``is_quote`` sets it apart from the rest."""
+
+    text: str
+    lead: str = ""
+    is_quote: bool = False
+
+    @property
+    def runs(self) -> list[tuple[str, bool]]:
+        """The pieces of the paragraph, each with whether it stands out."""
+        between = " " if self.lead and self.text else ""
+        return [run for run in ((self.lead, True), (f"{between}{self.text}", False)) if run[0]]
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of points."""
+
+    points: Sequence[str]
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Bullets:
+        """A list of named facts."""
+        return cls([f"{name}: {value}" for name, value in facts.items()])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the titles of its columns, and rows of values, which are printed as ``str`` has them."""
+
+    head: Sequence[str]
+    rows: Collection[Sequence[object]]
+
+    def texts(self) -> list[list[str]]:
+        """The head and every row as texts of one line, without control characters."""
+        return [[harmless(" ".join(str(value).splitlines())) for value in row] for row in (self.head, *self.rows)]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that lies beside the page: its title on one line, and the name of its file."""
+
+    title: str
+    file: str
+
+    @classmethod
+    def of(cls, drawn: Drawn) -> Picture:
+        """A figure that was drawn into the folder of the page."""
+        return cls(" ".join(drawn.title.splitlines()), drawn.png.name)
+
+
+Block = Heading | Text | Bullets | Table | Picture
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a title; what stands before the first titled section of a page has the title ``""``."""
+
+    title: str
+    blocks: Sequence[Block]
