@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from adapters_store.disk import atomic
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -30,9 +30,9 @@ from harness.study.manifest import check_manifest, declared_since, manifest_of, 
 from harness.study.measures import contacts_of, statistics_of
 from harness.study.plan import Plan, make_plan
 from tasks.errors import BadInput
+from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.contamination import Contact
-from tasks.toml_file import nearest
 
 if TYPE_CHECKING:
     import pandas as pd

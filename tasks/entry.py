@@ -8,12 +8,12 @@ from pathlib import Path
 from types import GenericAlias, UnionType
 from typing import Any
 
-from tasks.errors import BadEntry, commanding
+from tasks.errors import BadEntry
+from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
 from tasks.readers.sets import sets_of_files
 from tasks.task import Dataset, Download, Label, Task, why_taken
-from tasks.toml_file import is_inside, nearest, read_toml
 
 FieldType = type | UnionType | GenericAlias
 TEXT_OR_LIST: FieldType = str | list
@@ -214,7 +214,7 @@ def _check_texts(entry: Mapping[str, Any], file: str) -> None:
     """Refuse texts for people that would command a terminal or turn what follows them round."""
     for name in SAID:
         text = entry.get(name, "")
-        if letter := commanding("".join(map(str, text)) if isinstance(text, list) else str(text)):
+        if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
             raise BadEntry(f"{file}: `{name}` has the control character {letter}; remove it")
 
 

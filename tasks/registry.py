@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, UnknownTask
+from tasks.plain_text import is_folder, nearest
 from tasks.ratings import themes
 from tasks.task import Task
-from tasks.toml_file import is_folder, nearest
 
 BUILT_IN = Path(__file__).with_name("entries")
 

@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from analysis.tables import write_csv, write_figure
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 
 class Drawn(NamedTuple):

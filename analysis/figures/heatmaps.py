@@ -26,7 +26,7 @@ from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS, LEVEL
 from analysis.tables import bare, write_csv, write_figure
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"

@@ -38,7 +38,7 @@ from analysis.ratings.themes import ROLES, theme_counts
 from analysis.results.published.finished import table
 from analysis.results.results import Results
 from analysis.tables import bare
-from tasks.errors import counted
+from tasks.plain_text import counted
 from tasks.ratings import constructs
 
 # The paper's figures of what may predict a transfer: importances of features (2), similarities of tasks (9 and 10).

@@ -17,7 +17,7 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest, MixedRecords, Predictions, predictions
 from analysis.tables import Declared, framed
 from tasks.errors import BadInput, UnknownTask
-from tasks.toml_file import nearest
+from tasks.plain_text import nearest
 
 BETTER, WORSE, SAME = "better", "worse", "same"
 PARTS = 4  # of the items, by a number that they have: quarters

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, compared_sizes, features_of, task_facts
 from analysis.importance.specification import Specification
 from analysis.results.results import Results
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 Array = np.ndarray
 WINSORISED_SHARE = 0.05  # of the centred gains at either end

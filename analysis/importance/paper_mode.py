@@ -18,7 +18,8 @@ from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, 
 from analysis.importance.null_tests import permutation_p, permuted_ratings, task_orders
 from analysis.results.published.finished import table
 from analysis.results.results import Results
-from tasks.errors import BadInput, counted
+from tasks.errors import BadInput
+from tasks.plain_text import counted
 
 N_SPLITS = 10
 N_PERMUTATIONS = 50

@@ -14,7 +14,7 @@ from analysis.manuscript.references import DATA, GUARDED, OVER_SEEDS, PAPERS_WAY
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.trainings import models, settings_of, training
 from analysis.tables import few, inline
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 SPLITS = {
     "clean": "clean: no group of texts (a dialogue, a post, an article) is divided, and data sets that share texts are"

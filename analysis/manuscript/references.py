@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from analysis.manuscript.subject import Subject
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"

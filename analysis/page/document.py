@@ -30,7 +30,7 @@ from analysis.sections.importance import Answer
 from analysis.sections.question import Question
 from analysis.sections.study import Findings
 from analysis.tables import interval, number, signed
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 from tasks.ratings import constructs, themes
 
 SCHEMA = 1

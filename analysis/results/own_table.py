@@ -18,12 +18,12 @@ import pandas as pd
 from analysis.gains.gains import SMALLEST_BASELINE
 from analysis.results.results import GAINS, RATINGS, TASKS, Results
 from analysis.tables import few, framed
-from tasks.errors import BadRow, MissingData, counted
+from tasks.errors import BadRow, MissingData
 from tasks.metrics import MEASURES
+from tasks.plain_text import counted, nearest
 from tasks.ratings import Rating, themes
 from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import read_raw
-from tasks.toml_file import nearest
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 NEEDED, OPTIONAL = ("intermediate", "target", "score", "baseline"), ("seed", "metric")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.figures.drawing import Drawn
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from analysis.results.published import results as printed
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
 from analysis.tables import Declared, few, framed, interval, number, write_frames
-from tasks.errors import BadInput, counted
+from tasks.errors import BadInput
+from tasks.plain_text import counted
 
 DRAWS, SEED = 10_000, 20_240_909
 CELL = ["role", "intermediate", "target", "setting"]

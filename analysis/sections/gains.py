@@ -13,7 +13,7 @@ from analysis.gains.significance import LEVEL
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.study import Findings
 from analysis.tables import count, interval, number
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 MOST_SHOWN = 5
 WAYS = {

@@ -24,7 +24,8 @@ from analysis.importance.paper_mode import (
 from analysis.sections.blocks import Block, Bullets, Section, Table, Text
 from analysis.sections.question import PUBLISHED, Question
 from analysis.tables import interval, number, percent, signed, write_frames, yes_no
-from tasks.errors import BadInput, counted
+from tasks.errors import BadInput
+from tasks.plain_text import counted
 
 Progress = Callable[[int, int, str], None]
 BySetting = dict[str, PaperImportances]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import quote
 
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 TAG = re.compile(r"<(?=[A-Za-z/!?])")
 DEFINITION = re.compile(r"^(\s*\[[^\]\n]*\]):", re.MULTILINE)  # of where a link leads

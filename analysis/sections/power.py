@@ -32,7 +32,7 @@ from analysis.results.results import Results
 from analysis.sections.blocks import Block, Heading, Section, Table, Text
 from analysis.sections.markdown import markdown
 from analysis.tables import count, framed, interval, number, percent, write_frames
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 APPROXIMATED = (
     "APPROXIMATION: predictions are not published, so standard errors are from scores and numbers of test rows, as if a"

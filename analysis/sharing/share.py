@@ -30,7 +30,8 @@ from analysis.sections.answers import silent
 from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
 from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
-from tasks.errors import BadInput, counted
+from tasks.errors import BadInput
+from tasks.plain_text import counted
 from tasks.ratings import Rating
 
 Measures = Callable[[Manifest], Iterable[tuple[str, Mapping[str, Any]]]]

@@ -16,8 +16,8 @@ from harness.cli.terminal import print_json, print_rows
 from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
+from tasks.plain_text import nearest
 from tasks.registry import Registry
-from tasks.toml_file import nearest
 
 
 def add_data(data: argparse.ArgumentParser) -> None:

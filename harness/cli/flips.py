@@ -14,7 +14,8 @@ from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.raw.data_folder import data_folder
 from harness.study.config import StudyConfig
-from tasks.errors import BadInput, harmless
+from tasks.errors import BadInput
+from tasks.plain_text import harmless
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.task import Example

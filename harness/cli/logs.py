@@ -16,8 +16,8 @@ from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.engines.status import StudyStatus, location, planned, status_of
 from harness.study.cell import Cell
-from tasks.errors import BadInput, harmless
-from tasks.toml_file import nearest
+from tasks.errors import BadInput
+from tasks.plain_text import harmless, nearest
 
 
 def add_logs(logs: argparse.ArgumentParser) -> None:

@@ -171,7 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin on a busy machine cost several times over
     from adapters_store import StoreError
     from harness.cli.terminal import Plain, listen
-    from tasks.errors import BadInput, harmless
+    from tasks.errors import BadInput
+    from tasks.plain_text import harmless
 
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     listen()

@@ -17,7 +17,7 @@ from harness.cli.options import device_option, leaf_options, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows, stop_if_asked
 from harness.scoring.texts import FORMS, Texts
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from harness.run.grid import GridReport
-from tasks.errors import harmless
+from tasks.plain_text import harmless
 
 
 @dataclass(frozen=True)

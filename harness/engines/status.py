@@ -28,7 +28,7 @@ from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
 from harness.study.cell import Cell
-from tasks.errors import counted
+from tasks.plain_text import counted
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"

@@ -23,8 +23,8 @@ from harness.study.backbones.backbone import MINILM_SHA256, resolve
 from harness.study.config import StudyConfig
 from harness.study.device import cores
 from tasks.errors import BadInput
+from tasks.plain_text import is_folder
 from tasks.registry import Registry
-from tasks.toml_file import is_folder
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 PROJECT = "empathy-transfer"

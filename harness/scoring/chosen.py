@@ -11,8 +11,8 @@ from adapters_store.record import imports_of, is_imported
 from adapters_store.roles import SCORING
 from harness.study.imported import imported_as
 from tasks.errors import BadInput
+from tasks.plain_text import nearest
 from tasks.task import METRICS, Task
-from tasks.toml_file import nearest
 
 FORM = ("input_format", "tags", "max_tokens", "truncation", "history")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from tasks.errors import BadInput
-from tasks.toml_file import nearest
+from tasks.plain_text import nearest
 
 FORMS = ("csv", "tsv", "jsonl", "parquet", "lines")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}

@@ -24,9 +24,9 @@ from harness.study.device import ANY_DEVICE, Device
 from harness.study.file import check
 from harness.study.plan import make_plan
 from tasks.errors import BadInput, BadStudy, MissingData
+from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.loading import Splits
-from tasks.toml_file import nearest
 
 if TYPE_CHECKING:
     import optuna

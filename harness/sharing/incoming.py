@@ -21,7 +21,7 @@ from torch import Tensor
 
 from harness.study.methods import METHODS
 from tasks.errors import BadInput
-from tasks.toml_file import is_folder, is_inside
+from tasks.plain_text import is_folder, is_inside
 
 ADAPTER = ("adapter_config.json", "adapter.safetensors", "pytorch_adapter.bin")
 HEAD = ("head_config.json", "model_head.safetensors", "pytorch_model_head.bin")

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from adapters_store import Record, Store
 from adapters_store.disk import new_folder, output, sha256_of
 from adapters_store.store import open_weights
-from tasks.errors import BadInput, harmless
+from tasks.errors import BadInput
 from tasks.metrics import MEASURES
+from tasks.plain_text import harmless
 
 FORBIDS = {
     "not to be passed on": "its data are not to be passed on",

@@ -39,7 +39,7 @@ from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
-from tasks.toml_file import nearest
+from tasks.plain_text import nearest
 
 Watch = Callable[[str, int, int], None]  # what is measured, how many are done, of how many
 NOT_TRAINED = "its baseline is not in the store; run the study first"

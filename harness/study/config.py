@@ -10,8 +10,8 @@ from typing import Any
 
 from adapters_store import key_of
 from tasks.errors import BadStudy
+from tasks.plain_text import nearest
 from tasks.task import Task
-from tasks.toml_file import nearest
 
 NAMED_SHARES = {"full": 1.0, "half": 0.5, "half-stratified": 0.5}
 LARGEST = 1e300  # of a number; TOML has infinity, and whole numbers that no float can hold

@@ -25,9 +25,9 @@ from harness.study.config import (
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
 from tasks.entry import ID_PATTERN
-from tasks.errors import BadStudy, commanding
+from tasks.errors import BadStudy
+from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.splits.loading import KINDS
-from tasks.toml_file import is_inside, nearest, read_toml
 
 # What a study may say: closed lists, ranges, and which fields go together.
 
@@ -219,7 +219,7 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise BadStudy(f"{path}: `extends` goes in a circle: {' -> '.join(p.stem for p in (*seen, path))}")
     own = read_toml(path, BadStudy)
     _refuse_unknown(own, str(path))
-    if letter := commanding(str(own.get("title", ""))):
+    if letter := control_character(str(own.get("title", ""))):
         raise BadStudy(f"{path}: title has the control character {letter}; remove it")
     parent = own.pop("extends", None)
     if parent is not None and not (isinstance(parent, str) and is_inside(parent)):

@@ -15,10 +15,10 @@ from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig
 from harness.study.imported import imported_cells, imported_lanes
 from tasks.errors import BadStudy, MissingData
+from tasks.plain_text import nearest
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, load
 from tasks.task import Task
-from tasks.toml_file import nearest
 
 # Controls: lanes that tell what an intermediate teaches from what any second adapter does.
 #

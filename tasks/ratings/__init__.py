@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
+from tasks.plain_text import nearest, read_toml
 from tasks.readers.raw import read_raw
 from tasks.task import Task
-from tasks.toml_file import nearest, read_toml
 
 FOLDER = Path(__file__).parent
 

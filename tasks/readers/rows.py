@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import BadEntry, BadRow, MissingData
+from tasks.plain_text import is_folder
 from tasks.task import Task, Turn
-from tasks.toml_file import is_folder
 
 LONGEST_SHOWN = 40
 BESIDE = "../"  # how the name of a file begins that lies beside the folder of its entry

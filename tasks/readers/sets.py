@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.errors import BadEntry, BadRow
+from tasks.plain_text import nearest
 from tasks.readers.rows import column_name, shown
 from tasks.task import Task
-from tasks.toml_file import nearest
 
 SETS = {
     "train": "train",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
+from tasks.plain_text import nearest
 from tasks.readers.formats.cells import Raw
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import column_name, data_files
@@ -25,7 +26,6 @@ from tasks.readers.sets import SETS
 from tasks.readers.table import read_table
 from tasks.splits.clean import NAMES, Parts, block_hashes, check_filled, clean, missing_classes
 from tasks.task import Example, Task
-from tasks.toml_file import nearest
 
 ENDINGS = ("", "_val_test", "_test")
 SET_COLUMNS = ("split", "in_sets")

@@ -23,7 +23,8 @@ from harness.cli.terminal import Plain, print_json
 from harness.scoring.written import for_spreadsheets, formulas
 from harness.study.file import load_study
 from tasks.entry import tasks_of
-from tasks.errors import BadEntry, BadStudy, harmless
+from tasks.errors import BadEntry, BadStudy
+from tasks.plain_text import harmless
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 COMMANDS = "\x1b[31mred\x07 \u202eturned\u2066 \x9b2J \x00"

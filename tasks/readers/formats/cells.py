@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from tasks.errors import BadRow
-from tasks.toml_file import nearest
+from tasks.plain_text import nearest
 
 Cells = tuple[str, ...]
 MOST_SHOWN = 8  # dotted names in a message

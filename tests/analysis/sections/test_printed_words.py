@@ -11,7 +11,7 @@ from analysis.manuscript.numbers import numbers
 from analysis.manuscript.tables import importances
 from analysis.results.results import Results
 from analysis.tables import bare, interval, number, signed
-from tasks.errors import counted
+from tasks.plain_text import counted
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 

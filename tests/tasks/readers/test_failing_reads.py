@@ -20,10 +20,10 @@ from adapters_store.verify import verify
 from harness.run import notes
 from harness.study.file import load_study
 from tasks.errors import BadEntry, BadRow, BadStudy
+from tasks.plain_text import read_toml
 from tasks.proposal import opened
 from tasks.readers import raw
 from tasks.readers.formats.cells import check_header
-from tasks.toml_file import read_toml
 from tests.support.studies.stored import KEY
 
 

@@ -1,4 +1,10 @@
-"""TOML files read with errors that name the file and the line."""
+"""Text that people write and text that they read.
+
+Files of theirs are read with errors that name the file and the line (``read_toml``), and the paths in them are checked
+before they are followed. On its way back, text is made of counts with their noun (``counted``) and hints (``nearest``).
+Titles, licences and names come from entries, manifests and archives of anybody: where such text is printed, drawn or
+written, it goes through ``harmless`` first, which takes out what commands a terminal or turns text round.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,7 @@ from typing import Any
 from tasks.errors import BadInput
 
 LONGEST_PART = 255  # bytes of one name in a path, on the usual file systems
+JOINERS = "\u200c\u200d"  # parts of words in Persian and Indian scripts, and of many emoji
 
 
 def read_toml(path: Path, error: type[BadInput]) -> dict[str, Any]:
@@ -52,3 +59,29 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """A hint ``; did you mean 'x'?`` for the known name closest to ``name``, or nothing."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def harmless(line: str) -> str:
+    """The line without control characters, marks of writing direction and the like: each is a question mark.
+
+    A tab or another white space is a space; letters, marks and joiners of any language stay.
+    """
+    return "".join(_harmless(letter) for letter in line)
+
+
+def control_character(text: str) -> str:
+    """The first letter that ``harmless`` would replace, as ``U+001B``; nothing where there is none."""
+    return next((f"U+{ord(letter):04X}" for letter in text if _harmless(letter) != letter and not letter.isspace()), "")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something: ``1 gain``, ``2 gains``, ``1 family``, ``0 families``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {plural or (noun[:-1] + 'ies' if noun.endswith('y') else noun + 's')}"
+
+
+def _harmless(letter: str) -> str:
+    if letter.isprintable() or letter in JOINERS:
+        return letter
+    return " " if letter.isspace() else "?"
