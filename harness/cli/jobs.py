@@ -15,6 +15,8 @@ from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options, plan_options, train_options
@@ -45,15 +47,14 @@ def add_cancel(cancel: argparse.ArgumentParser) -> None:
 
 
 # Which processes of this machine run a study: this user's own, started by this program's commands for it.
-#
-# That is read from /proc, right before a signal is sent: the number in a note may long be another process's.
+# The system is asked right before a signal is sent: the number in a note may long be another process's.
 
 COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo}
 
 
 @dataclass(frozen=True)
 class _Process:
-    """What /proc says of a process: its command line, working folder and environment."""
+    """What the system says of a process: its command line, working folder and environment."""
 
     arguments: Sequence[str]
     folder: Path
@@ -61,21 +62,16 @@ class _Process:
 
 
 def drivers(study: str, root: Path) -> list[int]:
-    """Ids of the processes that were started as ``run``, ``retry`` or ``demo`` of the study on the store at ``root``.
-
-    None where the system has no /proc.
-    """
+    """Ids of processes that were started as ``run``, ``retry`` or ``demo`` of the study on the store at ``root``."""
     return [pid for pid, process in _own_processes() if pid != os.getpid() and _runs(process, study, root.resolve())]
 
 
 def _own_processes() -> Iterator[tuple[int, _Process]]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile, or may not be looked at
-            if folder.stat().st_uid == os.geteuid():
-                texts = [(folder / name).read_bytes().decode(errors="replace") for name in ("cmdline", "environ")]
-                pairs = (variable.partition("=") for variable in texts[1].split("\0"))
-                environment = {name: value for name, _, value in pairs}
-                yield int(folder.name), _Process(texts[0].split("\0")[:-1], (folder / "cwd").readlink(), environment)
+    """All processes of this user, with their ids."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended meanwhile, or may not be looked at
+            if process.uids().effective == os.geteuid():
+                yield process.pid, _Process(process.cmdline(), Path(process.cwd()), process.environ())
 
 
 def _runs(process: _Process, study: str, root: Path) -> bool:
@@ -89,7 +85,7 @@ def _runs(process: _Process, study: str, root: Path) -> bool:
 
 
 def _words_after_program(arguments: Sequence[str]) -> Sequence[str]:
-    """What was study_words after the program's name; nothing if it is another program."""
+    """What was typed after the program's name; nothing if it is another program."""
     if not arguments or not Path(arguments[0]).name.startswith(("python", "empathy-transfer")):
         return ()
     for start, word in enumerate(arguments[:4]):

@@ -107,7 +107,7 @@ def span(seconds: float) -> str:
 
 
 def study_words(study: str) -> str:
-    """What is study_words to run a study that a store has under this name."""
+    """What is typed to run a study that a store has under this name."""
     return f"{study.removesuffix(SMOKE)} --smoke" if study.endswith(SMOKE) else study
 
 

@@ -17,9 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import psutil
 
 from adapters_store import Store, StoreError
 from adapters_store.listing import WEIGHTS, aliases_by_key
@@ -174,14 +175,13 @@ def location(note: notes.Progress | notes.Failure) -> str:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process of this machine has not ended."""
+    """Whether a process of this machine has not ended; a zombie process has."""
     try:
         os.kill(pid, 0)
-        fate = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return fate[:1] not in (["Z"], ["X"])  # ended, but not yet buried by its parent
-    except (ProcessLookupError, OverflowError):
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except (ProcessLookupError, OverflowError, psutil.NoSuchProcess):
         return False
-    except OSError:  # somebody else's; or a system without /proc
+    except (PermissionError, psutil.AccessDenied):  # somebody else's
         return True
 
 
