@@ -193,7 +193,7 @@ def embedded(shown: Mapping[str, Any]) -> str:
 
 
 def _script() -> str:
-    parts = "\n".join(_read(name) for name in SCRIPTS)
+    parts = "\n".join(_read(f"scripts/{name}") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 

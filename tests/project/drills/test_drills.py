@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.faults.failing_disk import NoCompiler, preloaded
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 QUICK = ("cite", "analyze", "power", "tasks new", "ratings sheet", "score to csv", "adapter export", "store archive")
 
 

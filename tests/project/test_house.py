@@ -1,0 +1,122 @@
+"""The house as CONTRIBUTING.md describes it: rooms that a reader can take in, imports that go down, nouns as names."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("adapters_store", "analysis", "harness", "tasks")
+MOST_ENTRIES = 14
+MOST_LINES = 500
+MOST_ARROWS = {"analysis": 45, "harness": 50}
+LISTS = {"harness/cli", "tasks/entries", "tests/harness/cli"}  # read as a list of nouns, each by itself
+EMPTY_WORDS = {"one", "found", "told"}
+LEFT = {"analysis": 2000, "harness": 2000, "tasks": 500}  # uses of such words that are still to be renamed
+STAIRCASE = {
+    "analysis": "tables gains results ratings importance figures sections page manuscript report sharing",
+    "harness": "study raw training run scoring search similarity engines preflight sharing api cli",
+}
+
+
+def sources(folder):
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def folders(top):
+    return [path for path in (ROOT / top, *(ROOT / top).rglob("*")) if path.is_dir() and path.name != "__pycache__"]
+
+
+def tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules_imported(path):
+    """Every module of ours that a file imports, at its top or inside a function."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def room_of(module, package):
+    """The room of a module: its first folder, or the module itself, below the package."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == package and len(parts) > 1 else None
+
+
+def arrows(package):
+    """(room, imported room) -> the files that import, lazy imports among them."""
+    rooms = {room_of(module_of(path), package) for path in sources(package)}
+    drawn = defaultdict(list)
+    for path in sources(package):
+        room = room_of(module_of(path), package)
+        for module in modules_imported(path):
+            other = room_of(module, package)
+            if room and other in rooms and other not in (None, room):
+                drawn[room, other].append(str(path.relative_to(ROOT)))
+    return drawn
+
+
+def names_in(path):
+    """Every identifier of a file with its line: variables, parameters, attributes, keywords, functions and classes."""
+    for node in ast.walk(tree(path)):
+        for field in ("id", "arg", "attr", "name", "asname", "rest"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield name, getattr(node, "lineno", 0)
+
+
+@pytest.mark.parametrize("top", [*PACKAGES, "tests"])
+def test_a_folder_has_no_more_entries_than_a_reader_takes_in(top):
+    for folder in folders(top):
+        entries = [path.name for path in folder.iterdir() if path.name != "__pycache__" and path.suffix != ".pyc"]
+        is_list = str(folder.relative_to(ROOT)) in LISTS
+        assert is_list or len(entries) <= MOST_ENTRIES, f"{folder}: {len(entries)} entries; give a thought of it a room"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_file_is_one_thought_that_a_reader_can_hold(package):
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources(package)}
+    assert lengths
+    assert {str(path): lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("package", STAIRCASE)
+def test_every_room_stands_on_the_staircase(package):
+    rooms = {room_of(module_of(path), package) for path in sources(package)} - {None}
+    assert rooms == set(STAIRCASE[package].split())
+
+
+@pytest.mark.parametrize("package", STAIRCASE)
+def test_imports_between_rooms_go_down_and_are_few(package):
+    floors = {room: floor for floor, room in enumerate(STAIRCASE[package].split())}
+    drawn = arrows(package)
+    upward = {f"{room} -> {other}": files for (room, other), files in drawn.items() if floors[room] < floors[other]}
+    assert upward == {}, "a lower room may not know a higher one: move what both need down"
+    assert len(drawn) <= MOST_ARROWS[package], sorted(drawn)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_are_nouns_and_never_empty_words(package):
+    empty = [
+        f"{path}:{line} {name}" for path in sources(package) for name, line in names_in(path) if name in EMPTY_WORDS
+    ]
+    assert len(empty) <= LEFT.get(package, 0), f"call it what it holds (a pair, a cell, a row): {empty}"
+
+
+def test_the_checks_would_see_an_empty_word_and_an_upward_import(tmp_path):
+    path = tmp_path / "odd.py"
+    path.write_text("def f(told, *, b=1):\n    return [one.found for one in told]\n\n\nf(told=2)\n")
+    names = [name for name, _ in names_in(path)]
+    assert {word: names.count(word) for word in EMPTY_WORDS} == {"one": 2, "found": 1, "told": 3}
+    path.write_text(
+        "def f():\n    from analysis.report import report\n    import analysis.page.document\n    return report\n"
+    )
+    assert list(modules_imported(path)) == ["analysis.report.report", "analysis.page.document"]
+    assert room_of("analysis.report.report", "analysis") == "report"
