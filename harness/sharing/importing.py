@@ -1,4 +1,4 @@
-"""From an incoming folder to a record: an adapter, and its head if it has one, that others have trained."""
+"""From an incoming folder to a record: an adapter that others have trained, with its head if it has one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from harness.sharing.incoming import (
     Incoming,
     Part,
     Source,
+    excerpt,
     head_in,
     read_incoming,
     settings_in,
-    shown,
 )
 from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
 from harness.study.imported import check_name
@@ -35,19 +35,19 @@ from harness.training.tensors import CPU
 from tasks.registry import Registry
 
 USUAL_BACKBONE = "roberta-base"
-MODEL_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # of the hub or built in; a path may lead anywhere
-SCHEMA = 2  # as of cells (harness.cell)
+MODEL_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # of the hub or built in, but no path
+SCHEMA = 2  # as of cells (harness.study.cell)
 
 
 class Imported(NamedTuple):
-    """The record of an import; not ``is_new`` where the store had it already."""
+    """The record of an import; ``is_new`` unless the store had it already."""
 
     record: Record
     is_new: bool
 
 
-def named_backbone(source: Source) -> Backbone:
-    """The backbone that a folder's configuration names as its model; that of most where it names none.
+def backbone_named_by(source: Source) -> Backbone:
+    """The backbone that a folder's configuration names as its model, or USUAL_BACKBONE if it names none.
 
     BadAdapter for a name that is a path, and where the model is not to be had.
     """
@@ -55,7 +55,7 @@ def named_backbone(source: Source) -> Backbone:
     name = part.text("model_name", "") or USUAL_BACKBONE
     if not MODEL_NAME.fullmatch(name):
         raise BadAdapter(
-            f"{part.where}: model_name {shown(name)} is no model's name; give what it was trained on with --backbone"
+            f"{part.where}: model_name {excerpt(name)} is no model's name; give what it was trained on with --backbone"
         )
     try:
         return resolve(name)
@@ -66,7 +66,7 @@ def named_backbone(source: Source) -> Backbone:
 def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) -> Imported:
     """Keep the adapter in a folder as the record of an intermediate called ``name`` on this backbone.
 
-    BadAdapter, one line, unless every tensor of the folder has its place there and none is missing.
+    BadAdapter, a line, unless the tensors of the folder are exactly those of such an adapter on this backbone.
     """
     check_name(name, Registry.load())
     started = time.perf_counter(), time.process_time()
@@ -81,12 +81,12 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
     network = _network(spec, incoming.adapter.where, backbone)
     _fill_adapter(network, incoming.adapter, name, backbone)
     if incoming.head and head:
-        given = {head.rename(tensor): value for tensor, value in incoming.head.tensors.items()}
-        _fill(given, _own(network, f"heads.{name}."), incoming.head.where, backbone)
+        tensors = {head.rename(old): tensor for old, tensor in incoming.head.tensors.items()}
+        _fill(tensors, _parameters(network, f"heads.{name}."), incoming.head.where, backbone)
     with store.staging() as folder:
         save_adapter(network, name, folder / "adapter", with_head=head is not None)
-        made = provenance(backbone, started, CPU, lanes=1)
-        return Imported(store.put(key, spec, {}, made, folder), is_new=True)
+        origin = provenance(backbone, started, CPU, lanes=1)
+        return Imported(store.put(key, spec, {}, origin, folder), is_new=True)
 
 
 def _check_backbone(part: Part, backbone: Backbone) -> None:
@@ -104,7 +104,7 @@ def _check_backbone(part: Part, backbone: Backbone) -> None:
 
 
 def _spec(incoming: Incoming, head: Head | None, name: str, backbone: Backbone, source: Source) -> dict[str, Any]:
-    """Everything that decides what the record is: what it was made from, and on what it stands."""
+    """The spec of the record, from which its key is computed: the files that it was made from, and its backbone."""
     part = incoming.adapter
     return {
         "schema": SCHEMA,
@@ -127,7 +127,7 @@ def _spec(incoming: Incoming, head: Head | None, name: str, backbone: Backbone, 
 
 
 def _network(spec: Mapping[str, Any], where: Path, backbone: Backbone) -> Any:  # noqa: ANN401
-    """The backbone with a fresh adapter, and a head if there is one to fill, as the record's spec says."""
+    """The backbone with an adapter and head as the record's spec says, whose weights are still to be filled in."""
     import adapters
 
     name, label, settings = spec["target"], spec["label"], dict(spec["adapter"])
@@ -137,7 +137,9 @@ def _network(spec: Mapping[str, Any], where: Path, backbone: Backbone) -> Any:  
     try:
         network.add_adapter(name, config=config(**settings))
     except KeyError:
-        raise BadAdapter(f"{where}: non_linearity {shown(settings['non_linearity'])} is unknown; correct it") from None
+        raise BadAdapter(
+            f"{where}: non_linearity {excerpt(settings['non_linearity'])} is unknown; correct it"
+        ) from None
     if label is not None:
         network.add_classification_head(
             name,
@@ -151,40 +153,41 @@ def _network(spec: Mapping[str, Any], where: Path, backbone: Backbone) -> Any:  
 
 
 def _fill_adapter(network: Any, part: Part, name: str, backbone: Backbone) -> None:  # noqa: ANN401
-    """Put the folder's tensors in the adapter's place, under the names that they have in today's library."""
+    """Copy the folder's tensors into the adapter, under the names that they have in today's library."""
     from adapters.loading import AdapterLoader
 
     loader, top = AdapterLoader(network), f"{network.base_model_prefix}."
     rename, is_own = loader.rename_func(part.name, name), loader.filter_func(name)
     is_bare = not any(tensor.startswith(top) for tensor in part.tensors)  # saved from a model without heads
-    given = {rename(f"{top}{tensor}" if is_bare else tensor): value for tensor, value in part.tensors.items()}
-    if len(given) < len(part.tensors):
+    tensors = {rename(f"{top}{old}" if is_bare else old): tensor for old, tensor in part.tensors.items()}
+    if len(tensors) < len(part.tensors):
         raise BadAdapter(f"{part.where}: two of its tensors are for the same place; get the folder again")
-    given = {tensor: value for tensor, value in given.items() if POOL not in tensor}
-    own = {tensor: value for tensor, value in network.state_dict().items() if is_own(tensor) and POOL not in tensor}
-    _fill(given, own, part.where, backbone)
+    tensors = {name: tensor for name, tensor in tensors.items() if POOL not in name}
+    state = network.state_dict()
+    own = {name: tensor for name, tensor in state.items() if is_own(name) and POOL not in name}
+    _fill(tensors, own, part.where, backbone)
 
 
-def _own(network: Any, before: str) -> dict[str, Tensor]:  # noqa: ANN401
-    return {tensor: value for tensor, value in network.state_dict().items() if tensor.startswith(before)}
+def _parameters(network: Any, prefix: str) -> dict[str, Tensor]:  # noqa: ANN401
+    return {name: tensor for name, tensor in network.state_dict().items() if name.startswith(prefix)}
 
 
-def _fill(given: Mapping[str, Tensor], own: Mapping[str, Tensor], where: Path, backbone: Backbone) -> None:
-    """Copy tensors into the places of the same names; BadAdapter unless both are the same, in names and shapes."""
-    unused, missing = sorted(given.keys() - own), sorted(own.keys() - given)
+def _fill(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where: Path, backbone: Backbone) -> None:
+    """Copy tensors into the parameters of the same names; BadAdapter unless names and shapes are the same."""
+    unused, missing = sorted(tensors.keys() - parameters), sorted(parameters.keys() - tensors)
     if unused or missing:
-        lines = [_named(unused, "without a place"), _named(missing, "missing")]
+        lines = [_count(unused, "without a place"), _count(missing, "missing")]
         raise BadAdapter(f"{where}: on backbone {backbone.name!r} {' and '.join(filter(None, lines))}")
-    for tensor, place in own.items():
-        if given[tensor].shape != place.shape:
-            found, wanted = (list(one.shape) for one in (given[tensor], place))
-            raise BadAdapter(f"{where}: tensor {tensor} is {found}, but backbone {backbone.name!r} needs {wanted}")
+    for name, parameter in parameters.items():
+        if tensors[name].shape != parameter.shape:
+            shape, needed = list(tensors[name].shape), list(parameter.shape)
+            raise BadAdapter(f"{where}: tensor {name} is {shape}, but backbone {backbone.name!r} needs {needed}")
     with torch.no_grad():
-        for tensor, place in own.items():
-            place.copy_(given[tensor])
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
 
 
-def _named(tensors: list[str], what: str) -> str:
-    """How many tensors are so, and the first of them."""
-    several = "s" if len(tensors) > 1 else ""
-    return f"{len(tensors)} tensor{several} {what}, as {shown(tensors[0])}" if tensors else ""
+def _count(names: list[str], what: str) -> str:
+    """How many tensors are missing or have no place, with the first of them; empty if there are none."""
+    several = "s" if len(names) > 1 else ""
+    return f"{len(names)} tensor{several} {what}, as {excerpt(names[0])}" if names else ""

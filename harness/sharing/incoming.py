@@ -1,4 +1,8 @@
-"""A folder that the adapters library, of any version, has saved: facts and tensors, and nothing of it is run."""
+"""Adapters that others have trained: from a folder or the hub to checked tensors and settings; no code of it is run.
+
+A `Source` is a folder with an adapter in the format of the adapters library, of any version. `read_incoming` reads its
+files; `settings_in` and `head_in` say what its configurations mean in the library of today.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +33,82 @@ FILES = (*ADAPTER, *HEAD)
 LARGEST_BYTES = 512 * 2**20  # of weights: 24 layers of width 1024 with a reduction factor of 2 have 100 MB
 LARGEST_JSON = 2**20
 LONGEST_NAME = 200
-LONGEST_SHOWN = 120
+LONGEST_EXCERPT = 120
+REPOSITORY = re.compile(r"([\w.-]+/[\w.-]+)(?:/(.+))?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+# The source: a folder of this machine, or a commit of a repository on the Hugging Face hub.
+
+
+class NoSuchSource(BadInput):
+    """There is no such folder, and no such repository can be had from the hub."""
+
+
+class Source(NamedTuple):
+    """A folder with an adapter, the ``root`` that no link in it may lead out of, and its repository and commit."""
+
+    folder: Path
+    root: Path
+    hub: str | None = None
+    commit: str | None = None
+
+
+def source_of(address: str, revision: str = "") -> Source:
+    """The folder of this name, or ``OWNER/NAME`` or ``OWNER/NAME/FOLDER`` of the hub at a revision.
+
+    NoSuchSource if there is neither, or the hub cannot be asked.
+    """
+    folder = Path(address).expanduser() if address.startswith("~/") else Path(address)
+    if is_folder(folder):
+        if revision:
+            raise NoSuchSource(f"{address}: a folder has no --revision {revision}; leave it out")
+        return Source(folder, folder)
+    match = REPOSITORY.fullmatch(address)
+    if not match or address.startswith((".", "/", "~")) or not is_inside(match[2] or "here"):
+        raise NoSuchSource(f"{address}: no such folder, nor a repository of the hub (OWNER/NAME or OWNER/NAME/FOLDER)")
+    name, part = match[1], match[2] or ""
+    top = _snapshot(address, name, part, revision)
+    if not COMMIT.fullmatch(top.name):
+        raise NoSuchSource(f"{address}: the hub did not say of which commit its files are; download them into a folder")
+    return Source(top / part, top.parent.parent, address, top.name)
+
+
+def _snapshot(address: str, name: str, part: str, revision: str) -> Path:
+    """The folder of a commit in the hub's cache, of which only the files of an adapter are downloaded."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = [f"{part}/{file}" if part else file for file in FILES]
+    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
+    try:
+        return Path(
+            snapshot_download(name, revision=revision or None, allow_patterns=patterns, local_files_only=is_offline)
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
+        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
+        raise NoSuchSource(
+            f"{address}: neither a folder nor to be had from the hub ({reason}); download it on a machine with "
+            "internet, and give the folder"
+        ) from None
+
+
+# The folder: each file is read once, within limits, and gives plain tables and tensors.
 
 
 class BadAdapter(BadInput):
     """A folder holds no adapter that can be used; the message starts with the file."""
 
 
-def shown(value: object) -> str:
-    """A value of a folder in so few characters that a line can hold it."""
+def excerpt(value: object) -> str:
+    """The repr of a value from a configuration, cut to LONGEST_EXCERPT characters."""
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}..."
 
 
 @dataclass(frozen=True)
 class Part:
-    """A configuration with the tensors beside it, float32 by the names that the folder gives them.
+    """A configuration, and the float32 tensors beside it by the names that they have in the folder.
 
     ``where`` is the configuration's file.
     """
@@ -55,10 +119,10 @@ class Part:
 
     @property
     def name(self) -> str:
-        """What the adapter or head was called where it was trained; a path that leads elsewhere is refused."""
+        """The name of the adapter or head where it was trained; BadAdapter for a path that leads elsewhere."""
         name = self.text("name")
         if not (0 < len(name) <= LONGEST_NAME and is_inside(name)):
-            raise BadAdapter(f"{self.where}: name {shown(name)} is empty, too long, or a path that leads elsewhere")
+            raise BadAdapter(f"{self.where}: name {excerpt(name)} is empty, too long, or a path that leads elsewhere")
         return name
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -66,16 +130,18 @@ class Part:
         value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, str) or not value.isprintable():
             raise BadAdapter(
-                f"{self.where}: {name} {shown(value)} is not a text; is this a folder of the adapters library?"
+                f"{self.where}: {name} {excerpt(value)} is not a text; is this a folder of the adapters library?"
             )
         return value
 
     @property
     def width(self) -> int:
-        """Values of one token's vector, as the configuration says."""
+        """Width of a token's vector, as the configuration says."""
         value = self.config.get("hidden_size")
         if type(value) is not int:
-            raise BadAdapter(f"{self.where}: hidden_size {shown(value)} is not a whole number; save the adapter again")
+            raise BadAdapter(
+                f"{self.where}: hidden_size {excerpt(value)} is not a whole number; save the adapter again"
+            )
         return value
 
 
@@ -89,11 +155,11 @@ class Incoming:
 
 
 def read_incoming(folder: Path, root: Path) -> Incoming:
-    """What is in a folder; nothing in it may be a link that leads out of ``root``.
+    """The adapter and the head in a folder; no file in it may be a link that leads out of ``root``.
 
-    BadAdapter, one line that names the file, if something is missing, damaged, over-large or not finite.
+    BadAdapter, a line that names the file, if something is missing, damaged, too large or not finite.
     """
-    source = _Source(folder, root)
+    source = _Folder(folder, root)
     adapter = _part(source, ADAPTER)
     if adapter is None:
         raise BadAdapter(f"{folder / ADAPTER[0]}: is missing; give a folder in which the adapters library saved one")
@@ -101,15 +167,15 @@ def read_incoming(folder: Path, root: Path) -> Incoming:
 
 
 @dataclass(frozen=True)
-class _Source:
-    """A folder whose files are read once each, and what they were."""
+class _Folder:
+    """A folder whose files are read once each; ``hashes`` are the sha256 of those that were read."""
 
     folder: Path
     root: Path
     hashes: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str, most: int) -> bytes | None:
-        """The bytes of a file of at most so many; None if it is not there."""
+        """The bytes of a file, at most ``most`` of them; None if there is no such file."""
         path = self.folder / name
         try:
             if not path.is_file():
@@ -125,94 +191,92 @@ class _Source:
         return raw
 
 
-def _part(source: _Source, names: tuple[str, str, str]) -> Part | None:
-    """A configuration and its tensors; None where neither is there."""
+def _part(source: _Folder, names: tuple[str, str, str]) -> Part | None:
+    """A configuration with its tensors; None if the folder has neither."""
     configuration, *weights = names
     raw = source.read(configuration, LARGEST_JSON)
-    found = next(((name, one) for name in weights if (one := source.read(name, LARGEST_BYTES)) is not None), None)
-    if raw is None and found is None:
+    contents = ((name, source.read(name, LARGEST_BYTES)) for name in weights)
+    name, content = next(((name, content) for name, content in contents if content is not None), ("", None))
+    if raw is None and content is None:
         return None
     where = source.folder / configuration
-    if raw is None or found is None:
+    if raw is None or content is None:
         missing = configuration if raw is None else f"{weights[0]} or {weights[1]}"
         raise BadAdapter(
             f"{source.folder / missing}: is missing, though {'weights' if raw is None else where.name} is there"
         )
-    name, content = found
     path = source.folder / name
-    tensors = _safe(content, path) if name == weights[0] else _pickled(content, path)
-    return Part(where, _table(raw, where), _checked(tensors, path))
+    tensors = _read_safetensors(content, path) if name == weights[0] else _read_pickle(content, path)
+    return Part(where, _read_json(raw, where), _float32(tensors, path))
 
 
-def _table(raw: bytes, where: Path) -> dict[str, Any]:
+def _read_json(raw: bytes, where: Path) -> dict[str, Any]:
     try:
-        found = json.loads(raw.decode())
+        table = json.loads(raw.decode())
     except json.JSONDecodeError as problem:
         raise BadAdapter(f"{where}:{problem.lineno}: no JSON ({problem.msg}); get the folder again") from None
     except (ValueError, RecursionError):
         raise BadAdapter(f"{where}: no JSON; get the folder again") from None
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise BadAdapter(f"{where}:1: JSON, but no table of fields; get the folder again")
-    return found
+    return table
 
 
-def _safe(raw: bytes, where: Path) -> dict[str, Tensor]:
+def _read_safetensors(raw: bytes, where: Path) -> dict[str, Tensor]:
     try:
         return load(raw)
     except (SafetensorError, ValueError, KeyError):
         raise BadAdapter(f"{where}: damaged, or no safetensors; get the folder again") from None
 
 
-def _pickled(raw: bytes, where: Path) -> dict[str, Tensor]:
-    """The tensors of a file of ``torch.save``, read as tensors only: code in it is refused and never run."""
+def _read_pickle(raw: bytes, where: Path) -> dict[str, Tensor]:
+    """The tensors of a file of ``torch.save``; a file that holds anything else is refused, and code in it never run."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile:
         size = len(raw)  # the format before torch 1.6 is no archive
-    except (ValueError, NotImplementedError) as problem:  # names that are no text, a version that is none
+    except (ValueError, NotImplementedError) as problem:  # of names that are no text, or an unknown version
         raise BadAdapter(f"{where}: damaged ({type(problem).__name__}); get the folder again") from None
     if size > LARGEST_BYTES:
         raise BadAdapter(f"{where}: unpacks to {size:,} bytes, more than the {LARGEST_BYTES:,} that are read")
     try:
-        found = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
-    except Exception as problem:  # what torch raises of a damaged file, it does not say
+        tensors = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+    except Exception as problem:  # torch does not document what it raises for a damaged file
         kind = type(problem).__name__
         raise BadAdapter(f"{where}: damaged, or more than plain tensors ({kind}); nothing of it was run") from None
-    if not (isinstance(found, dict) and all(isinstance(name, str) for name in found)):
+    if not (isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)):
         raise BadAdapter(f"{where}: no table of tensors; get the folder again")
-    return found
+    return tensors
 
 
-def _checked(tensors: Mapping[str, Any], where: Path) -> dict[str, Tensor]:
-    """The tensors as float32, every one of them dense and finite, no larger in all than a file may be."""
-    values = {}
-    for name, value in tensors.items():
-        if not (isinstance(value, Tensor) and value.layout == torch.strided and value.is_floating_point()):
-            raise BadAdapter(f"{where}: {shown(name)} is no tensor of real numbers; get the folder again")
-        values[name] = value
-    if (size := 4 * sum(value.numel() for value in values.values())) > LARGEST_BYTES:
+def _float32(tensors: Mapping[str, Any], where: Path) -> dict[str, Tensor]:
+    """The tensors as float32; BadAdapter unless each is dense and finite and all together are within LARGEST_BYTES."""
+    for name, tensor in tensors.items():
+        if not (isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.is_floating_point()):
+            raise BadAdapter(f"{where}: {excerpt(name)} is no tensor of real numbers; get the folder again")
+    if (size := 4 * sum(tensor.numel() for tensor in tensors.values())) > LARGEST_BYTES:
         raise BadAdapter(f"{where}: its tensors take {size:,} bytes, more than the {LARGEST_BYTES:,} that are read")
-    plain = {name: value.detach().to(torch.float32).contiguous() for name, value in values.items()}
-    for name, value in plain.items():
-        if not bool(value.isfinite().all()):
+    single = {name: tensor.detach().to(torch.float32).contiguous() for name, tensor in tensors.items()}
+    for name, tensor in single.items():
+        if not bool(tensor.isfinite().all()):
             raise BadAdapter(
-                f"{where}: tensor {shown(name)} holds values that are no finite numbers; get the folder again"
+                f"{where}: tensor {excerpt(name)} holds values that are no finite numbers; get the folder again"
             )
-    return plain
+    return single
 
 
-# What the configurations of an incoming folder mean today: an adapter's method and settings, a head's labels.
+# The configurations: the method and settings of an adapter, and the labels of a head, in today's terms.
 
-RENAMED = {  # fields of adapter-transformers 1 by their names of today
+NEW_NAMES = {  # of the fields of adapter-transformers 1
     "LN_after": "ln_after",
     "LN_before": "ln_before",
     "MH_Adapter": "mh_adapter",
     "Output_Adapter": "output_adapter",
     "invertible_adapter": "inv_adapter",
 }
-OF_FUSION = ("attention_type", "new_attention_norm")  # once in every adapter's configuration, and never of one adapter
-OF_TRAINING = (  # how it began and was trained: no part in what it computes
+OF_FUSION = ("attention_type", "new_attention_norm")  # not of the adapter, but once in every configuration
+OF_TRAINING = (  # of how an adapter was initialised and trained, which do not change what it computes
     "init_weights",
     "init_weights_seed",
     "dropout",
@@ -222,7 +286,7 @@ OF_TRAINING = (  # how it began and was trained: no part in what it computes
     "hypercomplex_nonlinearity",
     "learn_phm",
 )
-OF_PHM = (
+OF_PHM = (  # unused without its layers
     "phm_dim",
     "phm_rank",
     "phm_bias",
@@ -231,14 +295,14 @@ OF_PHM = (
     "factorized_phm_W",
     "factorized_phm_rule",
 )
-MOST = 10_000  # of any size that a configuration may ask for, so that none takes all memory
+MOST = 10_000  # limit of every size in a configuration, so that none takes all memory
 ARCHITECTURES = ("prefix_tuning", "lora", "prompt_tuning")
 BOTTLENECKS = ("seq_bn", "double_seq_bn", "compacter", "par_bn")
-LAYERS, ACTIVATION = 2, "tanh"  # of the heads that a study trains, and that lanes have
+LAYERS, ACTIVATION = 2, "tanh"  # of the heads that a study trains, and that lanes can compute
 
 
 class Head(NamedTuple):
-    """What a head answers, and how its tensors are called in a model where it is called otherwise."""
+    """The kind and classes of a head's labels; ``rename`` gives a tensor's name in a model with another head name."""
 
     kind: str
     classes: tuple[str, ...]
@@ -246,63 +310,67 @@ class Head(NamedTuple):
 
 
 def settings_in(part: Part) -> dict[str, int | float | str]:
-    """The method and settings (as in ``methods.settings_of``) of an adapter's configuration, however old.
+    """The method and settings (as in ``methods.settings_of``) of an adapter's configuration of any version.
 
-    BadAdapter for one that is none of the methods whose adapters can stand below others.
+    The method is the one whose usual configuration differs in the fewest fields; it must differ in none but the free
+    settings. BadAdapter if it does, or if an adapter of this method cannot be an intermediate.
     """
-    given = _today(part)
-    architecture = given.pop("architecture", None)
+    fields = _modern_fields(part)
+    architecture = fields.pop("architecture", None)
     if architecture is not None and architecture not in ARCHITECTURES:
         raise BadAdapter(
-            f"{part.where}: adapter of architecture {shown(architecture)}, which this project does not train"
+            f"{part.where}: adapter of architecture {excerpt(architecture)}, which this project does not train"
         )
     methods = BOTTLENECKS if architecture is None else (architecture,)
-    complete = _complete(part, given, "BnConfig" if architecture is None else METHODS[methods[0]].config)
+    complete = _complete(part, fields, "BnConfig" if architecture is None else METHODS[methods[0]].config)
     differing = {method: _differing(complete, method) for method in methods}
-    method = min(differing, key=lambda one: len(differing[one]))
+    method = min(differing, key=lambda method: len(differing[method]))
     if differing[method]:
-        name, (found, wanted) = next(iter(differing[method].items()))
+        name, (setting, usual) = next(iter(differing[method].items()))
         raise BadAdapter(
             f"{part.where}: its adapter is no {method}, the nearest that this project trains: {name} is "
-            f"{shown(found)}, not {wanted!r}"
+            f"{excerpt(setting)}, not {usual!r}"
         )
     if METHODS[method].no_stack:
         raise BadAdapter(f"{part.where}: a {method} adapter stands below no other ({METHODS[method].no_stack})")
     return {"method": method, **{name: complete[name] for name in METHODS[method].settings}}
 
 
-def _today(part: Part) -> dict[str, Any]:
-    """The fields under today's names, without those that mean nothing for one adapter."""
+def _modern_fields(part: Part) -> dict[str, Any]:
+    """The fields of a configuration by their names of today, without those of fusion."""
     from adapters.utils import ACTIVATION_RENAME
 
-    given = part.config.get("config")
-    if not isinstance(given, Mapping):
-        raise BadAdapter(f"{part.where}: config {shown(given)} is not a table of settings; save the adapter again")
-    found: dict[str, Any] = {
-        RENAMED.get(str(name), str(name)): value for name, value in given.items() if name not in OF_FUSION
+    config = part.config.get("config")
+    if not isinstance(config, Mapping):
+        raise BadAdapter(f"{part.where}: config {excerpt(config)} is not a table of settings; save the adapter again")
+    fields: dict[str, Any] = {
+        NEW_NAMES.get(str(name), str(name)): value for name, value in config.items() if name not in OF_FUSION
     }
-    if part.config.get("type") == "text_task":  # it named the invertible adapter of its language, and had none
-        found |= dict.fromkeys(found.keys() & {"inv_adapter", "inv_adapter_reduction_factor"})
-    function = found.get("non_linearity")
+    if part.config.get("type") == "text_task":  # it named the invertible adapter of its language, but had none
+        fields |= dict.fromkeys(fields.keys() & {"inv_adapter", "inv_adapter_reduction_factor"})
+    function = fields.get("non_linearity")
     if isinstance(function, str):
-        found["non_linearity"] = function if "version" in part.config else ACTIVATION_RENAME.get(function, function)
-    return found
+        fields["non_linearity"] = function if "version" in part.config else ACTIVATION_RENAME.get(function, function)
+    return fields
 
 
-def _complete(part: Part, given: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """All settings, those that an older library did not know as it had them; BadAdapter for one that nobody knows."""
+def _complete(part: Part, fields: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """All settings of the library's class, missing ones at their defaults; BadAdapter for one that it does not know."""
     import adapters
 
     kind = getattr(adapters, config)
-    known = {one.name for one in dataclasses.fields(kind)}
-    if unknown := sorted(set(given) - known):
-        raise BadAdapter(f"{part.where}: setting {shown(unknown[0])} is unknown to adapters {adapters.__version__}")
+    known = {setting.name for setting in dataclasses.fields(kind)}
+    if unknown := sorted(set(fields) - known):
+        raise BadAdapter(f"{part.where}: setting {excerpt(unknown[0])} is unknown to adapters {adapters.__version__}")
     try:
-        complete: dict[str, Any] = kind(**given).to_dict()
+        complete: dict[str, Any] = kind(**fields).to_dict()
     except TypeError:
-        plain = dataclasses.fields(kind)
-        needed = [one.name for one in plain if one.default is one.default_factory is dataclasses.MISSING]
-        lacking = next(name for name in needed if name not in given)
+        needed = [
+            setting.name
+            for setting in dataclasses.fields(kind)
+            if setting.default is setting.default_factory is dataclasses.MISSING
+        ]
+        lacking = next(name for name in needed if name not in fields)
         raise BadAdapter(f"{part.where}: setting {lacking!r} is missing; save the adapter again") from None
     factor = complete.get("reduction_factor")
     if isinstance(factor, float) and factor.is_integer():
@@ -313,29 +381,29 @@ def _complete(part: Part, given: Mapping[str, Any], config: str) -> dict[str, An
 
 
 def _differing(complete: Mapping[str, Any], method: str) -> dict[str, tuple[Any, Any]]:
-    """Settings that make another adapter than the library's own of a method, with their values and the library's."""
+    """The settings that no adapter of this method has, with their values and the method's usual ones."""
     import adapters
 
-    plain = getattr(adapters, METHODS[method].config)().to_dict()
+    usual_settings = getattr(adapters, METHODS[method].config)().to_dict()
     unused = (*OF_TRAINING, *(() if complete.get("phm_layer") else OF_PHM))
-    found = {}
-    for name, usual in plain.items():
+    differing = {}
+    for name, usual in usual_settings.items():
         value = complete.get(name)
         is_free = name in METHODS[method].settings
         if name not in unused and not (_can_be(value, usual) if is_free else value == usual):
-            found[name] = (value, usual)
-    return found
+            differing[name] = (value, usual)
+    return differing
 
 
 def _can_be(value: object, usual: object) -> bool:
-    """Whether a free setting may be so: a text, or a number above 0, whole where it usually is."""
+    """Whether a free setting may have this value: a text, or a number above 0 of the usual type."""
     if isinstance(usual, str):
         return isinstance(value, str)
     return type(value) is type(usual) and isinstance(value, int | float) and 0 < value <= MOST
 
 
 def head_in(part: Part, name: str) -> Head:
-    """What a head answers, and the names of its tensors in a model where it is called ``name``.
+    """The labels of a head, and the names of its tensors in a model where it is called ``name``.
 
     BadAdapter for a head of another shape than those that score texts here.
     """
@@ -343,8 +411,8 @@ def head_in(part: Part, name: str) -> Head:
 
     model_class, config = part.text("model_class"), part.config.get("config")
     if model_class in STATIC_TO_FLEX_HEAD_MAP:  # the head of a transformers class, not of the library's own
-        named, outputs = part.config.get("label2id"), part.config.get("num_labels")
-        labels = named if isinstance(named, Mapping) else {}
+        numbers, outputs = part.config.get("label2id"), part.config.get("num_labels")
+        labels = numbers if isinstance(numbers, Mapping) else {}
         config, rename = get_head_config_and_rename_list(model_class, name, labels, num_labels=outputs or len(labels))
     elif isinstance(config, Mapping):
         old = f"heads.{part.name}."
@@ -352,7 +420,7 @@ def head_in(part: Part, name: str) -> Head:
         def rename(tensor: str) -> str:
             return f"heads.{name}.{tensor.removeprefix(old)}" if tensor.startswith(old) else tensor
     else:
-        raise BadAdapter(f"{part.where}: config {shown(config)} is not a table of settings; save the head again")
+        raise BadAdapter(f"{part.where}: config {excerpt(config)} is not a table of settings; save the head again")
     _check_shape(part, config)
     return Head(*_label(part, config), rename)
 
@@ -361,9 +429,9 @@ def _check_shape(part: Part, config: Mapping[str, Any]) -> None:
     kind, layers, function = (config.get(name) for name in ("head_type", "layers", "activation_function"))
     is_pooled, has_bias = config.get("use_pooler", False), config.get("bias", True)
     if kind not in ("classification", "multilabel_classification"):
-        what = f"a head of type {shown(kind)}"
+        what = f"a head of type {excerpt(kind)}"
     elif (layers, function, is_pooled, has_bias) != (LAYERS, ACTIVATION, False, True):
-        what = f"a head of {shown(layers)} layers with {shown(function)}{', over the pooler' if is_pooled else ''}"
+        what = f"a head of {excerpt(layers)} layers with {excerpt(function)}{', over the pooler' if is_pooled else ''}"
     else:
         return
     raise BadAdapter(
@@ -373,74 +441,18 @@ def _check_shape(part: Part, config: Mapping[str, Any]) -> None:
 
 
 def _label(part: Part, config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The kind of label and its classes in the order of the outputs; a head of one output gives a number."""
+    """The kind of label and its classes in the order of the outputs; a head with a single output gives a number."""
     outputs, labels = config.get("num_labels"), config.get("label2id")
     is_multilabel = config["head_type"] == "multilabel_classification"
     if type(outputs) is not int or not 1 + is_multilabel <= outputs <= MOST:
-        raise BadAdapter(f"{part.where}: num_labels {shown(outputs)} is not a number of outputs; save the head again")
+        raise BadAdapter(f"{part.where}: num_labels {excerpt(outputs)} is not a number of outputs; save the head again")
     if outputs == 1:
         return "continuous", ()
     if not labels:
         labels = {f"LABEL_{number}": number for number in range(outputs)}
     if not isinstance(labels, Mapping) or sorted(map(str, labels.values())) != sorted(map(str, range(outputs))):
         raise BadAdapter(f"{part.where}: label2id does not number the {outputs} outputs from 0; save the head again")
-    classes = tuple(sorted(labels, key=lambda one: int(labels[one])))
-    if odd := [one for one in classes if not (one.isprintable() and 0 < len(one) <= LONGEST_NAME)]:
-        raise BadAdapter(f"{part.where}: label2id names a class {shown(odd[0])}; call it otherwise")
+    classes = tuple(sorted(labels, key=lambda name: int(labels[name])))
+    if odd := [name for name in classes if not (name.isprintable() and 0 < len(name) <= LONGEST_NAME)]:
+        raise BadAdapter(f"{part.where}: label2id names a class {excerpt(odd[0])}; call it otherwise")
     return "multilabel" if is_multilabel else "binary" if outputs == 2 else "multiclass", classes
-
-
-# Where an adapter comes from: a folder of this machine, or a commit of a repository on the Hugging Face hub.
-
-REPOSITORY = re.compile(r"([\w.-]+/[\w.-]+)(?:/(.+))?")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-class NoSuchSource(BadInput):
-    """There is no such folder, and the hub does not give such a repository."""
-
-
-class Source(NamedTuple):
-    """A folder with an adapter, what no link in it may lead out of, and the repository and commit it is from."""
-
-    folder: Path
-    root: Path
-    hub: str | None = None
-    commit: str | None = None
-
-
-def source_of(given: str, revision: str = "") -> Source:
-    """The folder of this name, or the part ``OWNER/NAME`` or ``OWNER/NAME/FOLDER`` of the hub, at a revision.
-
-    NoSuchSource if there is neither, or the hub cannot be asked.
-    """
-    folder = Path(given).expanduser() if given.startswith("~/") else Path(given)
-    if is_folder(folder):
-        if revision:
-            raise NoSuchSource(f"{given}: a folder has no --revision {revision}; leave it out")
-        return Source(folder, folder)
-    found = REPOSITORY.fullmatch(given)
-    if not found or given.startswith((".", "/", "~")) or not is_inside(found[2] or "here"):
-        raise NoSuchSource(f"{given}: no such folder, nor a repository of the hub (OWNER/NAME or OWNER/NAME/FOLDER)")
-    name, part = found[1], found[2] or ""
-    top = _downloaded(given, name, part, revision)
-    if not COMMIT.fullmatch(top.name):
-        raise NoSuchSource(f"{given}: the hub did not say of which commit its files are; download them into a folder")
-    return Source(top / part, top.parent.parent, given, top.name)
-
-
-def _downloaded(given: str, name: str, part: str, revision: str) -> Path:
-    """The folder of a commit in the hub's cache, with what an adapter's folder may hold and nothing else."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    wanted = [f"{part}/{file}" if part else file for file in FILES]
-    offline = os.environ.get("HF_HUB_OFFLINE") == "1"
-    try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted, local_files_only=offline))
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as problem:
-        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
-        raise NoSuchSource(
-            f"{given}: neither a folder nor to be had from the hub ({reason}); download it on a machine with internet, "
-            "and give the folder"
-        ) from None

@@ -1,4 +1,8 @@
-"""An exported adapter on a hub: what would leave the machine is shown first, and licences may forbid it."""
+"""Adapters for others: exported as a folder with a card, and published on the hub if the licence of the data allows it.
+
+`export` writes the folder, `card` its README. `check_licence` and `caution` say whether it may be passed on; `upload`
+publishes it.
+"""
 
 from __future__ import annotations
 
@@ -19,80 +23,14 @@ from tasks.errors import BadInput
 from tasks.metrics import MEASURES
 from tasks.plain_text import harmless
 
+FILES = ("adapter_config.json", "adapter.safetensors", "head_config.json", "model_head.safetensors")
+PICKLED = {"adapter.safetensors": "pytorch_adapter.bin", "model_head.safetensors": "pytorch_model_head.bin"}
 FORBIDS = {
     "not to be passed on": "its data are not to be passed on",
     "on request": "its data are given on request only",
     "withdrawn": "its data were withdrawn",
 }
 TOKEN = "HF_TOKEN"
-
-
-class MayNotPublish(BadInput):
-    """The licence of an adapter's data, or their owner, forbids it to be passed on."""
-
-
-class Leaving(NamedTuple):
-    """One file that would be uploaded."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-
-def check_licence(target: str, task: Mapping[str, Any]) -> None:
-    """MayNotPublish, with the reason, unless nothing that is known of a task's data forbids to pass its adapter on."""
-    licence = str(task["licence"])
-    if task.get("private", False):
-        raise MayNotPublish(f"task {target} may not be published: its data are private")
-    for words, why in FORBIDS.items():
-        if words in licence.lower():
-            raise MayNotPublish(f"task {target} may not be published: {why} (licence: {licence})")
-
-
-def caution(task: Mapping[str, Any]) -> str:
-    """What is to be thought of before an adapter is passed on whose data's licence does not forbid it; or nothing."""
-    licence = str(task["licence"])
-    if not licence or "unstated" in licence.lower():
-        return f"the licence of the data is unstated ({licence or 'no word of it'}): ask their authors first"
-    if "nc" in licence.lower().split("-") or "non-commercial" in licence.lower() or "research" in licence.lower():
-        return (
-            f"the licence of the data limits their use ({licence}): the card says so, and whoever loads it must heed it"
-        )
-    return ""
-
-
-def leaving(folder: Path) -> list[Leaving]:
-    """Every file of an exported adapter, as it would be uploaded."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [Leaving(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path)) for path in files]
-
-
-def upload(folder: Path, repository: str, *, private: bool) -> str:
-    """Push the folder to a repository of the hub, made if need be, and return its address.
-
-    BadInput without a token in the environment, when the hub refuses, or when a repository that should be private is
-    there already and public, which the hub would leave so; the token is never shown.
-    """
-    token = os.environ.get(TOKEN)
-    if not token:
-        raise BadInput(f"publishing needs a token of the hub that may write, in the environment variable {TOKEN}")
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    api = HfApi(token=token)
-    try:
-        address = api.create_repo(repository, private=private, exist_ok=True)
-        if private and not api.repo_info(repository).private:
-            raise BadInput(f"{repository} is there already and public; say --public, or name another with --repository")
-        api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Add an adapter with its card")
-    except (HfHubHTTPError, HFValidationError, OSError) as problem:
-        reason = " ".join(str(problem).replace(token, "...").split())[:300]
-        raise BadInput(f"{repository}: the hub did not take it ({reason})") from None
-    return str(address)
-
-
-# The card of an exported adapter: what it is, what it learned from, how good it is, and what it is not for.
-
 TABLES = ("adapter", "training")
 USE = """## Use
 
@@ -113,13 +51,64 @@ model.set_active_adapters(name)
 - Its score holds for the test items of its own data; for other texts, people and languages it was not measured.
 - What it calls by a word is what the annotators of that data called so.
 """
-SYNTHETIC = ["synthetic-data"]  # tag of an adapter that has learned from made-up texts
+SYNTHETIC = ["synthetic-data"]  # tag of an adapter that was trained on synthetic texts
 HUB_METRICS = {"macro_f1": "f1", "multilabel_f1": "f1", "pearson_r": "pearsonr"}
+
+
+# The export: a record's adapter as a folder that the adapters library loads.
+
+
+def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> Path:
+    """Write the adapter, its head and a card into the new folder ``out``, completely or not at all.
+
+    ``with_bin`` adds the pickles that older versions of the library read. BadInput if ``out`` exists, or for a cell
+    whose adapter works only on top of an intermediate.
+    """
+    spec = facts.record.spec
+    if spec["adapter"] is None or spec["intermediate"] is not None:
+        on = f"on {spec['intermediate']}" if spec["intermediate"] else "as a whole model"
+        raise BadInput(f"{facts.target} was trained {on}: only an adapter that stands on nothing can be exported alone")
+    if out.exists():
+        raise BadInput(f"{out} is there already; move it away, or give another --out")
+    new_folder(out.parent)
+    with output(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
+        folder = Path(temporary) / "adapter"
+        folder.mkdir()
+        for name in FILES:
+            shutil.copyfile(open_weights(store, facts.record.key, f"adapter/{name}"), folder / name)
+        _name_classes(folder / "head_config.json", facts.task)
+        if with_bin:
+            _pickle(folder)
+        (folder / "README.md").write_text(card(facts), encoding="utf-8")
+        folder.rename(out)
+    return out
+
+
+def _name_classes(path: Path, task: Mapping[str, Any]) -> None:
+    """Give the head's outputs the names of the task's classes instead of numbers."""
+    head = json.loads(path.read_text(encoding="utf-8"))
+    names = list(task["classes"])
+    if len(names) == head["config"]["num_labels"] and len(set(names)) == len(names):
+        head["config"]["label2id"] = {name: number for number, name in enumerate(names)}
+        path.write_text(json.dumps(head, indent=2), encoding="utf-8")  # the library takes the names in their order
+
+
+def _pickle(folder: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    for name, pickled in PICKLED.items():
+        content = io.BytesIO()  # torch would report a full disk as an error of its own
+        torch.save(load_file(folder / name), content)
+        (folder / pickled).write_bytes(content.getvalue())
+
+
+# The card: what the adapter is, what it has learned from, how good it is, and what it is not for.
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a card needs besides the record: the task's facts in the manifest, and the test score's interval."""
+    """What a card states: the record, the task's facts from the manifest, and the 95 % interval of the test score."""
 
     record: Record
     task: Mapping[str, Any]
@@ -149,7 +138,7 @@ class Facts:
 
 
 def card(facts: Facts) -> str:
-    """The card as Markdown with a head that the hub's library reads."""
+    """The card as Markdown, with a YAML header that the hub reads."""
     from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
     results, name = facts.record.results, f"{facts.target} ({facts.record.provenance['backbone']})"
@@ -183,8 +172,8 @@ def _text(facts: Facts, name: str) -> str:
 
 
 def _rows(facts: Facts) -> dict[str, str]:
-    """What the card's table says."""
-    spec, made, task = facts.record.spec, facts.record.provenance, facts.task
+    """The rows of the card's table."""
+    spec, origin, task = facts.record.spec, facts.record.provenance, facts.task
     settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
     source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
     answers = ", ".join(map(_line, task["classes"])) or "a number"
@@ -198,8 +187,8 @@ def _rows(facts: Facts) -> dict[str, str]:
         "adapter": settings["adapter"],
         "training": f"{settings['training']}; seed {spec['seed']}, {spec['setting']} data, {spec['splits']} splits",
         "input": f"format {spec['input_format']}, {reads}",
-        "encoder": f"{made['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
-        "made by": f"study {facts.study}, record {facts.record.key}, {made['code']}, {made['device']}",
+        "encoder": f"{origin['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
+        "made by": f"study {facts.study}, record {facts.record.key}, {origin['code']}, {origin['device']}",
     }
 
 
@@ -208,59 +197,75 @@ def _line(text: object) -> str:
 
 
 def _escaped(text: object) -> str:
-    """One line of plain words: nothing in it becomes a cell's end, a tag or a link."""
-    plain = _line(text)
+    """The text as a line in which nothing ends a cell, starts a tag or makes a link."""
+    line = _line(text)
     for mark in ("\\", "|", "<", ">", "[", "]", "`", "*", "_"):
-        plain = plain.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
-    return plain
+        line = line.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
+    return line
 
 
-# A record's adapter as a folder that the adapters library loads, with a card.
-
-FILES = ("adapter_config.json", "adapter.safetensors", "head_config.json", "model_head.safetensors")
-PICKLED = {"adapter.safetensors": "pytorch_adapter.bin", "model_head.safetensors": "pytorch_model_head.bin"}
+# The upload: allowed by the licence of the data, and with every file shown first.
 
 
-def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> Path:
-    """Write the adapter, its head and a card into the new folder ``out``, whole or not at all.
+class MayNotPublish(BadInput):
+    """The licence of an adapter's data, or their owner, forbids it to be passed on."""
 
-    With ``with_bin`` also as the pickles that older versions of the library read. BadInput if ``out`` is there, or for
-    a cell whose adapter works only on top of another.
+
+class Leaving(NamedTuple):
+    """One file that would be uploaded."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def check_licence(target: str, task: Mapping[str, Any]) -> None:
+    """MayNotPublish, with the reason, if what is known of a task's data forbids that its adapter is passed on."""
+    licence = str(task["licence"])
+    if task.get("private", False):
+        raise MayNotPublish(f"task {target} may not be published: its data are private")
+    for words, why in FORBIDS.items():
+        if words in licence.lower():
+            raise MayNotPublish(f"task {target} may not be published: {why} (licence: {licence})")
+
+
+def caution(task: Mapping[str, Any]) -> str:
+    """What to consider before an adapter is passed on that its data's licence does not forbid; empty if nothing."""
+    licence = str(task["licence"])
+    if not licence or "unstated" in licence.lower():
+        return f"the licence of the data is unstated ({licence or 'no word of it'}): ask their authors first"
+    if "nc" in licence.lower().split("-") or "non-commercial" in licence.lower() or "research" in licence.lower():
+        return (
+            f"the licence of the data limits their use ({licence}): the card says so, and whoever loads it must heed it"
+        )
+    return ""
+
+
+def leaving(folder: Path) -> list[Leaving]:
+    """Every file of an exported adapter, as it would be uploaded."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [Leaving(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path)) for path in files]
+
+
+def upload(folder: Path, repository: str, *, private: bool) -> str:
+    """Push the folder to a repository of the hub, created if it does not exist, and return its address.
+
+    BadInput without a token in the environment, when the hub refuses, or when a repository that should be private
+    exists and is public, which the hub would not change. The token is never shown.
     """
-    spec = facts.record.spec
-    if spec["adapter"] is None or spec["intermediate"] is not None:
-        on = f"on {spec['intermediate']}" if spec["intermediate"] else "as a whole model"
-        raise BadInput(f"{facts.target} was trained {on}: only an adapter that stands on nothing can be exported alone")
-    if out.exists():
-        raise BadInput(f"{out} is there already; move it away, or give another --out")
-    new_folder(out.parent)
-    with output(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
-        folder = Path(temporary) / "adapter"
-        folder.mkdir()
-        for name in FILES:
-            shutil.copyfile(open_weights(store, facts.record.key, f"adapter/{name}"), folder / name)
-        _name_classes(folder / "head_config.json", facts.task)
-        if with_bin:
-            _pickle(folder)
-        (folder / "README.md").write_text(card(facts), encoding="utf-8")
-        folder.rename(out)
-    return out
+    token = os.environ.get(TOKEN)
+    if not token:
+        raise BadInput(f"publishing needs a token of the hub that may write, in the environment variable {TOKEN}")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-
-def _name_classes(path: Path, task: Mapping[str, Any]) -> None:
-    """Give the head's outputs the names of the task's classes instead of numbers."""
-    head = json.loads(path.read_text(encoding="utf-8"))
-    names = list(task["classes"])
-    if len(names) == head["config"]["num_labels"] and len(set(names)) == len(names):
-        head["config"]["label2id"] = {name: number for number, name in enumerate(names)}
-        path.write_text(json.dumps(head, indent=2), encoding="utf-8")  # the library reads names in their order
-
-
-def _pickle(folder: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    for name, pickled in PICKLED.items():
-        content = io.BytesIO()  # torch tells of a full disk as if it were a fault of its own
-        torch.save(load_file(folder / name), content)
-        (folder / pickled).write_bytes(content.getvalue())
+    api = HfApi(token=token)
+    try:
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        if private and not api.repo_info(repository).private:
+            raise BadInput(f"{repository} is there already and public; say --public, or name another with --repository")
+        api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Add an adapter with its card")
+    except (HfHubHTTPError, HFValidationError, OSError) as problem:
+        reason = " ".join(str(problem).replace(token, "...").split())[:300]
+        raise BadInput(f"{repository}: the hub did not take it ({reason})") from None
+    return str(address)

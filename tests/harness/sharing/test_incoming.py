@@ -188,4 +188,4 @@ def test_a_pickle_whose_archive_has_names_that_are_no_text_is_one_line(tmp_path)
         archive.writestr("\u00e9" * 20, b"1")
     raw = content.getvalue().replace("\u00e9".encode(), b"\xf2(")
     with pytest.raises(BadAdapter, match="damaged"):
-        incoming._pickled(raw, tmp_path / "pytorch_adapter.bin")
+        incoming._read_pickle(raw, tmp_path / "pytorch_adapter.bin")
