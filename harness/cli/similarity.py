@@ -22,7 +22,7 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.similarity.fill import Filled
+    from harness.similarity.fill import FillReport
 
 
 MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
@@ -110,7 +110,7 @@ class Bars:
         self.bar.refresh()
 
 
-def print_missing(filled: list[Filled]) -> None:
+def print_missing(filled: list[FillReport]) -> None:
     """Print which tasks have no measure and why, those with equal reasons on one line."""
     for measure in filled:
         for reason in dict.fromkeys(measure.missing.values()):
@@ -118,7 +118,7 @@ def print_missing(filled: list[Filled]) -> None:
             print(f"{measure.measure}: not measured for {tasks}: {reason}", file=sys.stderr)
 
 
-def _row(measure: Filled) -> dict[str, object]:
+def _row(measure: FillReport) -> dict[str, object]:
     return {
         "measure": measure.measure,
         "made now": measure.made,

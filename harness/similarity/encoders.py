@@ -1,4 +1,4 @@
-"""Mean sentence embeddings of tasks: by a sentence encoder, or without one by the frozen backbone itself."""
+"""Encoders of sentences: one of the sentence-transformers library, or for want of it the frozen backbone itself."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FILES = ("*.json", "*.txt", "model.safetensors")
 
 
 class Encoder(Protocol):
-    """What makes a vector of a row's context and text, the left end cut where they are too long."""
+    """Turns a row's context and text into a vector; of what is too long, the left end is cut."""
 
     @property
     def weights_sha256(self) -> str:
-        """Hash of its weights."""
+        """Sha256 of its weights."""
 
     def load(self) -> None:
         """Read the weights, so that the first call takes no longer than the others."""
@@ -79,7 +79,7 @@ class Sentences:
 
     @cached_property
     def model(self) -> Any:  # noqa: ANN401
-        """The loaded encoder, which keeps the right end of long texts: the row's own text stands last."""
+        """The loaded encoder, which keeps the right end of long texts, where the row's own text is."""
         from sentence_transformers import SentenceTransformer
 
         refuse_foreign_modules(self.folder)
@@ -107,7 +107,7 @@ class Sentences:
 
 
 def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
-    """The encoder of this name (adapters_store.measures.encoders); BadBackbone if it is not to be had."""
+    """The encoder of this name (adapters_store.measures.encoders); BadBackbone if it cannot be had."""
     if name == POOLED:
         return Pooled(adapted, max_tokens)
     if name == MINILM:
@@ -118,13 +118,13 @@ def encoder_of(name: str, adapted: Adapted, max_tokens: int) -> Encoder:
 
 
 def refuse_foreign_modules(folder: Path) -> None:
-    """BadBackbone if an encoder names a class of others, which the library would import: see SECURITY.md."""
+    """BadBackbone if an encoder names a class that is not the library's: it would be imported, see SECURITY.md."""
     file = folder / "modules.json"
     try:
-        named = [str(one["type"]) for one in json.loads(file.read_text(encoding="utf-8"))]
+        classes = [str(module["type"]) for module in json.loads(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise BadBackbone(f"{file}: cannot be read ({type(problem).__name__}); get the encoder again") from None
-    for name in named:
+    for name in classes:
         if not name.startswith("sentence_transformers."):
             raise BadBackbone(f"{file}: the class {name!r} is not the library's own; take another encoder")
 
@@ -147,11 +147,11 @@ def check_encoder(folder: Path) -> None:
 
 
 def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
-    """BadBackbone unless every weight of a loaded encoder was in the folder's file, in its shape, and is finite."""
+    """BadBackbone unless every weight of a loaded encoder is in the folder's file with its shape, and is finite."""
     network = loaded[0].auto_model
-    wanted = ((name, tuple(value.shape)) for name, value in network.named_parameters() if "pooler." not in name)
+    shapes = ((name, tuple(value.shape)) for name, value in network.named_parameters() if "pooler." not in name)
     try:
-        check_shapes(folder, shapes_in(folder), network.base_model_prefix, wanted)
+        check_shapes(folder, shapes_in(folder), network.base_model_prefix, shapes)
         check_ids(folder, loaded.tokenizer.get_vocab(), 0, network.get_input_embeddings().num_embeddings)
     except (BadWeights, BadTokenizer) as problem:
         raise BadBackbone(str(problem)) from None
@@ -159,14 +159,14 @@ def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
 
 
 def sentence_folder(name: str) -> Path:
-    """Where the hub keeps this sentence encoder; BadBackbone if it is not to be had."""
+    """The folder of this sentence encoder in the hub's cache; BadBackbone if it cannot be had."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    offline = os.environ.get("HF_HUB_OFFLINE") == "1"
+    is_offline = os.environ.get("HF_HUB_OFFLINE") == "1"
     try:
         folder = snapshot_download(
-            f"sentence-transformers/{name}", allow_patterns=[*FILES, "1_Pooling/*"], local_files_only=offline
+            f"sentence-transformers/{name}", allow_patterns=[*FILES, "1_Pooling/*"], local_files_only=is_offline
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as problem:
         raise BadBackbone(

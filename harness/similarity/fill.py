@@ -1,4 +1,4 @@
-"""Measures how alike a plan's tasks are, and keeps in the store what it does not have yet."""
+"""Measures how similar the tasks of a plan are; the store keeps the results, and only what it lacks is measured."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from adapters_store.measures import (
 from adapters_store.store import open_weights
 from harness.similarity.embeddings import NoBottleneck, fisher, logme, nearness, projections
 from harness.similarity.encoders import Encoder, encoder_of
-from harness.similarity.samples import Adapted, Sample, overlap, sample_of, thinned, words_of
+from harness.similarity.samples import Adapted, Sample, evenly_spaced, overlap, sample_of, words_of
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.manifest import manifest_of
 from harness.study.plan import Plan
@@ -46,7 +46,7 @@ NOT_TRAINED = "its baseline is not in the store; run the study first"
 
 
 class Job(NamedTuple):
-    """One measure to be made, if the store does not have it."""
+    """A measure to be made unless the store has it."""
 
     kind: str
     inputs: Mapping[str, Any]
@@ -54,10 +54,10 @@ class Job(NamedTuple):
 
 
 @dataclass
-class Filled:
-    """How many measures of a kind were in the store and how many were made, and why a task has none.
+class FillReport:
+    """How many measures of a kind were in the store, how many were made, and why tasks are missing, by task.
 
-    ``seconds`` is what all of them took, those too that were made earlier, without the time to load weights.
+    ``seconds`` is what all of them took, also those that were made earlier, without the time to load weights.
     """
 
     measure: str
@@ -69,7 +69,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Filler:
-    """The measures of a plan's tasks; ``targets`` limits those of pairs and the tasks that are asked for."""
+    """The measures of a plan's tasks; ``targets`` limits the targets of pairs."""
 
     plan: Plan
     store: Store
@@ -94,7 +94,7 @@ class Filler:
 
     @cached_property
     def vectors(self) -> dict[tuple[object, ...], list[float]]:
-        """Mean embeddings by the texts that they are of: tasks of one data set often share them."""
+        """Mean embeddings by their texts, which tasks of the same data set often share."""
         return {}
 
     @cached_property
@@ -105,11 +105,11 @@ class Filler:
     def data(self) -> Iterator[Job]:
         """Mean sentence embeddings of training texts."""
         backbone = self.plan.study.backbone
-        for name, one in splits_hashes(self.manifest).items():
-            inputs = data_embedding_inputs(one, self.encoder_name, backbone)
+        for name, splits_hash in splits_hashes(self.manifest).items():
+            inputs = data_embedding_inputs(splits_hash, self.encoder_name, backbone)
             if self.encoder_name == POOLED:
                 self._check_backbone(inputs)
-            yield Job(DATA_EMBEDDING, inputs, lambda name=name: self._embedded(name))  # type: ignore[misc]
+            yield Job(DATA_EMBEDDING, inputs, lambda name=name: self._embedding(name))  # type: ignore[misc]
 
     def fisher(self, mode: str) -> Iterator[Job]:
         """Task embeddings of trained adapters."""
@@ -127,13 +127,13 @@ class Filler:
         """Evidence of targets' labels under every other task's adapter."""
         keys = baseline_keys(self.manifest)
         sample = cache(lambda name: self._sample(name, LOGME_ROWS))
-        for below, key in self.trained.items():
-            for target in self._targets(below, keys):
+        for intermediate, key in self.trained.items():
+            for target in self._targets(intermediate, keys):
 
                 def result(key: str = key, target: str = target) -> dict[str, Any]:
                     self.adapted.switch_on(key, with_head=False)
-                    found = logme(self.adapted.first_tokens(sample(target).rows), sample(target).labels)
-                    return {"logme": _finite(found), "n_rows": len(sample(target).rows)}
+                    evidence = logme(self.adapted.first_tokens(sample(target).rows), sample(target).labels)
+                    return {"logme": _finite(evidence), "n_rows": len(sample(target).rows)}
 
                 yield Job(LOGME, logme_inputs(key, keys[target]), result)
 
@@ -141,24 +141,24 @@ class Filler:
         """Overlap of the words of training texts."""
         hashes = splits_hashes(self.manifest)
         words = cache(lambda name: words_of(self.plan.splits[name].train))
-        for below, one in hashes.items():
-            for target in self._targets(below, hashes):
-                inputs = vocabulary_inputs(one, hashes[target])
-                yield Job(VOCABULARY, inputs, lambda a=below, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
+        for intermediate, splits_hash in hashes.items():
+            for target in self._targets(intermediate, hashes):
+                inputs = vocabulary_inputs(splits_hash, hashes[target])
+                yield Job(VOCABULARY, inputs, lambda a=intermediate, b=target: overlap(words(a), words(b)))  # type: ignore[misc]
 
     def weights(self) -> Iterator[Job]:
         """Distance of trained adapters."""
         maps = cache(lambda key: projections(open_weights(self.store, key, "adapter/adapter.safetensors")))
-        for below, key in self.trained.items():
-            for target in self._targets(below, self.trained):
+        for intermediate, key in self.trained.items():
+            for target in self._targets(intermediate, self.trained):
 
-                def result(one: str = key, other: str = self.trained[target]) -> dict[str, Any]:
-                    return {name: _finite(value) for name, value in nearness(maps(one), maps(other)).items()}
+                def result(first: str = key, second: str = self.trained[target]) -> dict[str, Any]:
+                    return {name: _finite(number) for name, number in nearness(maps(first), maps(second)).items()}
 
                 yield Job(WEIGHTS, weights_inputs(key, self.trained[target]), result)
 
-    def _targets(self, below: str, tasks: Collection[str]) -> list[str]:
-        return [name for name in tasks if name != below and name in self.targets]
+    def _targets(self, intermediate: str, tasks: Collection[str]) -> list[str]:
+        return [name for name in tasks if name != intermediate and name in self.targets]
 
     def _sample(self, name: str, most: int) -> Sample:
         key = baseline_keys(self.manifest)[name]
@@ -166,26 +166,26 @@ class Filler:
         return sample_of(cell, self.plan.backbone, self.plan.splits[name], most)
 
     def load(self, measure: str) -> None:
-        """Load the weights that a measure needs, before its time is taken."""
+        """Load the weights that a measure needs, so that its time does not include this."""
         if measure == "data":
             self.encoder.load()
         elif measure in OF_NETWORK:
             self.adapted.load()
 
-    def _embedded(self, name: str) -> dict[str, Any]:
-        rows = thinned(self.plan.splits[name].train, EMBEDDED_ROWS)
+    def _embedding(self, name: str) -> dict[str, Any]:
+        rows = evenly_spaced(self.plan.splits[name].train, EMBEDDED_ROWS)
         texts = tuple((row.context, row.text) for row in rows)
         if texts not in self.vectors:
-            self.vectors[texts] = [float(f"{one:.7g}") for one in self.encoder(rows).mean(axis=0).tolist()]
+            self.vectors[texts] = [float(f"{number:.7g}") for number in self.encoder(rows).mean(axis=0).tolist()]
         return {"weights_sha256": self.encoder.weights_sha256, "vector": self.vectors[texts], "n_rows": len(rows)}
 
     def _check_backbone(self, inputs: Mapping[str, Any]) -> None:
-        """BadInput if an embedding was made by another backbone of this name."""
+        """BadInput if the store has an embedding by another backbone of this name."""
         try:
-            found = self.store.measure(DATA_EMBEDDING, inputs).result["weights_sha256"]
+            weights_sha256 = self.store.measure(DATA_EMBEDDING, inputs).result["weights_sha256"]
         except MissingRecord:
             return
-        if found != self.plan.backbone.weights_sha256:
+        if weights_sha256 != self.plan.backbone.weights_sha256:
             raise BadInput(
                 f"backbone {inputs['backbone']!r}: the store has embeddings by other weights; rename its folder"
             )
@@ -213,33 +213,33 @@ def fill(
     targets: Collection[str] | None = None,
     device: Device = ANY_DEVICE,
     watch: Watch = lambda what, done, of: None,
-) -> list[Filled]:
+) -> list[FillReport]:
     """Make the measures of these names that the store does not have; ``encoder`` is by default the study's own.
 
-    ``targets`` limits measures of pairs to these targets. BadInput for an unknown measure, BadBackbone for an encoder
-    that is not to be had; tasks that cannot be measured are named with the reason.
+    ``targets`` limits measures of pairs to these targets. Tasks that cannot be measured are in the reports with the
+    reason. BadInput for an unknown measure, BadBackbone for an encoder that cannot be had.
     """
     for name in measures:
         if name not in MEASURES:
             raise BadInput(f"measure {name!r} is not one of {', '.join(MEASURES)}{nearest(name, list(MEASURES))}")
     own = encoder or encoders(plan.study.backbone)[0]
     filler = Filler(plan, store, own, plan.splits if targets is None else targets, device)
-    return [_filled(filler, name, watch) for name in dict.fromkeys(measures)]
+    return [_fill_measure(filler, name, watch) for name in dict.fromkeys(measures)]
 
 
-def _filled(filler: Filler, name: str, watch: Watch) -> Filled:
-    found = Filled(name)
+def _fill_measure(filler: Filler, name: str, watch: Watch) -> FillReport:
+    report = FillReport(name)
     if name in OF_ADAPTERS:
         untrained = baseline_keys(filler.manifest).keys() - filler.trained.keys()
         if name == "logme":  # which needs the adapter of an intermediate, not that of the target
-            untrained = {one for one in untrained if set(filler.targets) - {one}}
-        found.missing = dict.fromkeys(sorted(untrained), NOT_TRAINED)
+            untrained = {task for task in untrained if set(filler.targets) - {task}}
+        report.missing = dict.fromkeys(sorted(untrained), NOT_TRAINED)
     jobs = list({str(job.inputs): job for job in MEASURES[name](filler)}.values())
     for done, job in enumerate(jobs):
         watch(name, done, len(jobs))
         try:
-            found.seconds += filler.store.measure(job.kind, job.inputs).cost_seconds
-            found.stored += 1
+            report.seconds += filler.store.measure(job.kind, job.inputs).cost_seconds
+            report.stored += 1
             continue
         except MissingRecord:
             filler.load(name)
@@ -247,14 +247,14 @@ def _filled(filler: Filler, name: str, watch: Watch) -> Filled:
         try:
             result = job.result()
         except NoBottleneck as reason:
-            found.missing = dict.fromkeys(filler.plan.splits, str(reason))
+            report.missing = dict.fromkeys(filler.plan.splits, str(reason))
             break
         spent = time.perf_counter() - started
         filler.store.put_measure(job.kind, job.inputs, result, spent)
-        found.made, found.seconds = found.made + 1, found.seconds + spent
+        report.made, report.seconds = report.made + 1, report.seconds + spent
     watch(name, len(jobs), len(jobs))
-    return found
+    return report
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

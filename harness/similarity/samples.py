@@ -1,4 +1,7 @@
-"""The frozen encoder with one stored adapter after the other switched on, over the training rows of tasks."""
+"""What similarities are computed from: texts and words of tasks, samples of their rows, and the adapted encoder.
+
+`Adapted` is the frozen encoder with stored adapters, of which one at a time is switched on.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,14 @@ from tasks.splits.contamination import evened
 from tasks.splits.loading import Splits
 from tasks.task import Example
 
-# The texts of a task as its similarities see them, and how many of their words two tasks share.
-
 T = TypeVar("T")
+BATCH = 32  # rows; of a row of several windows only the first
 
 
-def thinned(rows: Sequence[T], most: int) -> list[T]:
+def evenly_spaced(rows: Sequence[T], most: int) -> list[T]:
     """At most ``most`` rows, spread evenly over all."""
-    kept = min(most, len(rows))
-    return [rows[i * len(rows) // kept] for i in range(kept)]
+    count = min(most, len(rows))
+    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 def text_of(row: Example) -> str:
@@ -41,14 +43,15 @@ def text_of(row: Example) -> str:
 
 
 def words_of(rows: Sequence[Example]) -> Counter[str]:
-    """How often every word (small letters, no punctuation) stands in the rows."""
+    """How often every word (lower case, without punctuation) occurs in the rows."""
     return Counter(word for row in rows for word in evened(text_of(row)).split())
 
 
 def overlap(intermediate: Mapping[str, int], target: Mapping[str, int]) -> dict[str, float]:
-    """``jaccard``: distinct words of both over those of either; ``share`` of the target's running words that are known.
+    """Overlap of two vocabularies by word counts; both numbers are 0 where the target has no word.
 
-    Both are 0 where the target has no word.
+    ``jaccard`` is the number of distinct words of both over those of either, ``share`` that of the target's running
+    words which the intermediate has.
     """
     both = intermediate.keys() & target.keys()
     either, running = len(intermediate.keys() | target.keys()), sum(target.values())
@@ -58,12 +61,9 @@ def overlap(intermediate: Mapping[str, int], target: Mapping[str, int]) -> dict[
     }
 
 
-BATCH = 32  # rows; of a row that stands in several windows the first
-
-
 @dataclass(frozen=True)
 class Sample:
-    """Some training rows of a cell, encoded as its training has them, and their labels."""
+    """Some training rows of a cell, encoded as in its training, and their labels."""
 
     rows: list[Encoded]
     labels: NDArray[np.int64] | NDArray[np.float64]
@@ -72,14 +72,14 @@ class Sample:
 def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Sample:
     """At most ``most`` training rows of the cell, spread evenly over those that it trains on."""
     spec = cell.spec
-    rows = thinned(rows_of(cell, splits).train, most)
+    rows = evenly_spaced(rows_of(cell, splits).train, most)
     tokenizer = load_tokenizer(backbone)
     form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
     return Sample([form.encode(row)[0] for row in rows], np.array([row.label for row in rows]))
 
 
 class Adapted:
-    """A backbone that stored adapters are loaded into by their record's key; dropout is off, nothing is trained."""
+    """A backbone with stored adapters, which are loaded by their record's key; dropout is off, nothing is trained."""
 
     def __init__(self, backbone: Backbone, store: Store, device: Device = ANY_DEVICE) -> None:
         """Bind a backbone to the store that its adapters are in; it is loaded when it is first needed."""
@@ -101,7 +101,7 @@ class Adapted:
         _ = self.network
 
     def switch_on(self, key: str, *, with_head: bool) -> str:
-        """Make the adapter of this record the only active one, and return the name that it and its head have."""
+        """Make the adapter of this record the only active adapter; the name that it and its head have."""
         if (key, with_head) not in self.names:
             folder = stored_adapter(self.store, key)
             for name in ("head_config.json", "model_head.safetensors") if with_head else ():
@@ -126,20 +126,20 @@ class Adapted:
             yield numbers, {name: values.to(self.torch_device) for name, values in batch.items()}
 
     def first_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
-        """What the last layer makes of each row's first token ``[rows, width]``: all that a head would see."""
+        """The last layer's vector of each row's first token ``[rows, width]``, which is all that a head would see."""
         with torch.inference_mode():
-            found = [self.network.base_model(**batch).last_hidden_state[:, 0] for _, batch in self.batches(rows)]
-        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
+            parts = [self.network.base_model(**batch).last_hidden_state[:, 0] for _, batch in self.batches(rows)]
+        vectors: NDArray[np.float64] = torch.cat(parts).cpu().double().numpy()
         return vectors
 
     def mean_tokens(self, rows: list[Encoded]) -> NDArray[np.float64]:
         """The mean of each row's token vectors ``[rows, width]`` without any adapter."""
         self.network.set_active_adapters(None)
-        found = []
+        parts = []
         with torch.inference_mode():
             for _, batch in self.batches(rows):
                 mask = batch["attention_mask"].unsqueeze(-1).float()
                 hidden = self.network.base_model(**batch).last_hidden_state
-                found.append((hidden * mask).sum(1) / mask.sum(1))
-        vectors: NDArray[np.float64] = torch.cat(found).cpu().double().numpy()
+                parts.append((hidden * mask).sum(1) / mask.sum(1))
+        vectors: NDArray[np.float64] = torch.cat(parts).cpu().double().numpy()
         return vectors

@@ -16,7 +16,7 @@ from harness.run.grid import run_grid
 from harness.similarity.embeddings import logme
 from harness.similarity.encoders import Sentences, encoder_of
 from harness.similarity.fill import MEASURES, NOT_TRAINED, fill
-from harness.similarity.samples import Adapted, overlap, thinned, words_of
+from harness.similarity.samples import Adapted, evenly_spaced, overlap, words_of
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
 from harness.study.device import ANY_DEVICE
@@ -77,9 +77,9 @@ def test_words_are_counted_without_case_and_punctuation():
 
 
 def test_rows_are_thinned_evenly():
-    assert thinned(range(10), 5) == [0, 2, 4, 6, 8]
-    assert thinned(range(3), 5) == [0, 1, 2]
-    assert len(thinned(range(1999), 1000)) == len(set(thinned(range(1999), 1000))) == 1000
+    assert evenly_spaced(range(10), 5) == [0, 2, 4, 6, 8]
+    assert evenly_spaced(range(3), 5) == [0, 1, 2]
+    assert len(evenly_spaced(range(1999), 1000)) == len(set(evenly_spaced(range(1999), 1000))) == 1000
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.similarity import embeddings as module
-from harness.similarity.embeddings import NoBottleneck, drawn, fisher, log_likelihood, nearness, projections
+from harness.similarity.embeddings import NoBottleneck, fisher, log_likelihood, nearness, projections, sampled_labels
 from harness.similarity.samples import BATCH, Adapted, sample_of
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
@@ -83,7 +83,7 @@ def assert_equal(found, expected):
 def test_information_is_the_mean_of_each_rows_own_squared_gradient(trained, tiny, name, monkeypatch):
     labels = torch.from_numpy(sample_of(trained[1][name], tiny, trained[2][name], 40).labels)
     parts = iter(labels.split(BATCH))
-    monkeypatch.setattr(module, "drawn", lambda *_: next(parts))  # gold labels, so that the loop knows them
+    monkeypatch.setattr(module, "sampled_labels", lambda *_: next(parts))  # gold labels, so that the loop knows them
     assert_equal(*embedded(trained, tiny, name, "sampled", size=1))
 
 
@@ -104,10 +104,10 @@ def test_embeddings_repeat_and_depend_on_the_adapter(trained, tiny):
 def test_labels_are_drawn_by_the_models_own_probabilities():
     generator = torch.Generator().manual_seed(0)
     logits = torch.log(torch.tensor([[0.2, 0.8]])).expand(4000, 2)
-    assert drawn(logits, "binary", generator).float().mean() == pytest.approx(0.8, abs=0.05)
+    assert sampled_labels(logits, "binary", generator).float().mean() == pytest.approx(0.8, abs=0.05)
     certain = torch.tensor([[50.0, -50.0]])
-    assert drawn(certain, "multilabel", generator).tolist() == [[1.0, 0.0]]
-    assert drawn(torch.tensor([[0.5]]), "continuous", generator).tolist() == [1.5]
+    assert sampled_labels(certain, "multilabel", generator).tolist() == [[1.0, 0.0]]
+    assert sampled_labels(torch.tensor([[0.5]]), "continuous", generator).tolist() == [1.5]
 
 
 def test_likelihoods_are_those_of_the_kinds_of_labels():
