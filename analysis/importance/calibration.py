@@ -36,18 +36,18 @@ def _independent(grid: Grid, n_grids: int, rng: np.random.Generator) -> Array:
 def _task_effects(grid: Grid, n_grids: int, rng: np.random.Generator) -> Array:
     """Intermediates differ as much as the noise, targets twice as much."""
     size, n_tasks = np.median(_noise(grid)[grid.mask]), len(grid.tasks)
-    below = rng.normal(size=(n_tasks, 1, n_grids)) * size
-    above = rng.normal(size=(1, n_tasks, n_grids)) * 2 * size
-    return np.asarray(_independent(grid, n_grids, rng) + below + above)
+    intermediates = rng.normal(size=(n_tasks, 1, n_grids)) * size
+    targets = rng.normal(size=(1, n_tasks, n_grids)) * 2 * size
+    return np.asarray(_independent(grid, n_grids, rng) + intermediates + targets)
 
 
 def _family_effects(grid: Grid, n_grids: int, rng: np.random.Generator) -> Array:
     """Families of intermediates differ as much as the noise, and so do pairs of families."""
     size, count = np.median(_noise(grid)[grid.mask]), len(grid.families)
-    below = rng.normal(size=(count, 1, n_grids))[grid.family] * size
+    intermediates = rng.normal(size=(count, 1, n_grids))[grid.family] * size
     both = rng.normal(size=(count, count, n_grids))[grid.family][:, grid.family] * size
-    above = rng.normal(size=(1, len(grid.tasks), n_grids)) * size
-    return np.asarray(_independent(grid, n_grids, rng) + below + both + above)
+    targets = rng.normal(size=(1, len(grid.tasks), n_grids)) * size
+    return np.asarray(_independent(grid, n_grids, rng) + intermediates + both + targets)
 
 
 def _heavy_tails(grid: Grid, n_grids: int, rng: np.random.Generator) -> Array:
@@ -65,7 +65,7 @@ BACKGROUNDS: dict[str, Callable[[Grid, int, np.random.Generator], Array]] = {
 }
 
 
-def calibrated(
+def calibration(
     grid: Grid,
     specification: Specification = PRIMARY,
     *,
@@ -84,8 +84,8 @@ def calibrated(
     arrangements = Arrangements.of(grid, draws, seed)
     gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements, outcomes)
     rows = []
-    for place, (background, name) in enumerate(kinds):
-        own = slice(place * grids, (place + 1) * grids)
+    for number, (background, name) in enumerate(kinds):
+        own = slice(number * grids, (number + 1) * grids)
         alarms = int(gate.passes[own].sum())
         low, high = exact_interval(alarms, grids)
         rows.append(
@@ -109,8 +109,8 @@ def calibrated(
 
 def _simulated(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) -> Iterator[Array]:
     """Gains [tasks, tasks, grids] of every kind of grid, each with randomness of its own."""
-    for place, (background, name) in enumerate(kinds):
-        noise = BACKGROUNDS[background](grid, grids, np.random.default_rng((seed, place))) * grid.mask[..., None]
+    for number, (background, name) in enumerate(kinds):
+        noise = BACKGROUNDS[background](grid, grids, np.random.default_rng((seed, number))) * grid.mask[..., None]
         if name:
             noise = noise + effect_sizes(grid, name, noise, SHARE) * grid.blocks(name)[0] * grid.mask[..., None]
         yield noise
@@ -118,7 +118,7 @@ def _simulated(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) 
 
 def effect_sizes(grid: Grid, name: str, noise: Array, share: float) -> Array:
     """Points [grids] per step of a construct's signed difference that explain a share beside ``noise`` of each grid."""
-    of_effect, of_noise = (_spread(grid, one) for one in (grid.blocks(name)[0], noise))
+    of_effect, of_noise = (_spread(grid, part) for part in (grid.blocks(name)[0], noise))
     sizes: Array = np.sqrt(share / (1 - share) * of_noise / of_effect)
     return sizes
 
@@ -148,9 +148,9 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--grids", type=int, default=GRIDS)
     parser.add_argument("--draws", type=int, default=DRAWS)
-    given = parser.parse_args()
-    frame = calibrated(grid_of(results(), PRIMARY), grids=given.grids, draws=given.draws)
-    write_csv(frame, given.file.with_suffix(""))
+    options = parser.parse_args()
+    frame = calibration(grid_of(results(), PRIMARY), grids=options.grids, draws=options.draws)
+    write_csv(frame, options.file.with_suffix(""))
 
 
 if __name__ == "__main__":

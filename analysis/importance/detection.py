@@ -38,7 +38,7 @@ DETECTION = {
     "low": Declared("float64", "lower end of its exact 95 % interval"),
     "high": Declared("float64", "its upper end"),
 }
-SEEN = {
+SMALLEST = {
     "background": Declared("str", "what pairs differ by beside the effect"),
     "construct": Declared("str", "what was planted"),
     "share": Declared(
@@ -63,20 +63,20 @@ def detection(
     and, where there are as many, of families. Weights are taken as known.
     """
     planted = [("", 0.0), *((name, share) for name in grid.constructs for share in SHARES)]
-    kinds = [(background, *one) for background in (OWN, *HARDER) for one in planted]
+    kinds = [(background, *pair) for background in (OWN, *HARDER) for pair in planted]
     arrangements = _fewer(Arrangements.of(grid, draws, seed), draws, seed)
     rows = []
-    for place, (background, name, share) in enumerate(kinds):
-        rng = np.random.default_rng((seed, place))
+    for number, (background, name, share) in enumerate(kinds):
+        rng = np.random.default_rng((seed, number))
         noise = background_noise(grid, background, grids, rng) * grid.mask[..., None]
         sizes = effect_sizes(grid, name, noise, share) if name else np.zeros(grids)
         effect = sizes * grid.blocks(name)[0] * grid.mask[..., None] if name else 0.0
         gate = against_nulls(grid, left_out, grid.constructs, arrangements, noise + effect)
-        found = int(gate.passes.sum())
+        passes = int(gate.passes.sum())
         points = sizes.mean() if np.isfinite(grid.heterogeneity) else np.nan
-        counts = (grids, draws, found, found / grids, *exact_interval(found, grids))
+        counts = (grids, draws, passes, passes / grids, *exact_interval(passes, grids))
         rows.append((background, name, share, points, *counts))
-        progress(place + 1, len(kinds), f"grids with {background}")
+        progress(number + 1, len(kinds), f"grids with {background}")
     return framed(pd.DataFrame(rows, columns=list(DETECTION)), DETECTION)
 
 
@@ -110,12 +110,12 @@ def intermediate_variance(grid: Grid, variance: Array) -> float:
     if means.size < 2:
         return 0.0
     n, typical = n_pairs[n_pairs > 1].mean(), variance[grid.mask].mean()
-    found = (n * means.var(ddof=1) - typical) / (n - 1)
-    return float(np.clip(found, 0.0, grid.heterogeneity))
+    between = (n * means.var(ddof=1) - typical) / (n - 1)
+    return float(np.clip(between, 0.0, grid.heterogeneity))
 
 
-def seen(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per background and construct of ``detection``: the columns SEEN, by straight lines between shares.
+def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per background and construct of ``detection``: the columns SMALLEST, by straight lines between shares.
 
     Rates that fall with a larger share are taken as the larger one before.
     """
@@ -132,7 +132,7 @@ def seen(frame: pd.DataFrame) -> pd.DataFrame:
         part_way = (POWER - rates[last - 1]) / (rates[last] - rates[last - 1])
         sizes = part[["share", "points_per_step"]].to_numpy()
         rows.append((background, name, *(sizes[last - 1] + part_way * (sizes[last] - sizes[last - 1]))))
-    return framed(pd.DataFrame(rows, columns=list(SEEN)), SEEN)
+    return framed(pd.DataFrame(rows, columns=list(SMALLEST)), SMALLEST)
 
 
 def _fewer(arrangements: Arrangements, draws: int, seed: int) -> Arrangements:

@@ -29,20 +29,20 @@ class Feature(NamedTuple):
     columns: Mapping[str, Declared]
 
 
-def _one(kind: str, title: str, of: str, name: str, type_: str, meaning: str) -> Feature:
+def _feature(kind: str, title: str, of: str, name: str, type_: str, meaning: str) -> Feature:
     return Feature(kind, title, of, {name: Declared(type_, meaning)})
 
 
 def _size(title: str, of: str, what: str) -> Feature:
-    return _one(SIZE, title, of, of, "float64", f"log2 of {what} of the intermediate over those of the target")
+    return _feature(SIZE, title, of, of, "float64", f"log2 of {what} of the intermediate over those of the target")
 
 
 def _category(title: str, of: str, what: str) -> Feature:
-    return _one(CATEGORY, title, of, of, "str", f"{what} of the intermediate > that of the target")
+    return _feature(CATEGORY, title, of, of, "str", f"{what} of the intermediate > that of the target")
 
 
 def _similarity(title: str, name: str, meaning: str) -> Feature:
-    return _one(SIMILARITY, title, "", name, "float64", meaning)
+    return _feature(SIMILARITY, title, "", name, "float64", meaning)
 
 
 FEATURES: dict[str, Feature] = {
@@ -84,10 +84,10 @@ def pair_features(
     columns: dict[str, pd.Series] = {}
     for name, feature in features_of(results).items():
         if feature.kind == SIMILARITY:
-            columns[name] = _looked_up(pairs, known, name)
+            columns[name] = _similarity_column(pairs, known, name)
         else:
-            below, above = (pairs[role].map(facts[feature.of]) for role in PAIR)
-            columns.update(_compared(feature, below, above))
+            intermediate, target = (pairs[role].map(facts[feature.of]) for role in PAIR)
+            columns.update(_columns_of(feature, intermediate, target))
     return pairs.assign(**columns)
 
 
@@ -96,26 +96,26 @@ def task_facts(results: Results, *, without_rater: str | None = None) -> pd.Data
     rated = results.ratings[results.ratings.rater != without_rater]
     means = rated.pivot_table(index="task", columns="construct", values="value", aggfunc="mean")
     facts = results.tasks.set_index("task")
-    constructs = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT]
+    constructs = [name for name, feature in features_of(results).items() if feature.kind == CONSTRUCT]
     return facts.join(means.reindex(columns=constructs).reindex(facts.index))
 
 
-def compared_sizes(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+def log_ratios(intermediate: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Log2 of the ratio of two sizes; undefined where one is 0 or not known."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: np.ndarray = np.log2(below / above)
+        ratio: np.ndarray = np.log2(intermediate / target)
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
-def _compared(feature: Feature, below: pd.Series, above: pd.Series) -> dict[str, pd.Series]:
+def _columns_of(feature: Feature, intermediate: pd.Series, target: pd.Series) -> dict[str, pd.Series]:
     """The columns of a feature from the fact of the intermediate and that of the target."""
     names = list(feature.columns)
     if feature.kind == CATEGORY:
-        named = [one.astype("str").fillna("") for one in (below, above)]
-        return {names[0]: (named[0] + ">" + named[1]).where((named[0] != "") & (named[1] != ""))}
-    low, high = (one.astype("Float64").to_numpy("float64", na_value=np.nan) for one in (below, above))
+        words = [side.astype("str").fillna("") for side in (intermediate, target)]
+        return {names[0]: (words[0] + ">" + words[1]).where((words[0] != "") & (words[1] != ""))}
+    low, high = (side.astype("Float64").to_numpy("float64", na_value=np.nan) for side in (intermediate, target))
     if feature.kind == SIZE:
-        return {names[0]: pd.Series(compared_sizes(low, high))}
+        return {names[0]: pd.Series(log_ratios(low, high))}
     return dict(zip(names, map(pd.Series, (low - high, np.abs(low - high), low, high)), strict=True))
 
 
@@ -130,7 +130,7 @@ def _construct(name: str) -> Feature:
     return Feature(CONSTRUCT, name.capitalize(), name, columns)
 
 
-def _looked_up(pairs: pd.DataFrame, known: pd.DataFrame, name: str) -> pd.Series:
+def _similarity_column(pairs: pd.DataFrame, known: pd.DataFrame, name: str) -> pd.Series:
     if name not in known:
         return pd.Series(np.nan, index=pairs.index)
     return pairs.merge(known[[*PAIR, name]], on=PAIR, how="left")[name].astype("float64")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, compared_sizes, features_of, task_facts
+from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of, log_ratios, task_facts
 from analysis.importance.specification import Specification
 from analysis.results.results import Results
 from tasks.plain_text import counted
@@ -76,12 +76,12 @@ def blocks_of(kind: str, facts: Array) -> list[Array]:
     """
     if kind == SIMILARITY:
         return [facts[..., None]]
-    below, above = facts[..., :, None], facts[..., None, :]
+    intermediate, target = facts[..., :, None], facts[..., None, :]
     if kind == CATEGORY:  # facts are codes from 0; every ordered pair of codes has a column
-        pair = below * (facts.max() + 1) + above
+        pair = intermediate * (facts.max() + 1) + target
         columns: Array = (pair[..., None] == np.unique(pair)) * 1.0
         return [columns]
-    signed = (below - above)[..., None]
+    signed = (intermediate - target)[..., None]
     return [signed] if kind == SIZE else [signed, np.abs(signed)]
 
 
@@ -92,25 +92,33 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     facts, kinds, left_out = _facts(results, similarities, specification.without_rater)
     rated = [facts[name] for name, kind in kinds.items() if kind == CONSTRUCT]
     tasks = results.tasks.task.tolist()
-    kept = [k for k in range(len(tasks)) if np.isfinite([one[k] for one in rated]).all()]
-    place = {tasks[k]: row for row, k in enumerate(kept)}
-    usable = (np.isfinite(values) & gains.intermediate.isin(place) & gains.target.isin(place)).to_numpy()
-    below, above = (gains[role][usable].map(place).to_numpy("int64") for role in ("intermediate", "target"))
+    kept = [k for k in range(len(tasks)) if np.isfinite([fact[k] for fact in rated]).all()]
+    position = {tasks[k]: row for row, k in enumerate(kept)}
+    usable = (np.isfinite(values) & gains.intermediate.isin(position) & gains.target.isin(position)).to_numpy()
+    intermediates, targets = (
+        gains[role][usable].map(position).to_numpy("int64") for role in ("intermediate", "target")
+    )
     mask, outcome, error = (np.zeros((len(kept), len(kept)), dtype=kind) for kind in (bool, float, float))
-    mask[below, above], outcome[below, above], error[below, above] = True, values[usable], errors[usable]
+    mask[intermediates, targets], outcome[intermediates, targets], error[intermediates, targets] = (
+        True,
+        values[usable],
+        errors[usable],
+    )
     if specification.outcome == "winsorised" and mask.any():
         outcome = _winsorised(outcome, mask)
     weights, heterogeneity = _weights(outcome, error, mask, specification.weights)
     families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
-    notes += _left_out_notes(results, specification, np.isfinite(values), [one for one in tasks if one not in place])
+    notes += _left_out_notes(
+        results, specification, np.isfinite(values), [task for task in tasks if task not in position]
+    )
     return Grid(
-        tuple(place),
+        tuple(position),
         family,
         tuple(families),
         mask,
         outcome,
         weights,
-        {name: one[np.ix_(kept, kept)] if one.ndim == 2 else one[kept] for name, one in facts.items()},
+        {name: fact[np.ix_(kept, kept)] if fact.ndim == 2 else fact[kept] for name, fact in facts.items()},
         kinds,
         left_out,
         tuple(notes),
@@ -144,7 +152,7 @@ def _cells(gains: pd.DataFrame, which: str) -> tuple[pd.DataFrame, list[str]]:
 
 def _outcomes(gains: pd.DataFrame, outcome: str) -> tuple[Array, Array]:
     """What is explained, per pair, and its standard error (NaN for ranks, which have none)."""
-    score, baseline, error = (gains[one].to_numpy("float64") for one in ("score", "baseline", "standard_error"))
+    score, baseline, error = (gains[column].to_numpy("float64") for column in ("score", "baseline", "standard_error"))
     if outcome == "percent":
         return gains.percent.to_numpy("float64"), 100 * error / baseline
     points, errors = 100 * (score - baseline), 100 * error
@@ -169,19 +177,19 @@ def _facts(
     kinds, left_out = {}, {}
     for name, feature in features_of(results).items():
         if feature.kind == SIMILARITY:
-            found = _matrix(similarities, name, list(table.index))
+            fact = _matrix(similarities, name, list(table.index))
         elif feature.kind == CATEGORY:
-            named = table[feature.of].fillna("").astype(str)
-            found = np.unique(named, return_inverse=True)[1] if (named != "").all() else None
+            words = table[feature.of].fillna("").astype(str)
+            fact = np.unique(words, return_inverse=True)[1] if (words != "").all() else None
         else:
             numbers = table[feature.of].astype("Float64").to_numpy("float64", na_value=np.nan)
-            found = compared_sizes(numbers, np.ones(1)) if feature.kind == SIZE else numbers
-        if found is None or (feature.kind != CONSTRUCT and not np.isfinite(found).all()):
+            fact = log_ratios(numbers, np.ones(1)) if feature.kind == SIZE else numbers
+        if fact is None or (feature.kind != CONSTRUCT and not np.isfinite(fact).all()):
             left_out[name] = "not measured for every task"
-        elif feature.kind != CONSTRUCT and np.ptp(found) == 0:
+        elif feature.kind != CONSTRUCT and np.ptp(fact) == 0:
             left_out[name] = "the same for all tasks"
         else:
-            facts[name], kinds[name] = found, feature.kind
+            facts[name], kinds[name] = fact, feature.kind
     return facts, kinds, left_out
 
 
@@ -190,9 +198,9 @@ def _matrix(similarities: pd.DataFrame | None, name: str, tasks: list[str]) -> A
     if similarities is None or name not in similarities:
         return None
     wide = similarities.pivot(index="intermediate", columns="target", values=name).reindex(index=tasks, columns=tasks)
-    found: Array = wide.to_numpy("float64").copy()
-    np.fill_diagonal(found, 0.0)
-    return found
+    similarity: Array = wide.to_numpy("float64").copy()
+    np.fill_diagonal(similarity, 0.0)
+    return similarity
 
 
 def _winsorised(outcome: Array, mask: Array) -> Array:

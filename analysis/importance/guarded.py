@@ -11,8 +11,8 @@ import pandas as pd
 
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
-from analysis.importance.null_tests import LEVEL, Arrangements, Tested, against_nulls, delete_a_family, largest_p
-from analysis.importance.ridge import Added, why_no_fold
+from analysis.importance.null_tests import LEVEL, Arrangements, NullTest, against_nulls, delete_a_family, largest_p
+from analysis.importance.ridge import AddedQ2, why_no_fold
 from analysis.importance.specification import PRIMARY, Specification, specifications
 from analysis.results.results import Results
 from analysis.tables import signed
@@ -40,8 +40,8 @@ COLUMNS = [
 def verdicts(
     grid: Grid,
     titles: Mapping[str, str],
-    gate: Tested,
-    tests: Mapping[str, Tested],
+    gate: NullTest,
+    tests: Mapping[str, NullTest],
     corrected: np.ndarray,
     intervals: Mapping[str, tuple[float, float]],
 ) -> pd.DataFrame:
@@ -52,22 +52,22 @@ def verdicts(
     ``p_corrected`` the larger p of both nulls after correction for all features.
     """
     rows: list[dict[str, Any]] = []
-    for (name, one), p in zip(tests.items(), corrected, strict=True):
-        found: dict[str, Any] = {
+    for (name, test), p in zip(tests.items(), corrected, strict=True):
+        row: dict[str, Any] = {
             "feature": name,
             "title": titles[name],
             "kind": grid.kinds[name],
-            "added": float(one.added[0]),
+            "added": float(test.added[0]),
             "low": intervals[name][0],
             "high": intervals[name][1],
-            "null_mean": float(one.by_tasks[:, 0].mean()),
-            "p_tasks": float(one.p_tasks[0]),
-            "p_families": float(one.p_families[0]),
+            "null_mean": float(test.by_tasks[:, 0].mean()),
+            "p_tasks": float(test.p_tasks[0]),
+            "p_families": float(test.p_families[0]),
             "p_corrected": float(p),
         }
-        against = _against(found, one, gate if name in grid.constructs else None)
+        against = _against(row, test, gate if name in grid.constructs else None)
         verdict = NOT_SUPPORTED if against else SUPPORTED
-        rows.append({**found, "verdict": verdict, "against": "; ".join(against), "why": _why(found, against)})
+        rows.append({**row, "verdict": verdict, "against": "; ".join(against), "why": _why(row, against)})
     rows += [
         {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
         for name, why in grid.left_out.items()
@@ -81,24 +81,24 @@ def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _against(found: Mapping[str, Any], one: Tested, gate: Tested | None) -> list[str]:
+def _against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
     """What speaks against support."""
     reasons = {
-        "dropping it loses no Q2": found["added"] <= 0,
-        "with all features the gains are predicted no better than by their mean": one.full_q2 <= 0,
-        "it adds as much when it belongs to other tasks or families": found["p_corrected"] > LEVEL,
+        "dropping it loses no Q2": row["added"] <= 0,
+        "with all features the gains are predicted no better than by their mean": test.full_q2 <= 0,
+        "it adds as much when it belongs to other tasks or families": row["p_corrected"] > LEVEL,
         "the constructs together do not pass": gate is not None and not gate.passes[0],
     }
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def _why(found: Mapping[str, Any], against: list[str]) -> str:
+def _why(row: Mapping[str, Any], against: list[str]) -> str:
     numbers = (
-        f"adds {signed(found['added'], 4)} to Q2 (p = {found['p_tasks']:.3f} over tasks, {found['p_families']:.3f} over"
-        f" families, {found['p_corrected']:.3f} corrected)"
+        f"adds {signed(row['added'], 4)} to Q2 (p = {row['p_tasks']:.3f} over tasks, {row['p_families']:.3f} over"
+        f" families, {row['p_corrected']:.3f} corrected)"
     )
-    if np.isfinite(found["low"]):
-        numbers += f", interval {signed(found['low'], 3)} to {signed(found['high'], 3)}"
+    if np.isfinite(row["low"]):
+        numbers += f", interval {signed(row['low'], 3)} to {signed(row['high'], 3)}"
     return "; ".join([numbers, *against])
 
 
@@ -143,20 +143,20 @@ def guarded(
     """The guarded analysis; a grid that is too small for it is answered with the reason instead of an error."""
     grid = grid_of(results, specification, similarities)
     reason = grid.why_not() or why_no_fold(grid, specification.left_out)
-    titles = {name: one.title for name, one in features_of(results).items()}
+    titles = {name: feature.title for name, feature in features_of(results).items()}
     if reason is not None:
         headline = f"nothing can be said: {reason}"
         return Guarded(specification, headline, not_estimable(titles, reason), _MODELS, _CURVE, grid.notes)
-    others = [one for one in specifications(results, specification) if one != specification]
+    others = [alternative for alternative in specifications(results, specification) if alternative != specification]
     steps = len(grid.kinds) + 2 + len(others)
     gate, tests = _tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
     models = _models(grid)
     progress(len(grid.kinds) + 2, steps, "models")
     features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), _intervals(grid, specification))
     curve = [_row(specification, grid, gate)]
-    for one in others:
-        other = grid_of(results, one, similarities)
-        curve.append(_row(one, other, _gate(other, one, draws, seed)))
+    for alternative in others:
+        other = grid_of(results, alternative, similarities)
+        curve.append(_row(alternative, other, _gate(other, alternative, draws, seed)))
         progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
     return Guarded(
         specification,
@@ -170,7 +170,7 @@ def guarded(
 
 def _tests(
     grid: Grid, specification: Specification, draws: int, seed: int, step: Callable[[int, str], None]
-) -> tuple[Tested, dict[str, Tested]]:
+) -> tuple[NullTest, dict[str, NullTest]]:
     """The test of all constructs together, and of every feature on its own."""
     arrangements = Arrangements.of(grid, draws, seed)
     gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements)
@@ -186,7 +186,7 @@ def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[floa
     return {name: delete_a_family(grid, specification.left_out, [name]) for name in grid.kinds}
 
 
-def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> Tested | None:
+def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> NullTest | None:
     if grid.why_not() or why_no_fold(grid, specification.left_out):
         return None
     return against_nulls(grid, specification.left_out, grid.constructs, Arrangements.of(grid, draws, seed))
@@ -197,8 +197,8 @@ _CURVE = pd.DataFrame(
 )
 
 
-def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[str, Any]:
-    found = {
+def _row(specification: Specification, grid: Grid, gate: NullTest | None) -> dict[str, Any]:
+    row = {
         **asdict(specification),
         "key": specification.key,
         "n_pairs": int(grid.mask.sum()),
@@ -206,14 +206,14 @@ def _row(specification: Specification, grid: Grid, gate: Tested | None) -> dict[
     }
     if gate is None:
         return {
-            **found,
+            **row,
             "notes": "; ".join(
                 [*grid.notes, f"nothing can be said: {grid.why_not() or why_no_fold(grid, specification.left_out)}"]
             ),
         }
     numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
-    chance = max(float(np.quantile(one[:, 0], 1 - LEVEL)) for one in (gate.by_tasks, gate.by_families))
-    return {**found, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
+    chance = max(float(np.quantile(null[:, 0], 1 - LEVEL)) for null in (gate.by_tasks, gate.by_families))
+    return {**row, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
 
 
 _MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])
@@ -229,13 +229,13 @@ def _models(grid: Grid) -> pd.DataFrame:
     models = {
         "all but constructs": [block for name in grid.others for block in blocks[name]],
         "constructs": [block for name in grid.constructs for block in blocks[name]],
-        "all features": [block for one in blocks.values() for block in one],
+        "all features": [block for of_feature in blocks.values() for block in of_feature],
         "intermediate + target effects": [_effects(len(grid.tasks))],
     }
     rows = []
     for left_out in SCHEMES:
         for model, of_model in models.items():
-            fitted = Added(grid, left_out, [], of_model)
+            fitted = AddedQ2(grid, left_out, [], of_model)
             rows.append(
                 {
                     "left_out": left_out,
@@ -252,7 +252,7 @@ def _effects(n_tasks: int) -> np.ndarray:
     return np.broadcast_to(np.eye(n_tasks)[:, None, :], (n_tasks, n_tasks, n_tasks))
 
 
-def _r2(fitted: Added, blocks: Sequence[np.ndarray]) -> float:
+def _r2(fitted: AddedQ2, blocks: Sequence[np.ndarray]) -> float:
     """Mean R2 of the folds on their own training pairs."""
     of_folds = [
         1 - fit.training_error(blocks, float(penalties[0]))[0] / fit.training_total()[0]
@@ -261,7 +261,7 @@ def _r2(fitted: Added, blocks: Sequence[np.ndarray]) -> float:
     return float(np.mean(of_folds)) if of_folds else float("nan")
 
 
-def _headline(grid: Grid, gate: Tested) -> str:
+def _headline(grid: Grid, gate: NullTest) -> str:
     said = "supported" if gate.passes[0] else "not supported"
     full = gate.full_q2 - gate.added[0]
     return (

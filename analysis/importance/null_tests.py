@@ -17,7 +17,7 @@ from scipy.stats import t as student
 
 from analysis.importance.features import CATEGORY
 from analysis.importance.grid import Grid
-from analysis.importance.ridge import Added
+from analysis.importance.ridge import AddedQ2
 from analysis.results.results import Results
 
 # What would be seen if ratings said nothing: the same grid with the ratings of tasks handed round.
@@ -49,13 +49,13 @@ def family_orders(n_families: int, draws: int, rng: np.random.Generator) -> Arra
     return np.array(list(permutations(range(n_families)))[1:]).reshape(-1, n_families)
 
 
-def handed_round(facts: Array, orders: Array) -> Array:
+def permuted_facts(facts: Array, orders: Array) -> Array:
     """Facts of tasks [tasks], or of pairs [tasks, tasks], with each task given those of another in every order.
 
     ``orders`` is [draws, tasks]; what is given has the draws before the axes of the facts.
     """
-    given: Array = facts[orders[:, :, None], orders[:, None, :]] if facts.ndim == 2 else facts[orders]
-    return given
+    permuted: Array = facts[orders[:, :, None], orders[:, None, :]] if facts.ndim == 2 else facts[orders]
+    return permuted
 
 
 def family_typical(facts: Array, family: Array, *, is_code: bool) -> Array:
@@ -63,16 +63,16 @@ def family_typical(facts: Array, family: Array, *, is_code: bool) -> Array:
 
     A family of one task has no pair of its own; it gets the mean of the families that have one.
     """
-    members = [family == one for one in range(family.max() + 1)]
+    members = [family == number for number in range(family.max() + 1)]
     if facts.ndim == 2:
         off = ~np.eye(len(facts), dtype=bool)
-        typical = np.array([[_mean(facts[np.outer(one, other) & off]) for other in members] for one in members])
+        typical = np.array([[_mean(facts[np.outer(first, other) & off]) for other in members] for first in members])
         single = np.isnan(typical)
         within = np.diag(typical)[~np.diag(single)]
         return np.where(single, within.mean() if within.size else facts[off].mean(), typical)
     if is_code:
-        return np.array([np.bincount(facts[one]).argmax() for one in members])
-    return np.array([facts[one].mean() for one in members])
+        return np.array([np.bincount(facts[mask]).argmax() for mask in members])
+    return np.array([facts[mask].mean() for mask in members])
 
 
 def _mean(values: Array) -> float:
@@ -109,7 +109,7 @@ class Arrangements:
 
 
 @dataclass(frozen=True)
-class Tested:
+class NullTest:
     """Q2 that features add, [grids], and under both nulls, [draws, grids]; ``full`` is the Q2 with them."""
 
     full: Array
@@ -147,34 +147,35 @@ class Tested:
 
 def against_nulls(
     grid: Grid, left_out: str, names: Sequence[str], arrangements: Arrangements, outcomes: Array | None = None
-) -> Tested:
+) -> NullTest:
     """What the features ``names`` together add to all the others, with the facts of both nulls in their place."""
     added = added_by(grid, left_out, names, outcomes)
     typical = {
         name: family_typical(grid.facts[name], grid.family, is_code=grid.kinds[name] == CATEGORY) for name in names
     }
-    of_tasks = _rearranged(grid, added, {name: grid.facts[name] for name in names}, arrangements.tasks)
-    of_families = _rearranged(grid, added, typical, arrangements.families[:, grid.family])
+    of_tasks = _added_q2_when_permuted(grid, added, {name: grid.facts[name] for name in names}, arrangements.tasks)
+    of_families = _added_q2_when_permuted(grid, added, typical, arrangements.families[:, grid.family])
     own = _own(grid, names)
-    return Tested(added.q2(own)[0], added(own)[0], of_tasks, of_families)
+    return NullTest(added.q2(own)[0], added(own)[0], of_tasks, of_families)
 
 
-def _rearranged(grid: Grid, added: Added, facts: Mapping[str, Array], orders: Array) -> Array:
+def _added_q2_when_permuted(grid: Grid, added: AddedQ2, facts: Mapping[str, Array], orders: Array) -> Array:
     """What features add [draws, grids] with their facts handed round in every order [draws, tasks], by the batch."""
     columns = sum(block.shape[-1] for name in facts for block in grid.blocks(name))
     n_pairs, n_grids = grid.mask.size, added.q2_without.shape[1]
     at_once = max(1, BATCH_NUMBERS // (columns * (n_pairs + n_grids)))
     parts = [orders[start : start + at_once] for start in range(0, len(orders), at_once)]
-    found = [
-        added([one for name in facts for one in grid.blocks(name, handed_round(facts[name], part))]) for part in parts
+    q2 = [
+        added([block for name in facts for block in grid.blocks(name, permuted_facts(facts[name], part))])
+        for part in parts
     ]
-    return np.concatenate(found) if found else np.empty((0, n_grids))
+    return np.concatenate(q2) if q2 else np.empty((0, n_grids))
 
 
-def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> Added:
+def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> AddedQ2:
     """The features ``names`` held against all others of the grid."""
     others = [name for name in grid.kinds if name not in names]
-    return Added(grid, left_out, _own(grid, others), _own(grid, names), outcomes)
+    return AddedQ2(grid, left_out, _own(grid, others), _own(grid, names), outcomes)
 
 
 def added_q2(grid: Grid, left_out: str, names: Sequence[str]) -> float:
@@ -182,17 +183,17 @@ def added_q2(grid: Grid, left_out: str, names: Sequence[str]) -> float:
     return float(added_by(grid, left_out, names)(_own(grid, names))[0, 0])
 
 
-def largest_p(tests: Sequence[Tested]) -> Array:
+def largest_p(tests: Sequence[NullTest]) -> Array:
     """P of every feature [features] corrected for all that were tested: the largest of a draw counts for each.
 
     What features add is first put in units of its own null, and again the larger p of the two nulls counts.
     """
     by_null = []
     for null in ("by_tasks", "by_families"):
-        drawn = np.stack([getattr(one, null)[:, 0] for one in tests])  # [features, draws]
-        middle, spread = drawn.mean(1, keepdims=True), np.maximum(drawn.std(1, keepdims=True), 1e-12)
-        largest = ((drawn - middle) / spread).max(0)
-        observed = (np.array([one.added[0] for one in tests]) - middle[:, 0]) / spread[:, 0]
+        draws = np.stack([getattr(test, null)[:, 0] for test in tests])  # [features, draws]
+        middle, spread = draws.mean(1, keepdims=True), np.maximum(draws.std(1, keepdims=True), 1e-12)
+        largest = ((draws - middle) / spread).max(0)
+        observed = (np.array([test.added[0] for test in tests]) - middle[:, 0]) / spread[:, 0]
         by_null.append(permutation_ps(observed, np.tile(largest[:, None], (1, len(tests)))))
     corrected: Array = np.maximum(*by_null)
     return corrected
@@ -205,7 +206,7 @@ def delete_a_family(grid: Grid, left_out: str, names: Sequence[str]) -> tuple[fl
     """
     whole = added_q2(grid, left_out, names)
     count = len(grid.families)
-    parts = np.array([added_q2(grid.without_family(one), left_out, names) for one in range(count)])
+    parts = np.array([added_q2(grid.without_family(family), left_out, names) for family in range(count)])
     error = np.sqrt((count - 1) / count * ((parts - parts.mean()) ** 2).sum())
     half = float(student.ppf(1 - LEVEL / 2, count - 1) * error)
     return whole - half, whole + half

@@ -104,7 +104,7 @@ def paper_importances(
     for done, seed in enumerate(seeds):
         blocks = paper_blocks(results, pairs, setting, seed)
         blocks = {name: block[usable] for name, block in blocks.items()}
-        of_seed, splits = one_seed(blocks, percent[usable], setting, seed, list(blocks))
+        of_seed, splits = importances_of_seed(blocks, percent[usable], setting, seed, list(blocks))
         rows += [{"seed": seed, **row} for row in of_seed]
         fits += [{"seed": seed, **row} for row in splits]
         progress(done + 1, len(seeds))
@@ -122,12 +122,12 @@ def against_table6(importances: pd.DataFrame) -> pd.DataFrame:
     """One row per seed: rank correlation ``rho`` and ``rmse`` of its importances with those of the paper's Table 6."""
     printed = printed_importances()
     printed = printed[printed.index.isin(importances.feature)]
-    found = []
+    rows_of_seeds = []
     for seed, rows in importances.groupby("seed", sort=False):
         both = rows.set_index("feature").importance.reindex(printed.index)
         rho = both.rank().corr(printed.rank())
-        found.append({"seed": seed, "rho": rho, "rmse": float(np.sqrt(((both - printed) ** 2).mean()))})
-    return pd.DataFrame(found)
+        rows_of_seeds.append({"seed": seed, "rho": rho, "rmse": float(np.sqrt(((both - printed) ** 2).mean()))})
+    return pd.DataFrame(rows_of_seeds)
 
 
 def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, seed: int | None) -> dict[str, Array]:
@@ -181,13 +181,13 @@ class KernelFit:
         Distances add up over blocks, so kernels multiply: with the block's own factor divided out, one product gives
         every row's prediction under every value that occurs, and a shuffle is looking up.
         """
-        values, place = np.unique(self._blocks[name], axis=0, return_inverse=True)
+        values, index = np.unique(self._blocks[name], axis=0, return_inverse=True)
         support = self._blocks[name][self._support]
         factors = np.exp(-self._gamma * _squared_distances(values, support))  # [values, support]
-        rest = self._kernel[:, self._support] / factors[place]
+        rest = self._kernel[:, self._support] / factors[index]
         under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]
-        shuffled = under[np.arange(len(place)), place[orders]]
-        lost: Array = self.r2() - np.array([r2(self._outcome, one) for one in shuffled])
+        shuffled = under[np.arange(len(index)), index[orders]]
+        lost: Array = self.r2() - np.array([r2(self._outcome, predicted) for predicted in shuffled])
         return lost
 
     def _from(self, kernel: Array) -> Array:
@@ -211,7 +211,7 @@ def split_rows(n_rows: int, test_share: float, seed: int, split: int) -> tuple[A
     return order[n_test:], order[:n_test]
 
 
-def one_seed(
+def importances_of_seed(
     blocks: dict[str, Array], percent: Array, setting: PaperSetting, seed: int, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """One row per feature of ``names`` with its importance, and one row per split with its two R2."""
@@ -227,8 +227,10 @@ def one_seed(
             orders = rng.permuted(np.tile(np.arange(len(train)), (N_PERMUTATIONS, 1)), axis=1)
             falls[name].append(fit.falls(name, orders))
     rows = {name: np.concatenate(draws) for name, draws in falls.items()}
-    found = [{"feature": name, "importance": one.mean(), "sd": one.std(ddof=1)} for name, one in rows.items()]
-    return found, fits
+    importances = [
+        {"feature": name, "importance": draws.mean(), "sd": draws.std(ddof=1)} for name, draws in rows.items()
+    ]
+    return importances, fits
 
 
 def _squared_distances(rows: Array, others: Array) -> Array:
@@ -239,8 +241,8 @@ def _squared_distances(rows: Array, others: Array) -> Array:
 
 def _stand_in(name: str, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
     """Random numbers that vary as such similarities do: cosines by .2, fused ranks by .01."""
-    drawn = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
-    return pd.DataFrame({name: drawn})
+    stand_in = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
+    return pd.DataFrame({name: stand_in})
 
 
 def _signs(ratios: Array, *, one_hot: bool) -> Array:
@@ -278,7 +280,7 @@ def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.Da
     """
     blocks, percent, gains = _without_stand_ins(results, setting, similarities)
     roles = {role: gains[role].to_numpy() for role in ("intermediate", "target")}
-    found = []
+    rows = []
     for scheme in SCHEMES:
         of_model, of_mean = 0.0, 0.0
         for train, test in _left_out(scheme, **roles):
@@ -287,8 +289,8 @@ def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.Da
             of_model += ((percent[test] - predicted) ** 2).sum()
             of_mean += ((percent[test] - percent[train].mean()) ** 2).sum()
         q2 = float(1 - of_model / of_mean) if of_mean else np.nan
-        found.append({"left_out": scheme, "q2": q2, "n_pairs": len(percent)})
-    return pd.DataFrame(found)
+        rows.append({"left_out": scheme, "q2": q2, "n_pairs": len(percent)})
+    return pd.DataFrame(rows)
 
 
 def shuffled_ratings(
@@ -306,7 +308,7 @@ def shuffled_ratings(
     the same; similarities take part if they were measured of every pair.
     """
     blocks, _, _ = _without_stand_ins(results, setting, similarities)
-    names = [name for name, one in features_of(results).items() if one.kind == CONSTRUCT and name in blocks]
+    names = [name for name, feature in features_of(results).items() if feature.kind == CONSTRUCT and name in blocks]
     if not names:
         return pd.DataFrame(columns=["feature", "importance", "null_mean", "null_95", "p", "p_largest"])
     observed = _importances(results, setting, similarities, seed, names)
@@ -314,15 +316,15 @@ def shuffled_ratings(
     for order in task_orders(len(results.tasks), permutations, np.random.default_rng((seed, 3))):
         null.append(_importances(permuted_ratings(results, order), setting, similarities, seed, names))
         progress(len(null), permutations)
-    drawn = pd.DataFrame(null)
-    largest = drawn.max(axis=1).to_numpy()
+    null_importances = pd.DataFrame(null)
+    largest = null_importances.max(axis=1).to_numpy()
     return pd.DataFrame(
         {
             "feature": name,
             "importance": observed[name],
-            "null_mean": drawn[name].mean(),
-            "null_95": drawn[name].quantile(0.95),
-            "p": permutation_p(observed[name], drawn[name].to_numpy()),
+            "null_mean": null_importances[name].mean(),
+            "null_95": null_importances[name].quantile(0.95),
+            "p": permutation_p(observed[name], null_importances[name].to_numpy()),
             "p_largest": permutation_p(observed[name], largest),
         }
         for name in names
@@ -333,7 +335,7 @@ def _importances(
     results: Results, setting: PaperSetting, similarities: pd.DataFrame | None, seed: int, names: list[str]
 ) -> dict[str, float]:
     blocks, percent, _ = _without_stand_ins(results, setting, similarities)
-    rows, _ = one_seed(blocks, percent, setting, seed, names)
+    rows, _ = importances_of_seed(blocks, percent, setting, seed, names)
     return {row["feature"]: row["importance"] for row in rows}
 
 
@@ -349,9 +351,9 @@ def _without_stand_ins(
 def _left_out(scheme: str, intermediate: Array, target: Array) -> Iterator[tuple[Array, Array]]:
     """Training and test rows, once per task left out, or once per pair of tasks."""
     if scheme == "both":
-        for below, above in sorted({(min(one), max(one)) for one in zip(intermediate, target, strict=True)}):
-            touched = np.isin(intermediate, [below, above]) | np.isin(target, [below, above])
-            inside = np.isin(intermediate, [below, above]) & np.isin(target, [below, above])
+        for first, second in sorted({(min(pair), max(pair)) for pair in zip(intermediate, target, strict=True)}):
+            touched = np.isin(intermediate, [first, second]) | np.isin(target, [first, second])
+            inside = np.isin(intermediate, [first, second]) & np.isin(target, [first, second])
             yield ~touched, inside
         return
     left = target if scheme == "target" else intermediate

@@ -30,7 +30,7 @@ QUALITIES = {
     "regret_3": Declared("float64", "the same for the best of the first three"),
     "tau": Declared("float64", "Kendall's tau b of ranking and gains"),
 }
-JUDGED = {
+RANKING_QUALITIES = {
     "ranking": Declared("str", "what intermediates were ranked by"),
     "target": Declared("str", "the task they were ranked for"),
     "n_candidates": Declared("int64", "intermediates whose transfer is finished"),
@@ -56,12 +56,12 @@ def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
         known = [name for name in (*HEURISTICS, SIZE) if rows[name].notna().all()]
         if known:
             frame.loc[rows.index, FUSION] = reciprocal_rank_fusion(rows[known].to_numpy().T)
-    frame[MODEL] = _expected(results, similarities)
+    frame[MODEL] = _expected_gains(results, similarities)
     return frame[[*PAIR, *RANKINGS]]
 
 
-def judged(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
-    """One row per (ranking, target) with the columns ``JUDGED``, of targets with at least 4 finished transfers.
+def ranking_qualities(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
+    """One row per (ranking, target) with the columns ``RANKING_QUALITIES``, of targets with at least 4 finished transfers.
 
     A target whose transfers all score the same has no right order, and no row. A ranking that lacks one of a target's
     candidates has no row for it. Equal ranks count as all their orders.
@@ -79,7 +79,7 @@ def judged(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
             if np.isfinite(order).all():
                 about = {"ranking": name, "target": target, "n_candidates": len(pairs), "tau_chance": 0.0}
                 rows.append({**chance, **about, **qualities(order, score)})
-    return framed(pd.DataFrame(rows, columns=list(JUDGED)), JUDGED)
+    return framed(pd.DataFrame(rows, columns=list(RANKING_QUALITIES)), RANKING_QUALITIES)
 
 
 def qualities(order: np.ndarray, score: np.ndarray) -> dict[str, float]:
@@ -103,7 +103,7 @@ def ndcg(order: np.ndarray, score: np.ndarray) -> float:
     relevance = (score - score.min()) / spread
     discounts = 1 / np.log2(2 + np.arange(len(score)))
     places = stats.rankdata(-order, method="min").astype(int) - 1
-    shared = np.array([discounts[one : one + (places == one).sum()].mean() for one in places])
+    shared = np.array([discounts[first : first + (places == first).sum()].mean() for first in places])
     return float(shared @ relevance / (np.sort(relevance)[::-1] @ discounts))
 
 
@@ -128,7 +128,7 @@ def summary(rows: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.D
     Limits resample targets. Targets of one family are alike, so that they are rather too narrow.
     """
     rng = np.random.default_rng(seed)
-    found = []
+    lines = []
     for name, of_ranking in rows.groupby("ranking", sort=False):
         line: dict[str, object] = {"ranking": name, "n_targets": len(of_ranking)}
         chosen = rng.integers(len(of_ranking), size=(draws, len(of_ranking)))
@@ -142,8 +142,8 @@ def summary(rows: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.D
             line[quality] = float(_mean(values[None])[0])
             line[f"{quality}_low"], line[f"{quality}_high"] = map(float, limits)
             line[f"{quality}_chance"] = float(_mean(of_ranking[f"{quality}_chance"].to_numpy()[None])[0])
-        found.append(line)
-    return pd.DataFrame(found)
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -154,24 +154,24 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return means
 
 
-def _expected(results: Results, similarities: pd.DataFrame) -> np.ndarray:
+def _expected_gains(results: Results, similarities: pd.DataFrame) -> np.ndarray:
     """The model's expectation [pairs], in points from the target's mean; undefined where too few pairs are known."""
     features = pair_features(results, similarities=similarities)
     kinds = features_of(results)
-    words = [column for one in kinds.values() if one.kind == CATEGORY for column in one.columns]
-    columns = [column for one in kinds.values() for column in one.columns if features[column].notna().all()]
+    words = [column for feature in kinds.values() if feature.kind == CATEGORY for column in feature.columns]
+    columns = [column for feature in kinds.values() for column in feature.columns if features[column].notna().all()]
     numbers = [column for column in columns if column not in words]
     gain = 100 * results.gains.gain
     centred = (gain - gain.groupby(results.gains.target).transform("mean")).to_numpy()
     family = results.gains.target.map(results.tasks.set_index("task").family).to_numpy()
     expected = np.full(len(features), np.nan)
-    for one in dict.fromkeys(family):
-        train = np.isfinite(centred) & (family != one)
+    for left_out in dict.fromkeys(family):
+        train = np.isfinite(centred) & (family != left_out)
         if columns and train.sum() >= FEWEST_PAIRS:
             prepared = make_column_transformer(
                 (StandardScaler(), numbers),
                 (OneHotEncoder(handle_unknown="ignore"), [name for name in words if name in columns]),
             )
             model = make_pipeline(prepared, RidgeCV(PENALTIES)).fit(features[train], centred[train])
-            expected[family == one] = model.predict(features[family == one])
+            expected[family == left_out] = model.predict(features[family == left_out])
     return expected

@@ -40,21 +40,21 @@ def folds(mask: Array, family: Array, scheme: str) -> list[Fold]:
     or without anything to test are left out.
     """
     made = list(_folds(mask, family, scheme))
-    return [one for one in made if one.test.any() and one.train.sum() >= FEWEST_TRAINING_PAIRS]
+    return [fold for fold in made if fold.test.any() and fold.train.sum() >= FEWEST_TRAINING_PAIRS]
 
 
 def _folds(mask: Array, family: Array, scheme: str) -> Iterator[Fold]:
-    for one in range(family.max() + 1):
-        below, above = (family == one)[:, None], (family == one)[None, :]
+    for number in range(family.max() + 1):
+        intermediate, target = (family == number)[:, None], (family == number)[None, :]
         if scheme == "target":
-            yield Fold(mask & ~above, mask & above, mask & above)
+            yield Fold(mask & ~target, mask & target, mask & target)
         elif scheme == "intermediate":
-            yield Fold(mask & ~below, mask & below & (mask & ~below).any(0), mask & ~below)
+            yield Fold(mask & ~intermediate, mask & intermediate & (mask & ~intermediate).any(0), mask & ~intermediate)
         else:
-            for other in range(one, family.max() + 1):
-                lower, upper = (family == other)[:, None], (family == other)[None, :]
-                free = mask & ~(below | lower | above | upper)
-                yield Fold(free, mask & ((below & upper) | (lower & above)), mask)
+            for other in range(number, family.max() + 1):
+                other_intermediate, other_target = (family == other)[:, None], (family == other)[None, :]
+                free = mask & ~(intermediate | other_intermediate | target | other_target)
+                yield Fold(free, mask & ((intermediate & other_target) | (other_intermediate & target)), mask)
 
 
 class FoldFit:
@@ -67,12 +67,12 @@ class FoldFit:
     def __init__(self, fold: Fold, outcomes: Array, weights: Array, fixed: Sequence[Array]) -> None:
         """``outcomes`` [tasks, tasks, grids], ``weights`` [tasks, tasks], ``fixed`` blocks [tasks, tasks, width]."""
         self._fold, self._weights = fold, weights[fold.train] / weights[fold.train].sum()
-        self._trained, self._tested = self._centred(outcomes)
+        self._train_outcomes, self._test_outcomes = self._centred(outcomes)
         self._test_weights = weights[fold.test]
-        below, above = self._joined(fixed)
-        self._below, self._above = below[0], above[0]
-        self._weighted = self._below.T * self._weights
-        self._gram, self._moment = self._weighted @ self._below, self._weighted @ self._trained
+        train, test = self._joined(fixed)
+        self._train_columns, self._test_columns = train[0], test[0]
+        self._weighted = self._train_columns.T * self._weights
+        self._gram, self._moment = self._weighted @ self._train_columns, self._weighted @ self._train_outcomes
 
     def errors(self, further: Sequence[Array], penalties: Array) -> Array:
         """Weighted squared errors [draws, grids] on the test pairs, with the fixed blocks and the further ones.
@@ -80,37 +80,37 @@ class FoldFit:
         ``further`` blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw; ``penalties``
         [grids] may differ from grid to grid.
         """
-        above, cross, gram, moment = self._with(further)
-        found = np.empty((len(above), len(penalties)))
+        test, cross, gram, moment = self._with(further)
+        squares = np.empty((len(test), len(penalties)))
         for penalty in np.unique(penalties):
             grids = penalties == penalty
-            found[:, grids] = self._errors(float(penalty), grids, above, cross, gram, moment)
-        return found
+            squares[:, grids] = self._errors(float(penalty), grids, test, cross, gram, moment)
+        return squares
 
     def errors_of_each(self, further: Sequence[Array], penalties: Sequence[float]) -> Array:
         """The errors [penalties, grids] of one draw under each of several penalties, to choose among them."""
-        above, cross, gram, moment = self._with(further)
+        test, cross, gram, moment = self._with(further)
         grids = np.ones(self._moment.shape[1], dtype=bool)
-        return np.stack([self._errors(one, grids, above, cross, gram, moment)[0] for one in penalties])
+        return np.stack([self._errors(penalty, grids, test, cross, gram, moment)[0] for penalty in penalties])
 
     def _with(self, further: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
         """Test rows of the further blocks; products of their training rows with the fixed, themselves, the outcomes."""
-        below, above = self._joined(further)
-        weighted = (below * self._weights[:, None]).swapaxes(1, 2)
-        return above, self._weighted @ below, weighted @ below, weighted @ self._trained
+        train, test = self._joined(further)
+        weighted = (train * self._weights[:, None]).swapaxes(1, 2)
+        return test, self._weighted @ train, weighted @ train, weighted @ self._train_outcomes
 
-    def _errors(self, penalty: float, grids: Array, above: Array, cross: Array, gram: Array, moment: Array) -> Array:
+    def _errors(self, penalty: float, grids: Array, test: Array, cross: Array, gram: Array, moment: Array) -> Array:
         """Errors [draws, grids] of those grids, from the further test rows and the products of the training rows.
 
         A block has a variance of 1 and the penalty is at least .1, so inverting A costs no digits.
         """
         inverse = np.linalg.inv(self._gram + penalty * np.eye(len(self._gram)))
         alone = inverse @ self._moment[:, grids]
-        missed = self._tested[:, grids] - self._above @ alone  # by the fixed columns on their own
+        missed = self._test_outcomes[:, grids] - self._test_columns @ alone  # by the fixed columns on their own
         onto = cross.swapaxes(1, 2) @ inverse
         schur = gram + penalty * np.eye(gram.shape[1]) - onto @ cross
         slopes = np.linalg.solve(schur, moment[:, :, grids] - onto @ self._moment[:, grids])
-        left = above - self._above @ inverse @ cross
+        left = test - self._test_columns @ inverse @ cross
         weighted = (left * self._test_weights[:, None]).swapaxes(1, 2)
         quadratic = (weighted @ left) @ slopes - 2 * (weighted @ missed)
         errors: Array = self._test_weights @ missed**2 + (slopes * quadratic).sum(1)
@@ -118,29 +118,29 @@ class FoldFit:
 
     def training_error(self, further: Sequence[Array], penalty: float) -> Array:
         """Weighted mean squared error [grids] on the training pairs themselves."""
-        below = np.hstack([self._below, self._joined(further)[0][0]])
-        weighted = below.T * self._weights
-        slopes = np.linalg.solve(weighted @ below + penalty * np.eye(len(weighted)), weighted @ self._trained)
-        left: Array = self._weights @ (self._trained - below @ slopes) ** 2
+        train = np.hstack([self._train_columns, self._joined(further)[0][0]])
+        weighted = train.T * self._weights
+        slopes = np.linalg.solve(weighted @ train + penalty * np.eye(len(weighted)), weighted @ self._train_outcomes)
+        left: Array = self._weights @ (self._train_outcomes - train @ slopes) ** 2
         return left
 
     def training_total(self) -> Array:
         """Weighted mean squares [grids] of the training pairs about their mean."""
-        squares: Array = self._weights @ self._trained**2
+        squares: Array = self._weights @ self._train_outcomes**2
         return squares
 
     def total(self) -> Array:
         """Weighted squares [grids] of the test pairs about the training mean, which is 0 after centring."""
-        squares: Array = self._test_weights @ self._tested**2
+        squares: Array = self._test_weights @ self._test_outcomes**2
         return squares
 
     def _joined(self, blocks: Sequence[Array]) -> tuple[Array, Array]:
         """Training and test rows [draws, rows, width] of all blocks side by side."""
         scaled = [self._scaled(block.reshape(-1, *block.shape[-3:])) for block in blocks]
         if not scaled:
-            return np.empty((1, len(self._trained), 0)), np.empty((1, len(self._tested), 0))
-        below, above = (np.concatenate(rows, axis=2) for rows in zip(*scaled, strict=True))
-        return below, above
+            return np.empty((1, len(self._train_outcomes), 0)), np.empty((1, len(self._test_outcomes), 0))
+        train, test = (np.concatenate(rows, axis=2) for rows in zip(*scaled, strict=True))
+        return train, test
 
     def _centred(self, block: Array) -> tuple[Array, Array]:
         """The rows of the training and of the test pairs, each less the mean of its target's reference pairs."""
@@ -149,18 +149,18 @@ class FoldFit:
 
     def _scaled(self, block: Array) -> tuple[Array, Array]:
         """Training and test rows in units of the block's standard deviation over the training pairs."""
-        below, above = self._centred(block)
-        spread = np.sqrt(np.einsum("r,drw,drw->d", self._weights, below, below))[:, None, None]
+        train, test = self._centred(block)
+        spread = np.sqrt(np.einsum("r,drw,drw->d", self._weights, train, train))[:, None, None]
         factor = np.where(spread > ALMOST_ZERO, 1 / np.maximum(spread, ALMOST_ZERO), 0.0)
-        return below * factor, above * factor
+        return train * factor, test * factor
 
 
 def _less_means(block: Array, rows: Array, mask: Array) -> Array:
     """The masked ``rows`` [..., rows, width] of a block, each less the mean of its target's pairs in ``mask``."""
     shares = mask / np.maximum(mask.sum(0), 1)
     means = np.einsum("ij,...ijw->...jw", shares, block)
-    below, above = np.nonzero(rows)
-    centred: Array = block[..., below, above, :] - means[..., above, :]
+    intermediates, targets = np.nonzero(rows)
+    centred: Array = block[..., intermediates, targets, :] - means[..., targets, :]
     return centred
 
 
@@ -169,7 +169,7 @@ def _less_means(block: Array, rows: Array, mask: Array) -> Array:
 USUAL_PENALTY = 10.0  # where too few families are left to tune on
 
 
-class Added:
+class AddedQ2:
     """What further blocks add to fixed ones in Q2: the share of squares that a prediction saves, over all folds.
 
     Squares are weighted, pooled over the folds and taken about the mean of the training pairs. The penalty of each
@@ -188,9 +188,9 @@ class Added:
         """``outcomes`` [tasks, tasks, grids] stand for the grid's own, to test many at once."""
         several = grid.outcome[..., None] if outcomes is None else outcomes
         parts = folds(grid.mask, grid.family, left_out)
-        self.fits = [FoldFit(one, several, grid.weights, fixed) for one in parts]
-        self.penalties = [_tuned(grid, left_out, one.train, fixed, further, several) for one in parts]
-        self.total = sum((one.total() for one in self.fits), np.zeros(several.shape[2]))
+        self.fits = [FoldFit(fold, several, grid.weights, fixed) for fold in parts]
+        self.penalties = [_tuned_penalties(grid, left_out, fold.train, fixed, further, several) for fold in parts]
+        self.total = sum((fit.total() for fit in self.fits), np.zeros(several.shape[2]))
         self.q2_without = self.q2([]) if len(fixed) else np.zeros((1, several.shape[2]))
 
     def q2(self, further: Sequence[Array]) -> Array:
@@ -201,8 +201,8 @@ class Added:
         pairs = zip(self.fits, self.penalties, strict=True)
         errors = sum((fit.errors(further, penalties) for fit, penalties in pairs), np.zeros((1, len(self.total))))
         with np.errstate(invalid="ignore", divide="ignore"):
-            found: Array = 1 - errors / self.total
-        return found
+            share: Array = 1 - errors / self.total
+        return share
 
     def __call__(self, further: Sequence[Array]) -> Array:
         """Q2 [draws, grids] that the further blocks add."""
@@ -215,12 +215,12 @@ def why_no_fold(grid: Grid, left_out: str) -> str | None:
     parts = folds(grid.mask, grid.family, left_out)
     if not parts:
         return f"leaving families out as {left_out} leaves too few pairs to train on"
-    spread = sum(FoldFit(one, grid.outcome[..., None], grid.weights, []).total()[0] for one in parts)
+    spread = sum(FoldFit(fold, grid.outcome[..., None], grid.weights, []).total()[0] for fold in parts)
     least = ALMOST_ZERO**2 * grid.weights[grid.mask].sum()  # what rounding leaves of equal gains is below it
     return None if spread > least else "the gains of each target are all the same"
 
 
-def _tuned(
+def _tuned_penalties(
     grid: Grid,
     left_out: str,
     train: Array,
@@ -229,9 +229,9 @@ def _tuned(
     outcomes: Array,
 ) -> Array:
     """The penalty [grids] with the least error on families left out of these training pairs."""
-    inner = [FoldFit(one, outcomes, grid.weights, fixed) for one in folds(train, grid.family, left_out)]
+    inner = [FoldFit(fold, outcomes, grid.weights, fixed) for fold in folds(train, grid.family, left_out)]
     if not inner:
         return np.full(outcomes.shape[2], USUAL_PENALTY)
-    by_penalty = np.stack([one.errors_of_each(further, PENALTIES) for one in inner]).sum(0)
+    by_penalty = np.stack([fit.errors_of_each(further, PENALTIES) for fit in inner]).sum(0)
     chosen: Array = np.array(PENALTIES)[by_penalty.argmin(0)]
     return chosen

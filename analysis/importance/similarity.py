@@ -55,15 +55,15 @@ def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
     among all whose adapter was measured), so they compare intermediates of one target and are not symmetric.
     """
     tasks = list(manifest["tasks"])
-    found = {
+    by_column = {
         "data_similarity": _cosines(data_embeddings(store, manifest)),
         "task_similarity": _fused(_task_embeddings(store, manifest, SAMPLED)),
         "task_similarity_vu": _fused(_task_embeddings(store, manifest, VU)),
         **_of_pairs(store, manifest),
     }
-    pairs = [(below, above) for above in tasks for below in tasks if below != above]
+    pairs = [(intermediate, target) for target in tasks for intermediate in tasks if intermediate != target]
     frame = pd.DataFrame(pairs, columns=list(PAIR))
-    for name, values in found.items():
+    for name, values in by_column.items():
         frame[name] = [values.get(pair, np.nan) for pair in pairs]
     return framed(frame, SIMILARITIES)
 
@@ -74,14 +74,14 @@ def reciprocal_rank_fusion(similarities: np.ndarray, *, k: int = K) -> np.ndarra
     Rank 1 is the most similar; equal ones share the mean of their ranks; an undefined one is not in that list (Cormack
     et al. 2009; over the components of task embeddings as in the study's section 5.1, after Vu et al. 2020).
     """
-    ranks = np.array([stats.rankdata(-one, nan_policy="omit") for one in np.atleast_2d(similarities)])
+    ranks = np.array([stats.rankdata(-row, nan_policy="omit") for row in np.atleast_2d(similarities)])
     scores: np.ndarray = np.nansum(1 / (k + ranks), axis=0)
     return np.where(np.isfinite(ranks).any(axis=0), scores, np.nan)
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(vector: Sequence[float], other: Sequence[float]) -> float:
     """Cosine of two vectors; undefined where one of them is 0."""
-    first, second = np.asarray(one, dtype="float64"), np.asarray(other, dtype="float64")
+    first, second = np.asarray(vector, dtype="float64"), np.asarray(other, dtype="float64")
     lengths = np.linalg.norm(first) * np.linalg.norm(second)
     return float(first @ second / lengths) if lengths > 0 else float("nan")
 
@@ -91,9 +91,12 @@ def data_embeddings(store: Store, manifest: Manifest) -> dict[str, list[float]]:
     backbone = manifest["study"]["backbone"]
     by_encoder: list[dict[str, list[float]]] = []
     for encoder in encoders(backbone):
-        inputs = {name: data_embedding_inputs(one, encoder, backbone) for name, one in splits_hashes(manifest).items()}
-        measured = {name: _measure(store, DATA_EMBEDDING, one) for name, one in inputs.items()}
-        by_encoder.append({name: one.result["vector"] for name, one in measured.items() if one is not None})
+        inputs = {
+            name: data_embedding_inputs(splits_hash, encoder, backbone)
+            for name, splits_hash in splits_hashes(manifest).items()
+        }
+        measured = {name: _measure(store, DATA_EMBEDDING, task_inputs) for name, task_inputs in inputs.items()}
+        by_encoder.append({name: measure.result["vector"] for name, measure in measured.items() if measure is not None})
     return max(by_encoder, key=len)
 
 
@@ -101,11 +104,11 @@ def _task_embeddings(store: Store, manifest: Manifest, mode: str) -> dict[str, d
     """Components by name, of every task whose baseline was measured."""
     keys = baseline_keys(manifest)
     measured = {name: _measure(store, TASK_EMBEDDING, task_embedding_inputs(key, mode)) for name, key in keys.items()}
-    return {name: one.result["components"] for name, one in measured.items() if one is not None}
+    return {name: measure.result["components"] for name, measure in measured.items() if measure is not None}
 
 
 def _cosines(vectors: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], float]:
-    return {(a, b): cosine(one, other) for a, one in vectors.items() for b, other in vectors.items() if a != b}
+    return {(a, b): cosine(vector, other) for a, vector in vectors.items() for b, other in vectors.items() if a != b}
 
 
 def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
@@ -115,9 +118,9 @@ def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tupl
         others = [name for name in embeddings if name != target]
         if not others:
             continue
-        lists = [[cosine(embeddings[one][name], own[name]) for one in others] for name in own]
+        lists = [[cosine(embeddings[task][name], own[name]) for task in others] for name in own]
         fused = reciprocal_rank_fusion(np.array(lists))
-        scores |= {(one, target): float(score) for one, score in zip(others, fused, strict=True)}
+        scores |= {(task, target): float(score) for task, score in zip(others, fused, strict=True)}
     return scores
 
 
@@ -129,13 +132,13 @@ def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str
         (WEIGHTS, weights_inputs, keys, {"weight_similarity": "cosine", "subspace_similarity": "subspace"}),
         (LOGME, logme_inputs, keys, {"logme": "logme"}),
     )
-    found: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
+    by_column: dict[str, dict[tuple[str, str], float]] = {column: {} for *_, fields in kinds for column in fields}
     for kind, inputs, contents, fields in kinds:
         for pair in permutations(contents, 2):
-            if (one := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
+            if (measure := _measure(store, kind, inputs(*(contents[task] for task in pair)))) is not None:
                 for column, field in fields.items():
-                    found[column][pair] = _number(one.result[field])
-    return found
+                    by_column[column][pair] = _number(measure.result[field])
+    return by_column
 
 
 def _measure(store: Store, kind: str, inputs: Mapping[str, object]) -> Measure | None:

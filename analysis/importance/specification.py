@@ -41,7 +41,7 @@ def specifications(results: Results, primary: Specification = PRIMARY) -> Iterab
         "cells": ["all", "not collapsed", "not contaminated"],
         "without_rater": ["", *raters],
     }
-    changed = (replace(primary, **{name: one}) for name, options in choices.items() for one in options)
+    changed = (replace(primary, **{name: option}) for name, options in choices.items() for option in options)
     return dict.fromkeys([primary, *changed])
 
 
@@ -66,14 +66,14 @@ class Primary:
     @classmethod
     def of(cls, manifest: Manifest, store: Store) -> Primary:
         """What the study of a manifest declares, or else the analysis that is asked of every study."""
-        given = manifest["study"].get("analysis")
-        if given is None:
+        analysis = manifest["study"].get("analysis")
+        if analysis is None:
             return cls()
-        asked = Specification(**{one.name: given[one.name] for one in fields(Specification)})
+        specification = Specification(**{field.name: analysis[field.name] for field in fields(Specification)})
         since = str(manifest["declared"])
         records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
-        before = sum(one.provenance["created"] < since for one in records)
-        return cls(asked, int(given["draws"]), float(given["margin"]), since, before, len(records))
+        before = sum(record.provenance["created"] < since for record in records)
+        return cls(specification, int(analysis["draws"]), float(analysis["margin"]), since, before, len(records))
 
     @property
     def key(self) -> str:
@@ -82,8 +82,8 @@ class Primary:
 
     def line(self) -> str:
         """One sentence on whether this was declared, before how many results, and its key."""
-        asked = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
-        what = f"{asked.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
+        choices = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
+        what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
             return f"Primary analysis NOT DECLARED by a study file; asked as of every study ({what}); hash {self.key}."
         late = f"; {self.before} of {self.trained} cells were trained before that" if self.before else ""

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
 from analysis.gains.significance import LEVEL
-from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, judged, rankings, summary
+from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, ranking_qualities, rankings, summary
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, agreement, differences, rater_pairs
 from analysis.ratings.less_data import non_inferiority
@@ -176,7 +176,7 @@ def choosing(question: Question) -> Section:
     """How right every ranking was, beside a random order."""
     known = question.similarities
     similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
-    by_target = judged(question.results, rankings(question.results, similarities))
+    by_target = ranking_qualities(question.results, rankings(question.results, similarities))
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])

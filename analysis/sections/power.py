@@ -23,7 +23,7 @@ from analysis.gains.power import (
     visible_by_seeds,
     visible_gains,
 )
-from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, seen
+from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
@@ -95,7 +95,7 @@ def write_power(
         simulated = detection(
             question.grid, question.primary.specification.left_out, grids=grids, seed=seed, progress=progress
         )
-        frames |= {"detection": simulated, "seen_effects": seen(simulated)}
+        frames |= {"detection": simulated, "seen_effects": smallest_detected(simulated)}
     for name, frame in frames.items():
         write_frames(frame, out / name)
     title = Heading(f"{question.results.banner}What {question.results.name} could have seen")
@@ -196,7 +196,7 @@ def _effects(question: PowerQuestion, simulated: pd.DataFrame) -> Section:
             ["background", "planted"], sort=False
         )
     ]
-    sizes = [_smallest(row) for row in seen(simulated).itertuples()]
+    sizes = [_smallest(row) for row in smallest_detected(simulated).itertuples()]
     blocks: list[Block] = [
         Text(text),
         Text("False alarms without an effect, at 5 %:"),

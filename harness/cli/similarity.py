@@ -138,7 +138,7 @@ UNJUDGED = "no target of the study has four finished transfers and stored simila
 
 def suggest(options: argparse.Namespace) -> int:
     """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
-    from analysis.importance.ranking import judged, rankings, summary
+    from analysis.importance.ranking import ranking_qualities, rankings, summary
     from analysis.importance.similarity import stored_similarities
     from analysis.results.results import Results
     from analysis.tables import write_csv
@@ -156,7 +156,7 @@ def suggest(options: argparse.Namespace) -> int:
     advice = ranked[ranked.target == options.task].sort_values("fusion", ascending=False, kind="stable")
     if advice.empty:
         raise BadInput(f"{options.task}: the study has no intermediate for it; its role may be that of an intermediate")
-    rows = judged(results, ranked.drop(columns="gain"))
+    rows = ranking_qualities(results, ranked.drop(columns="gain"))
     quality = summary(rows)
     out = Path(options.out or f"results/{study.config.name}")
     for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": quality}.items():

@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from analysis.importance.calibration import effect_sizes
-from analysis.importance.detection import OWN, SEEN, SHARES, detection, intermediate_variance, own_noise, seen
+from analysis.importance.detection import (
+    OWN,
+    SHARES,
+    SMALLEST,
+    detection,
+    intermediate_variance,
+    own_noise,
+    smallest_detected,
+)
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
@@ -88,8 +96,8 @@ def test_the_size_that_is_found_often_enough_lies_between_those_tried() -> None:
         + rows("never", [0.1, 0.2, 0.3, 0.4, 0.5])
         + rows("at once", [0.9, 1.0, 1.0, 1.0, 1.0])
     )
-    found = seen(frame).set_index("construct")
-    assert list(found.columns) == [name for name in SEEN if name != "construct"]
+    found = smallest_detected(frame).set_index("construct")
+    assert list(found.columns) == [name for name in SMALLEST if name != "construct"]
     assert found.points_per_step["between"] == pytest.approx(3.5)  # half of the way from .6 to 1
     assert found.share["between"] == pytest.approx(0.225)
     assert found.points_per_step["falling"] == pytest.approx(2.5)  # from .7, as .6 is below what came before

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from analysis.importance.calibration import calibrated
+from analysis.importance.calibration import calibration
 from analysis.importance.grid import grid_of
 from analysis.importance.guarded import guarded
 from analysis.importance.null_tests import (
@@ -15,9 +15,9 @@ from analysis.importance.null_tests import (
     against_nulls,
     family_orders,
     family_typical,
-    handed_round,
     largest_p,
     permutation_p,
+    permuted_facts,
     task_orders,
 )
 from analysis.importance.paper_mode import SETTINGS, paper_importances
@@ -152,8 +152,8 @@ def test_a_batch_of_arrangements_is_each_of_them_fitted_alone(grid):
     several = np.random.default_rng(2).normal(size=(18, 18, 3)) * grid.mask[..., None]
     fixed = [block for name in ("samples", "setting") for block in grid.blocks(name)]
     orders = task_orders(18, 4, np.random.default_rng(3))
-    batch = grid.blocks("link", handed_round(grid.facts["link"], orders)) + grid.blocks(
-        "task_type", handed_round(grid.facts["task_type"], orders)
+    batch = grid.blocks("link", permuted_facts(grid.facts["link"], orders)) + grid.blocks(
+        "task_type", permuted_facts(grid.facts["task_type"], orders)
     )
     penalties = np.array([0.1, 100.0, 1.0])
     together = FoldFit(fold, several, grid.weights, fixed).errors(batch, penalties)
@@ -191,7 +191,7 @@ def test_a_large_effect_of_a_rating_is_supported(grid):
 
 
 def test_grids_without_an_effect_seldom_alarm(grid):
-    frame = calibrated(grid, grids=20, draws=99, planted=False).set_index("background")
+    frame = calibration(grid, grids=20, draws=99, planted=False).set_index("background")
     assert len(frame) == 4
     assert (frame.alarms <= 4).all()  # five or more of 20 at 5 %: 3 in 1,000
 

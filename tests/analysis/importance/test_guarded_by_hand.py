@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 from analysis.importance.grid import grid_of
 from analysis.importance.null_tests import Arrangements, added_by, added_q2, against_nulls, delete_a_family, largest_p
-from analysis.importance.null_tests import Tested as Outcome
+from analysis.importance.null_tests import NullTest as Outcome
 from analysis.importance.ridge import FoldFit, folds, why_no_fold
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results

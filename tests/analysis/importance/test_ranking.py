@@ -8,13 +8,13 @@ import pytest
 
 from analysis.importance.ranking import (
     FUSION,
-    JUDGED,
     MODEL,
+    RANKING_QUALITIES,
     RANKINGS,
     SIZE,
-    judged,
     ndcg,
     qualities,
+    ranking_qualities,
     rankings,
     regret,
     summary,
@@ -107,8 +107,8 @@ def test_the_model_never_sees_the_family_that_it_ranks_for(published, similariti
 
 
 def test_a_ranking_by_the_truth_is_judged_perfect_and_others_are_not(published, similarities):
-    rows = judged(published, rankings(published, similarities))
-    assert list(rows.columns) == list(JUDGED)
+    rows = ranking_qualities(published, rankings(published, similarities))
+    assert list(rows.columns) == list(RANKING_QUALITIES)
     perfect = rows[rows.ranking == "data_similarity"]
     assert len(perfect) == 18
     assert perfect.ndcg.to_numpy() == pytest.approx(1)
@@ -136,7 +136,7 @@ def test_unfinished_and_small_columns_are_not_judged(tmp_path):
     tasks = [FakeTask(name) for name in ("hope", "role", "distress", "warmth", "acts")]
     store, manifest = fake_study(tmp_path / "store", tasks, absent=[("hope", "role")])
     found = Results.of(store, manifest, draws=50)
-    rows = judged(found, rankings(found, pd.DataFrame(columns=list(SIMILARITIES))))
+    rows = ranking_qualities(found, rankings(found, pd.DataFrame(columns=list(SIMILARITIES))))
     assert set(rows.target) == {"hope", "distress", "warmth", "acts"}
     assert set(rows.ranking) == {SIZE, FUSION}  # 19 pairs are too few for a model
     few = summary(rows[rows.target.isin(["hope", "acts"])])
@@ -147,7 +147,7 @@ def test_a_target_whose_transfers_all_score_the_same_is_not_judged(published, si
     gains = published.gains.copy()
     gains.loc[gains.target == "condolence", "score"] = 0.3
     level = type(published)("level", gains, published.tasks, published.ratings)
-    rows = judged(level, rankings(level, similarities))
+    rows = ranking_qualities(level, rankings(level, similarities))
     assert "condolence" not in set(rows.target)
     assert len(rows[rows.ranking == SIZE]) == 17
 
