@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import RidgeCV
+from sklearn.metrics import ndcg_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -95,16 +96,11 @@ def qualities(order: np.ndarray, score: np.ndarray) -> dict[str, float]:
 def ndcg(order: np.ndarray, score: np.ndarray) -> float:
     """Discounted cumulative gain (Jarvelin and Kekalainen 2002, discount log2(1 + rank)) over that of the best order.
 
-    Relevance is linear in the score, from 0 for the worst to 1 for the best; undefined if all scores are equal.
+    Relevance is linear in the score, from 0 for the worst to 1 for the best; undefined if all scores are equal. Equal
+    places in the order share the mean of their discounts.
     """
     spread = np.ptp(score)
-    if not spread:
-        return float("nan")
-    relevance = (score - score.min()) / spread
-    discounts = 1 / np.log2(2 + np.arange(len(score)))
-    places = stats.rankdata(-order, method="min").astype(int) - 1
-    shared = np.array([discounts[first : first + (places == first).sum()].mean() for first in places])
-    return float(shared @ relevance / (np.sort(relevance)[::-1] @ discounts))
+    return float(ndcg_score([(score - score.min()) / spread], [order])) if spread else float("nan")
 
 
 def regret(order: np.ndarray, score: np.ndarray, k: int) -> float:
