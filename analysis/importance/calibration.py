@@ -79,6 +79,8 @@ def calibration(
     ``alarms`` of ``grids`` pass the gate at 5 %, ``low`` to ``high`` is the exact 95 % interval of their ``rate``;
     ``alarms_tasks`` and ``alarms_families`` refute the one or the other null. Weights are taken as known.
     """
+    # All simulated grids are outcomes of the one grid of features, so they share its folds, its permutations and every
+    # product of features; only the products with outcomes are their own.
     kinds = [(background, name) for background in BACKGROUNDS for name in ("", *grid.constructs * planted)]
     outcomes = np.concatenate(list(_simulated(grid, kinds, grids, seed)), axis=2)
     arrangements = Arrangements.of(grid, draws, seed)
@@ -118,6 +120,7 @@ def _simulated(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) 
 
 def effect_sizes(grid: Grid, name: str, noise: Array, share: float) -> Array:
     """Points [grids] per step of a construct's signed difference that explain a share beside ``noise`` of each grid."""
+    # An effect b x beside noise e explains the share s of the squares where b^2 [x'x] / (b^2 [x'x] + [e'e]) = s.
     of_effect, of_noise = (_spread(grid, part) for part in (grid.blocks(name)[0], noise))
     sizes: Array = np.sqrt(share / (1 - share) * of_noise / of_effect)
     return sizes

@@ -109,6 +109,7 @@ def intermediate_variance(grid: Grid, variance: Array) -> float:
     means = centred[n_pairs > 1].sum(1) / n_pairs[n_pairs > 1]
     if means.size < 2:
         return 0.0
+    # Var(mean of n pairs) = a + (v - a) / n, solved for a: (n Var(mean) - v) / (n - 1).
     n, typical = n_pairs[n_pairs > 1].mean(), variance[grid.mask].mean()
     between = (n * means.var(ddof=1) - typical) / (n - 1)
     return float(np.clip(between, 0.0, grid.heterogeneity))

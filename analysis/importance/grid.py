@@ -95,22 +95,15 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
     kept = [k for k in range(len(tasks)) if np.isfinite([fact[k] for fact in rated]).all()]
     position = {tasks[k]: row for row, k in enumerate(kept)}
     usable = (np.isfinite(values) & gains.intermediate.isin(position) & gains.target.isin(position)).to_numpy()
-    intermediates, targets = (
-        gains[role][usable].map(position).to_numpy("int64") for role in ("intermediate", "target")
-    )
+    pairs = tuple(gains[role][usable].map(position).to_numpy("int64") for role in ("intermediate", "target"))
     mask, outcome, error = (np.zeros((len(kept), len(kept)), dtype=kind) for kind in (bool, float, float))
-    mask[intermediates, targets], outcome[intermediates, targets], error[intermediates, targets] = (
-        True,
-        values[usable],
-        errors[usable],
-    )
+    mask[pairs], outcome[pairs], error[pairs] = True, values[usable], errors[usable]
     if specification.outcome == "winsorised" and mask.any():
         outcome = _winsorised(outcome, mask)
     weights, heterogeneity = _weights(outcome, error, mask, specification.weights)
     families, family = np.unique(results.tasks.family.iloc[kept].fillna("").astype(str), return_inverse=True)
-    notes += _left_out_notes(
-        results, specification, np.isfinite(values), [task for task in tasks if task not in position]
-    )
+    unrated = [task for task in tasks if task not in position]
+    notes += _left_out_notes(results, specification, np.isfinite(values), unrated)
     return Grid(
         tuple(position),
         family,

@@ -12,13 +12,13 @@ import pandas as pd
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.null_tests import LEVEL, Arrangements, NullTest, against_nulls, delete_a_family, largest_p
-from analysis.importance.ridge import AddedQ2, why_no_fold
-from analysis.importance.specification import PRIMARY, Specification, specifications
+from analysis.importance.ridge import SCHEMES, AddedQ2, why_no_fold
+from analysis.importance.specification import DRAWS, PRIMARY, Specification, specifications
 from analysis.results.results import Results
 from analysis.tables import signed
 
-# One line per feature: supported or not supported for families that were not seen, and why.
-
+SEED = 20_240_901
+Progress = Callable[[int, int, str], None]
 SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
 COLUMNS = [
     "feature",
@@ -35,77 +35,10 @@ COLUMNS = [
     "against",
     "why",
 ]
-
-
-def verdicts(
-    grid: Grid,
-    titles: Mapping[str, str],
-    gate: NullTest,
-    tests: Mapping[str, NullTest],
-    corrected: np.ndarray,
-    intervals: Mapping[str, tuple[float, float]],
-) -> pd.DataFrame:
-    """One row per feature, tested or not; ``added`` is the Q2 that is lost when it alone is dropped.
-
-    ``against`` is what speaks against support, ``why`` the same after the numbers, ``low`` to ``high`` the
-    interval, ``null_mean`` what it adds on average when it belongs to other tasks, and
-    ``p_corrected`` the larger p of both nulls after correction for all features.
-    """
-    rows: list[dict[str, Any]] = []
-    for (name, test), p in zip(tests.items(), corrected, strict=True):
-        row: dict[str, Any] = {
-            "feature": name,
-            "title": titles[name],
-            "kind": grid.kinds[name],
-            "added": float(test.added[0]),
-            "low": intervals[name][0],
-            "high": intervals[name][1],
-            "null_mean": float(test.by_tasks[:, 0].mean()),
-            "p_tasks": float(test.p_tasks[0]),
-            "p_families": float(test.p_families[0]),
-            "p_corrected": float(p),
-        }
-        against = _against(row, test, gate if name in grid.constructs else None)
-        verdict = NOT_SUPPORTED if against else SUPPORTED
-        rows.append({**row, "verdict": verdict, "against": "; ".join(against), "why": _why(row, against)})
-    rows += [
-        {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
-        for name, why in grid.left_out.items()
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
-    """The same frame where nothing could be tested."""
-    rows = [{"feature": name, "title": title, "verdict": NOT_TESTED, "why": reason} for name, title in titles.items()]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
-    """What speaks against support."""
-    reasons = {
-        "dropping it loses no Q2": row["added"] <= 0,
-        "with all features the gains are predicted no better than by their mean": test.full_q2 <= 0,
-        "it adds as much when it belongs to other tasks or families": row["p_corrected"] > LEVEL,
-        "the constructs together do not pass": gate is not None and not gate.passes[0],
-    }
-    return [reason for reason, holds in reasons.items() if holds]
-
-
-def _why(row: Mapping[str, Any], against: list[str]) -> str:
-    numbers = (
-        f"adds {signed(row['added'], 4)} to Q2 (p = {row['p_tasks']:.3f} over tasks, {row['p_families']:.3f} over"
-        f" families, {row['p_corrected']:.3f} corrected)"
-    )
-    if np.isfinite(row["low"]):
-        numbers += f", interval {signed(row['low'], 3)} to {signed(row['high'], 3)}"
-    return "; ".join([numbers, *against])
-
-
-DRAWS = 999
-SEED = 20_240_901
-SCHEMES = ("target", "intermediate", "both")
-Progress = Callable[[int, int, str], None]
+_MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])
+_CURVE = pd.DataFrame(
+    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "chance_95", "p_tasks", "p_families", "p", "passes", "notes"]
+)
 
 
 @dataclass(frozen=True)
@@ -149,14 +82,14 @@ def guarded(
         return Guarded(specification, headline, not_estimable(titles, reason), _MODELS, _CURVE, grid.notes)
     others = [alternative for alternative in specifications(results, specification) if alternative != specification]
     steps = len(grid.kinds) + 2 + len(others)
-    gate, tests = _tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
+    gate, tests = _null_tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
     models = _models(grid)
     progress(len(grid.kinds) + 2, steps, "models")
     features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), _intervals(grid, specification))
-    curve = [_row(specification, grid, gate)]
+    curve = [_curve_row(specification, grid, gate)]
     for alternative in others:
         other = grid_of(results, alternative, similarities)
-        curve.append(_row(alternative, other, _gate(other, alternative, draws, seed)))
+        curve.append(_curve_row(alternative, other, _test_of_constructs(other, alternative, draws, seed)))
         progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
     return Guarded(
         specification,
@@ -168,7 +101,7 @@ def guarded(
     )
 
 
-def _tests(
+def _null_tests(
     grid: Grid, specification: Specification, draws: int, seed: int, step: Callable[[int, str], None]
 ) -> tuple[NullTest, dict[str, NullTest]]:
     """The test of all constructs together, and of every feature on its own."""
@@ -186,18 +119,13 @@ def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[floa
     return {name: delete_a_family(grid, specification.left_out, [name]) for name in grid.kinds}
 
 
-def _gate(grid: Grid, specification: Specification, draws: int, seed: int) -> NullTest | None:
+def _test_of_constructs(grid: Grid, specification: Specification, draws: int, seed: int) -> NullTest | None:
     if grid.why_not() or why_no_fold(grid, specification.left_out):
         return None
     return against_nulls(grid, specification.left_out, grid.constructs, Arrangements.of(grid, draws, seed))
 
 
-_CURVE = pd.DataFrame(
-    columns=[*asdict(PRIMARY), "key", "n_pairs", "added", "chance_95", "p_tasks", "p_families", "p", "passes", "notes"]
-)
-
-
-def _row(specification: Specification, grid: Grid, gate: NullTest | None) -> dict[str, Any]:
+def _curve_row(specification: Specification, grid: Grid, gate: NullTest | None) -> dict[str, Any]:
     row = {
         **asdict(specification),
         "key": specification.key,
@@ -214,9 +142,6 @@ def _row(specification: Specification, grid: Grid, gate: NullTest | None) -> dic
     numbers = {name: float(getattr(gate, name)[0]) for name in ("added", "p_tasks", "p_families", "p")}
     chance = max(float(np.quantile(null[:, 0], 1 - LEVEL)) for null in (gate.by_tasks, gate.by_families))
     return {**row, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
-
-
-_MODELS = pd.DataFrame(columns=["left_out", "model", "r2_train", "q2"])
 
 
 def _models(grid: Grid) -> pd.DataFrame:
@@ -289,3 +214,71 @@ def _notes(grid: Grid, results: Results, specification: Specification) -> tuple[
         _on_weights(grid, results, specification.weights == "equal"),
         f"intervals leave out one of {len(grid.families)} families after the other: few, so they are wide",
     )
+
+
+# Verdicts: one line per feature, supported or not supported for families that were not seen, and why.
+
+
+def verdicts(
+    grid: Grid,
+    titles: Mapping[str, str],
+    gate: NullTest,
+    tests: Mapping[str, NullTest],
+    corrected: np.ndarray,
+    intervals: Mapping[str, tuple[float, float]],
+) -> pd.DataFrame:
+    """One row per feature, tested or not; ``added`` is the Q2 that is lost when it alone is dropped.
+
+    ``against`` is what speaks against support, ``why`` the same after the numbers, ``low`` to ``high`` the
+    interval, ``null_mean`` what it adds on average when it belongs to other tasks, and
+    ``p_corrected`` the larger p of both nulls after correction for all features.
+    """
+    rows: list[dict[str, Any]] = []
+    for (name, test), p in zip(tests.items(), corrected, strict=True):
+        row: dict[str, Any] = {
+            "feature": name,
+            "title": titles[name],
+            "kind": grid.kinds[name],
+            "added": float(test.added[0]),
+            "low": intervals[name][0],
+            "high": intervals[name][1],
+            "null_mean": float(test.by_tasks[:, 0].mean()),
+            "p_tasks": float(test.p_tasks[0]),
+            "p_families": float(test.p_families[0]),
+            "p_corrected": float(p),
+        }
+        against = _against(row, test, gate if name in grid.constructs else None)
+        verdict = NOT_SUPPORTED if against else SUPPORTED
+        rows.append({**row, "verdict": verdict, "against": "; ".join(against), "why": _why(row, against)})
+    rows += [
+        {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
+        for name, why in grid.left_out.items()
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
+    """The same frame where nothing could be tested."""
+    rows = [{"feature": name, "title": title, "verdict": NOT_TESTED, "why": reason} for name, title in titles.items()]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
+    """What speaks against support."""
+    reasons = {
+        "dropping it loses no Q2": row["added"] <= 0,
+        "with all features the gains are predicted no better than by their mean": test.full_q2 <= 0,
+        "it adds as much when it belongs to other tasks or families": row["p_corrected"] > LEVEL,
+        "the constructs together do not pass": gate is not None and not gate.passes[0],
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def _why(row: Mapping[str, Any], against: list[str]) -> str:
+    numbers = (
+        f"adds {signed(row['added'], 4)} to Q2 (p = {row['p_tasks']:.3f} over tasks, {row['p_families']:.3f} over"
+        f" families, {row['p_corrected']:.3f} corrected)"
+    )
+    if np.isfinite(row["low"]):
+        numbers += f", interval {signed(row['low'], 3)} to {signed(row['high'], 3)}"
+    return "; ".join([numbers, *against])

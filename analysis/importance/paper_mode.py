@@ -23,6 +23,7 @@ from tasks.plain_text import counted
 
 N_SPLITS = 10
 N_PERMUTATIONS = 50
+SCHEMES = ("target", "intermediate", "both")
 FEWEST_PAIRS = 20  # below it a random split has hardly a test part
 TABLE_6 = {  # its names of features, and ours
     "c1_definition": "definition",
@@ -181,10 +182,14 @@ class KernelFit:
         Distances add up over blocks, so kernels multiply: with the block's own factor divided out, one product gives
         every row's prediction under every value that occurs, and a shuffle is looking up.
         """
+        # 1. The kernel exp(-gamma d) is a product over blocks. Divided by the block's own factor it is the rest, which
+        #    no shuffle of this block changes.
         values, index = np.unique(self._blocks[name], axis=0, return_inverse=True)
         support = self._blocks[name][self._support]
         factors = np.exp(-self._gamma * _squared_distances(values, support))  # [values, support]
         rest = self._kernel[:, self._support] / factors[index]
+        # 2. One product gives the prediction of every row under every value that the block has; row and value are
+        #    looked up for each shuffle, and nothing is fitted or multiplied again.
         under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]
         shuffled = under[np.arange(len(index)), index[orders]]
         lost: Array = self.r2() - np.array([r2(self._outcome, predicted) for predicted in shuffled])
@@ -267,9 +272,7 @@ def _notes(pairs: pd.DataFrame, usable: Array, left_out: list[str]) -> tuple[str
     return tuple(notes)
 
 
-# What the paper's model is worth where it was not fitted: tasks left out, and ratings handed round among tasks.
-
-SCHEMES = ("target", "intermediate", "both")
+# What the paper's model is worth where it was not fitted: tasks left out, and ratings permuted over tasks.
 
 
 def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -284,6 +287,7 @@ def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.Da
     for scheme in SCHEMES:
         of_model, of_mean = 0.0, 0.0
         for train, test in _left_out(scheme, **roles):
+            # Q2 is taken about the mean of the training pairs: what is known of the pairs left out without features.
             fit = KernelFit({name: block[train] for name, block in blocks.items()}, percent[train], setting)
             predicted = fit.predicted({name: block[test] for name, block in blocks.items()})
             of_model += ((percent[test] - predicted) ** 2).sum()
@@ -302,7 +306,7 @@ def shuffled_ratings(
     similarities: pd.DataFrame | None = None,
     progress: Progress = lambda done, of: None,
 ) -> pd.DataFrame:
-    """One row per construct: its importance, and what it is where ratings are handed round among tasks.
+    """One row per construct: its importance, and what it is where ratings are permuted over tasks.
 
     A construct has to be known of every task. ``p_largest`` compares it with the largest of the constructs. Splits stay
     the same; similarities take part if they were measured of every pair.

@@ -62,7 +62,7 @@ def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranking_qualities(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
-    """One row per (ranking, target) with the columns ``RANKING_QUALITIES``, of targets with at least 4 finished transfers.
+    """One row per (ranking, target) with the columns ``RANKING_QUALITIES``, of targets of 4 finished transfers or more.
 
     A target whose transfers all score the same has no right order, and no row. A ranking that lacks one of a target's
     candidates has no row for it. Equal ranks count as all their orders.

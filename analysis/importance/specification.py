@@ -29,6 +29,7 @@ class Specification:
 
 
 PRIMARY = Specification()
+DRAWS = 999  # permutations of tasks
 
 
 def specifications(results: Results, primary: Specification = PRIMARY) -> Iterable[Specification]:
@@ -43,9 +44,6 @@ def specifications(results: Results, primary: Specification = PRIMARY) -> Iterab
     }
     changed = (replace(primary, **{name: option}) for name, options in choices.items() for option in options)
     return dict.fromkeys([primary, *changed])
-
-
-DRAWS = 999
 
 
 @dataclass(frozen=True)
