@@ -1,4 +1,4 @@
-"""Where a study's raw files are: the data folder that was given, or synthetic files written beside the store."""
+"""The folder of a study's raw files: the user's data folder, or synthetic files that are written inside the store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SYNTHETIC_SEED = 1
 
 
 def data_folder(study: StudyConfig, registry: Registry, data: Path, store_root: Path) -> Path:
-    """The folder to read; synthetic files are written once, whole, below the store. MissingData if there is none.
+    """The folder to read; synthetic files are written once, completely, inside the store.
 
-    Entries of one's own may have their files beside them, and then need no data folder.
+    MissingData if there is no folder, except for a study with entries of its own, whose files may be beside them.
     """
     if study.data == "synthetic":
         return _synthetic_folder(study, registry, store_root)
@@ -32,7 +32,9 @@ def data_folder(study: StudyConfig, registry: Registry, data: Path, store_root: 
 
 def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) -> Path:
     tasks = [registry.task(name) for name in study.tasks]
-    built_in = [task for task in tasks if Path(task.entry_file).parent == BUILT_IN]  # other tasks bring their files
+    built_in = [
+        task for task in tasks if Path(task.entry_file).parent == BUILT_IN
+    ]  # the files of other tasks are their own
     datasets = sorted({synthetic.SAME_FILES.get(task.dataset.id, task.dataset.id) for task in built_in})
     name = f"{'-'.join(datasets)}-{study.synthetic_rows}-{_writer_digest()}"
     folder = store_root / "synthetic" / name
@@ -41,7 +43,7 @@ def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) 
     with writing(store_root):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            (Path(temporary) / name).mkdir()  # of no dataset, too: all tasks may be the user's own
+            (Path(temporary) / name).mkdir()  # also if there is no dataset: all tasks may be the user's own
             synthetic.write(Path(temporary) / name, datasets, rows=study.synthetic_rows, seed=SYNTHETIC_SEED)
             try:
                 (Path(temporary) / name).rename(folder)
@@ -53,6 +55,6 @@ def _synthetic_folder(study: StudyConfig, registry: Registry, store_root: Path) 
 
 @cache
 def _writer_digest() -> str:
-    """A hash of the writer's own code, so that files of an earlier version are never taken for today's."""
+    """A hash of the writer's code, so that files of an earlier version are not used."""
     sources = sorted(Path(synthetic.__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]

@@ -1,4 +1,7 @@
-"""Downloads: https only, size-limited, resumed where they broke off, and named only when their checksum is right."""
+"""Downloads over https only, limited in size, and resumed after an interruption.
+
+A file grows under the name ``.part``, and gets its own name only when its size and checksum are right.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from harness.raw.holdings import Known, known_download
 from harness.raw.unpack import unpack_member
 from tasks.task import Download
 
-LARGEST_BYTES = 2_000_000_000  # of a file whose entry states no size
+LARGEST_BYTES = 2_000_000_000  # limit of a file whose entry states no size
 LARGEST_JSON_BYTES = 20_000_000
-BARREN_ATTEMPTS = 3  # tries in a row that bring nothing new
+BARREN_ATTEMPTS = 3  # in a row that transfer nothing, after which a download is given up
 PAUSE_SECONDS = 1.0
 TIMEOUT_SECONDS = 60
 CHUNK = 1 << 18
@@ -32,9 +35,10 @@ Watch = Callable[[str, int, int], None]  # path, bytes received, bytes in all (0
 
 
 def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[tuple[Download, bool]]:
-    """Bring each file below ``data``, and yield it with whether it was downloaded just now; FetchFailed at the first
-    that cannot be had. A file that is there is left as it is.
-    """  # noqa: D205
+    """Download each file into ``data``; yield it with whether it was downloaded now. Existing files are left alone.
+
+    FetchFailed at the first file that cannot be downloaded, or that exists with another content.
+    """
     archives = set()
     try:
         for download in downloads:
@@ -59,8 +63,8 @@ def fetch(downloads: Sequence[Download], data: Path, watch: Watch) -> Iterator[t
         _remove(archives, data / ARCHIVES)
 
 
-def json_at(url: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """The JSON at an address; FetchFailed when it cannot be had or is none."""
+def json_at(url: str) -> Any:  # noqa: ANN401 - any JSON
+    """The JSON at an address; FetchFailed if it cannot be downloaded or is not JSON."""
     check_address(url)
     request = urllib.request.Request(url, headers={"User-Agent": "empathy-transfer"})
     try:
@@ -102,20 +106,20 @@ def _remove(archives: set[Path], folder: Path) -> None:
 
 
 def _part_of(target: Path) -> Path:
-    """The name under which a file grows until it is complete and checked."""
+    """The path at which a file grows until it is complete and checked."""
     target.parent.mkdir(parents=True, exist_ok=True)
     return target.with_name(target.name + ".part")
 
 
 def _fetch_file(download: Download, target: Path, watch: Watch) -> None:
-    """Download to ``target``; what a broken transfer leaves behind is continued, now or by the next command."""
+    """Download to ``target``; an interrupted transfer is resumed, now or by the next command."""
     check_address(download.url)
     part, barren = _part_of(target), 0
     while True:
-        before = _size(part)
+        start = _size(part)
         if _transfer(download, part, watch):
             break
-        barren = 0 if _size(part) > before else barren + 1
+        barren = 0 if _size(part) > start else barren + 1
         if barren == BARREN_ATTEMPTS:
             raise FetchFailed(
                 f"{download.url}: the transfer breaks off, now at {_size(part):,} bytes; the same command continues it"
@@ -138,9 +142,9 @@ def _size(path: Path) -> int:
 
 
 def _transfer(download: Download, part: Path, watch: Watch) -> bool:
-    """Append to ``part`` what it lacks, and return whether it is complete; FetchFailed where trying again is idle.
+    """Append to ``part`` what it lacks; whether it is complete. FetchFailed where another attempt would not help.
 
-    Without a checksum nothing shows that the rest belongs to the beginning, so such a file starts again.
+    Without a checksum nothing shows that the rest belongs to the beginning, so such a file is started again.
     """
     start = _size(part) if download.sha256 or download.git_blob else 0
     request = urllib.request.Request(download.url, headers={"User-Agent": "empathy-transfer"})
@@ -176,7 +180,7 @@ def _answer(problem: urllib.error.HTTPError) -> str:
 
 
 def _receive(response: http.client.HTTPResponse, download: Download, part: Path, start: int, watch: Watch) -> bool:
-    """Write the answer's body after the first ``start`` bytes of ``part``; whether all of it came."""
+    """Write the body of the answer after the first ``start`` bytes of ``part``; whether all of it came."""
     if not (response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")):
         start = 0
     length = response.headers.get("Content-Length", "")

@@ -1,4 +1,7 @@
-"""Which raw files of each dataset are here, whether they are the right ones, and which may simply be fetched."""
+"""Which raw files of each dataset exist here, whether their content is right, and which can be downloaded.
+
+`Known` is what an entry says of a file's content; a `Holding` is the state of all files of a dataset.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,12 @@ from tasks.readers.rows import column_names, data_path, uses_fallback
 from tasks.registry import Registry
 from tasks.task import Dataset, Download, Task
 
-# What is known of a raw file's content, and whether the file on disk agrees.
-
 State = Literal["verified", "differs", "unknown", "missing"]
 
 
 @dataclass(frozen=True)
 class Known:
-    """The content that a file should have: its sha256 or, where only that is known, its git blob id; both in hex."""
+    """The content that a file should have: its sha256 or, if only that is known, its git blob id, in hex."""
 
     sha256: str = ""
     git_blob: str = ""
@@ -36,15 +37,15 @@ class Known:
 
 
 def known_of(path: str, dataset: Dataset) -> Known:
-    """What the entry of ``dataset`` says about the content of ``path`` (below the data folder)."""
+    """What the entry of ``dataset`` says about the content of ``path``, relative to the data folder."""
     if path in dataset.checksums:
         return Known(sha256=str(dataset.checksums[path]))
-    of_path = (known_download(one) for one in dataset.downloads if one.path == path and not one.archive_member)
-    return next(of_path, Known())
+    downloads = (file for file in dataset.downloads if file.path == path and not file.archive_member)
+    return next(map(known_download, downloads), Known())
 
 
 def known_download(download: Download) -> Known:
-    """What is known of the bytes behind a download's address."""
+    """What an entry says about the bytes at a download's address."""
     return Known(download.sha256, download.git_blob)
 
 
@@ -64,9 +65,9 @@ def _git_blob_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Holding:
-    """One dataset: its tasks, the state of each raw file that belongs to them, and the downloads that bring files.
+    """A dataset: its tasks, the state of each of their raw files, and the downloads of files.
 
-    ``fallback`` are other, smaller files that some of the tasks read while their own are not all here.
+    ``fallback`` are other, smaller files that some of the tasks read as long as their own are incomplete.
     """
 
     dataset: Dataset
@@ -77,18 +78,18 @@ class Holding:
 
     @property
     def missing(self) -> list[str]:
-        """Files that are not here."""
+        """Files that do not exist here."""
         return [path for path, state in self.files.items() if state == "missing"]
 
     @property
     def left_to_ask(self) -> list[str]:
-        """Missing files that no download brings."""
-        return sorted(set(self.missing) - {one.path for one in self.downloads})
+        """Missing files without a download."""
+        return sorted(set(self.missing) - {download.path for download in self.downloads})
 
     @property
     def is_fetchable(self) -> bool:
         """Whether every file may be downloaded without asking anybody."""
-        return {one.path for one in self.downloads} >= set(self.files)
+        return {download.path for download in self.downloads} >= set(self.files)
 
     @property
     def how(self) -> str:
@@ -99,7 +100,7 @@ class Holding:
 
 
 def holdings(registry: Registry, data: Path) -> list[Holding]:
-    """One holding per dataset, by id; datasets that read each other's files share what is known of them."""
+    """A holding per dataset, by id; datasets that read each other's files share what is known of these."""
     datasets = {task.dataset.id: task.dataset for task in registry.tasks.values()}
     return [_holding(dataset, registry, data, datasets) for _, dataset in sorted(datasets.items())]
 
@@ -108,19 +109,18 @@ def _holding(dataset: Dataset, registry: Registry, data: Path, datasets: Mapping
     tasks = [task for task in registry.tasks.values() if task.dataset.id == dataset.id]
     files = {name: task for task in tasks for name in task.files}
     fallback = {name for task in tasks if uses_fallback(task, data) for name in column_names(task, "fallback_files")}
-    downloads = {one.path: one for other in datasets.values() for one in other.downloads}
-    wanted = {name: downloads[name] for name in files if name in downloads} | {
-        one.path: one for one in dataset.downloads
-    }
+    downloads = {download.path: download for other in datasets.values() for download in other.downloads}
+    of_files = {name: downloads[name] for name in files if name in downloads}
+    of_dataset = {download.path: download for download in dataset.downloads}
     return Holding(
         dataset=dataset,
         tasks=tuple(task.id for task in tasks),
         files={name: _state(task, data, name, datasets) for name, task in files.items()},
         fallback=tuple(sorted(fallback)),
-        downloads=tuple(wanted.values()),
+        downloads=tuple((of_files | of_dataset).values()),
     )
 
 
 def _state(task: Task, data: Path, name: str, datasets: Mapping[str, Dataset]) -> State:
-    known = (known_of(name, dataset) for dataset in datasets.values())
-    return next((one for one in known if one != Known()), Known()).state(data_path(task, name, data))
+    contents = (known_of(name, dataset) for dataset in datasets.values())
+    return next((known for known in contents if known != Known()), Known()).state(data_path(task, name, data))

@@ -1,4 +1,4 @@
-"""One file out of a zip or tar archive that nobody vouches for: every entry is checked before any is read."""
+"""A file out of an untrusted zip or tar archive: every entry is checked before any is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.errors import BadInput
 MOST_ENTRIES = 10_000
 MOST_BYTES = 2_000_000_000  # all entries of an archive together, unpacked
 MOST_RATIO = 100  # unpacked to packed; text packs to a tenth at best
-RATIO_COUNTS_FROM = 1_000_000  # unpacked bytes; less does no harm at any ratio
+RATIO_COUNTS_FROM = 1_000_000  # unpacked bytes; fewer do no harm at any ratio
 CHUNK = 1 << 20
 COMPRESSIONS: Mapping[bytes, type[gzip.GzipFile] | type[bz2.BZ2File] | type[lzma.LZMAFile]] = {
     b"\x1f\x8b": gzip.GzipFile,
@@ -31,22 +31,22 @@ BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFE
 
 
 class Readable(Protocol):
-    """Whatever gives bytes: a file, plain or packed."""
+    """A source of bytes: a file, compressed or not."""
 
     def read(self, size: int, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
 
 
 class BadArchive(BadInput):
-    """An archive is broken, holds what no data archive needs, or lacks the wanted file."""
+    """An archive is broken, is unsafe, or lacks the file."""
 
 
 class Entry(NamedTuple):
-    """What an archive says of one of its members; ``size`` in bytes, unpacked."""
+    """A member of an archive by its header; ``size`` in bytes, unpacked. A regular member is a file or a folder."""
 
     name: str
     size: int
-    is_plain: bool
+    is_regular: bool
 
 
 def unpack_member(archive: Path, member: str, target: Path) -> None:
@@ -63,13 +63,13 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
 
 
 def _unpack_zip(archive: Path, member: str, target: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        infos = opened.infolist()
+    with zipfile.ZipFile(archive) as members:
+        infos = members.infolist()
         _check([_zip_entry(info) for info in infos], member, archive)
-        info = next(one for one in infos if one.filename == member)
+        info = next(info for info in infos if info.filename == member)
         if info.flag_bits & 1:
             raise BadArchive(f"{archive.name}: member {member!r} is encrypted; unpack it by hand")
-        with opened.open(info) as source, target.open("wb") as sink:
+        with members.open(info) as source, target.open("wb") as sink:
             _copy(source, sink, info.file_size, archive)
 
 
@@ -79,24 +79,24 @@ def _zip_entry(info: zipfile.ZipInfo) -> Entry:
 
 
 def _unpack_tar(archive: Path, member: str, target: Path) -> None:
-    """The compression is taken off first, up to the limits: a tar's own headers may be bombs too."""
-    with tempfile.TemporaryFile(dir=archive.parent) as plain:
+    """Decompress first, up to the limits, and read the tar then: its headers could be a bomb, too."""
+    with tempfile.TemporaryFile(dir=archive.parent) as tar:
         with archive.open("rb") as packed:
             start = packed.read(6)
-        unpacked = next((opener for magic, opener in COMPRESSIONS.items() if start.startswith(magic)), None)
-        with unpacked(archive, "rb") if unpacked else archive.open("rb") as source:
-            _copy(source, plain, _largest(archive), archive)
-        plain.seek(0)
-        with tarfile.open(fileobj=plain, mode="r:") as opened:
+        decompressor = next((kind for magic, kind in COMPRESSIONS.items() if start.startswith(magic)), None)
+        with decompressor(archive, "rb") if decompressor else archive.open("rb") as source:
+            _copy(source, tar, _largest(archive), archive)
+        tar.seek(0)
+        with tarfile.open(fileobj=tar, mode="r:") as members:
             infos = []
-            for info in opened:
+            for info in members:
                 infos.append(info)
                 _check_count(len(infos), archive)
             _check([_tar_entry(info) for info in infos], member, archive)
-            found = opened.extractfile(next(one for one in infos if one.name == member))
-            if found is None:
+            file = members.extractfile(next(info for info in infos if info.name == member))
+            if file is None:
                 raise BadArchive(f"{archive.name}: {member!r} is a folder, not a file; correct `archive_member`")
-            with found as source, target.open("wb") as sink:
+            with file as source, target.open("wb") as sink:
                 _copy(source, sink, _largest(archive), archive)
 
 
@@ -105,18 +105,18 @@ def _tar_entry(info: tarfile.TarInfo) -> Entry:
 
 
 def _check(entries: Iterable[Entry], member: str, archive: Path) -> None:
-    """BadArchive unless every entry is a plain file or folder inside, all are small enough, and one is ``member``."""
+    """BadArchive unless all entries are files or folders inside, small enough together, and one is ``member``."""
     entries = list(entries)
     _check_count(len(entries), archive)
     for entry in entries:
         if not _stays_inside(entry.name):
             raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} lies outside its folder; archive refused")
-        if not entry.is_plain:
+        if not entry.is_regular:
             raise BadArchive(f"{archive.name}: member {entry.name[:80]!r} is a link or device; archive refused")
     if sum(entry.size for entry in entries) > _largest(archive):
         raise BadArchive(f"{archive.name}: unpacks to more than {_largest(archive):,} bytes; archive refused")
-    if (found := sum(entry.name == member for entry in entries)) != 1:
-        raise BadArchive(f"{archive.name}: {found or 'no'} members are named {member!r}; correct `archive_member`")
+    if (count := sum(entry.name == member for entry in entries)) != 1:
+        raise BadArchive(f"{archive.name}: {count or 'no'} members are named {member!r}; correct `archive_member`")
 
 
 def _check_count(count: int, archive: Path) -> None:
@@ -130,16 +130,16 @@ def _stays_inside(name: str) -> bool:
 
 
 def _largest(archive: Path) -> int:
-    """Most bytes that an archive of its size may unpack to."""
+    """The most bytes that an archive of this size may unpack to."""
     return min(MOST_BYTES, max(RATIO_COUNTS_FROM, MOST_RATIO * archive.stat().st_size))
 
 
 def _copy(source: Readable, sink: IO[bytes], most: int, archive: Path) -> None:
     """Copy all of ``source``; BadArchive as soon as it gives more than ``most`` bytes."""
-    written = 0
+    size = 0
     while chunk := source.read(CHUNK):
-        written += len(chunk)
-        if written > most:
+        size += len(chunk)
+        if size > most:
             raise BadArchive(f"{archive.name}: unpacks to more than {most:,} bytes; archive refused")
         sink.write(chunk)
     sink.flush()
