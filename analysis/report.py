@@ -11,7 +11,7 @@ from adapters_store.listing import identities
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.figures.heatmaps import write_heatmaps
-from analysis.figures.paper_figures import undrawn, write_figures
+from analysis.figures.paper_figures import why_not_drawn, write_figures
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, cells
 from analysis.gains.controls import control_means, controls
@@ -69,7 +69,7 @@ def write_report(store: Store, study: Findings, out: Path, progress: Progress = 
         gain_sections.controls(study),
         study_sections.heatmaps(maps),
         *answers,
-        study_sections.figures(figures, undrawn(question.results, similarities)),
+        study_sections.figures(figures, why_not_drawn(question.results, similarities)),
         reviewer.answers(study, visible, out, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
         study_sections.caveats(study),

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from scipy.special import expit, logit
 
-from analysis.figures.drawing import Drawn, figure_of, make_legible, make_plain, shortened, write_drawn
+from analysis.figures.drawing import FigureFiles, figure_of, make_legible, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import COLOURS
 from analysis.tables import Declared, fixed, framed
 from tasks.errors import BadInput
@@ -28,12 +28,19 @@ from tasks.errors import BadInput
 LEVEL = 0.95
 MOST_TEXTS = 50_000  # that are looked at: every n-th of more
 MOST_GROUPS = 24
-DAYS_BY_MONTH = 120  # a longer span is told by month, a shorter one by day
+DAYS_BY_MONTH = 120  # a longer span is shown by month, a shorter one by day
 DATES = 0.95  # share of groups that must be dates to be a time
 TWO = 2
 OTHERS = "others"
 ENDS = {"low": -1, "high": 1}
 FEWEST = 10  # texts that a mean has an interval of
+ACROSS = 4  # small figures side by side
+BINS = 30
+MOST_LABELS = 12  # of times on an axis
+MOST_SCALES = 40  # of one figure; the CSV has all
+COLOUR, PALE = "0.25", "0.65"  # blue and red are for what is positive and negative
+LETTERS = 34  # of a scale's name
+SHARES = (-0.03, 1.03)  # of a probability's axis, so that marks at its ends are whole
 
 CORRELATIONS: Mapping[str, Declared] = {
     "scale": Declared("str", "a scale"),
@@ -67,18 +74,18 @@ def read_scored(path: Path) -> pd.DataFrame:
 def scales(scored: pd.DataFrame) -> pd.DataFrame:
     """One row per text, one column per scale, in the order of the tasks; ``group`` first where there is one.
 
-    Texts are told apart by their place, for ids may repeat; of very many every n-th is taken.
+    Texts are numbered as they stand, for ids may repeat; of very many every n-th is taken.
     """
     tasks = list(dict.fromkeys(scored["task"]))
-    place = np.arange(len(scored)) // max(1, len(tasks))
-    step = -(-(int(place[-1]) + 1) // MOST_TEXTS) if len(place) else 1
-    kept, places = scored[place % step == 0], place[place % step == 0]
+    number = np.arange(len(scored)) // max(1, len(tasks))
+    step = -(-(int(number[-1]) + 1) // MOST_TEXTS) if len(number) else 1
+    kept, numbers = scored[number % step == 0], number[number % step == 0]
     columns: dict[str, pd.Series] = {}
     if "group" in kept:
-        columns["group"] = pd.Series(kept["group"].to_numpy(), index=places).groupby(level=0).first()
+        columns["group"] = pd.Series(kept["group"].to_numpy(), index=numbers).groupby(level=0).first()
     for task in tasks:
         rows = kept["task"].to_numpy() == task
-        columns |= _of_task(task, kept[rows].set_index(places[rows]))
+        columns |= _of_task(task, kept[rows].set_index(numbers[rows]))
     return pd.DataFrame(columns).reset_index(drop=True)
 
 
@@ -97,8 +104,8 @@ def correlations(wide: pd.DataFrame) -> pd.DataFrame:
     values = wide.drop(columns="group", errors="ignore")
     matrix = values.rank().corr()
     rows = [
-        {"scale": one, "other": other, "rho": matrix.loc[one, other], "n": len(values)}
-        for one in matrix
+        {"scale": scale, "other": other, "rho": matrix.loc[scale, other], "n": len(values)}
+        for scale in matrix
         for other in matrix
     ]
     return framed(pd.DataFrame(rows, columns=list(CORRELATIONS)), CORRELATIONS)
@@ -111,7 +118,7 @@ def group_means(wide: pd.DataFrame) -> pd.DataFrame:
     """
     groups, names = wide["group"].astype(str), group_names(wide)
     sizes = names.value_counts()
-    order = sorted(sizes.index) if is_time(groups) else [one for one in sizes.index if one != OTHERS]
+    order = sorted(sizes.index) if is_time(groups) else [group for group in sizes.index if group != OTHERS]
     order += [OTHERS] if OTHERS in sizes.index and OTHERS not in order else []
     rows = [
         {"scale": scale, "group": name, **_mean(wide.loc[names == name, scale].dropna().to_numpy(), is_share(scale))}
@@ -123,7 +130,7 @@ def group_means(wide: pd.DataFrame) -> pd.DataFrame:
 
 def group_names(wide: pd.DataFrame) -> pd.Series:
     """What the group of each text is called, one row per text: a day or a month, or a group, or ``others``."""
-    return _named(wide["group"].astype(str))
+    return _group_names(wide["group"].astype(str))
 
 
 def is_share(scale: str) -> bool:
@@ -140,8 +147,8 @@ def _dates(groups: pd.Series) -> pd.Series:
     return pd.to_datetime(groups, format="ISO8601", errors="coerce", utc=True)
 
 
-def _named(groups: pd.Series) -> pd.Series:
-    """The groups as they are told: days or months of dates, the largest of names."""
+def _group_names(groups: pd.Series) -> pd.Series:
+    """The groups under the names of a figure: days or months of dates, the largest of names."""
     if is_time(groups):
         dates = _dates(groups)
         span = (dates.max() - dates.min()).days
@@ -158,41 +165,37 @@ def _mean(values: np.ndarray, is_probability: bool) -> dict[str, float]:
     half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
     if not is_probability or half == 0:
         return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
-    half /= mean * (1 - mean)  # of the log odds of the mean, whose slope is that
+    # A probability's interval is taken in log odds, whose slope at the mean m is 1 / (m (1 - m)), and carried back.
+    half /= mean * (1 - mean)
     return {"n": n, "mean": mean, **{end: float(expit(logit(mean) + side * half)) for end, side in ENDS.items()}}
 
 
 # Figures of a scored corpus: distributions of its scales, how they go together, and how groups differ.
 
-ACROSS = 4  # small figures side by side
-BINS = 30
-MOST_LABELS = 12  # of times on an axis
-MOST_SCALES = 40  # of one figure; the CSV has all
-COLOUR, PALE = "0.25", "0.65"  # blue and red are for what is positive and negative
-LETTERS = 34  # of a scale's name
-SHARES = (-0.03, 1.03)  # of a probability's axis, so that marks at its ends are whole
 
-
-def corpus_figures(scored: Path, out: Path) -> list[Drawn]:
+def corpus_figures(scored: Path, out: Path) -> list[FigureFiles]:
     """Draw what ``score`` has written into ``out``, each figure with its CSV; BadInput where nothing was scored."""
     frame = read_scored(scored)
     if frame.empty:
         raise BadInput(f"{scored}: no text was scored, so there is nothing to draw")
     wide = scales(frame)
-    told = (
+    subtitle = (
         f"{scored.name}, {len(wide):,} text{'s' * (len(wide) != 1)}; what adapters predict, not what people would say"
     )
-    drawn = [
-        write_drawn(_spread(wide), out / "distributions", f"How the scales are spread\n{told}", draw_distributions),
-        write_drawn(correlations(wide), out / "correlations", f"Which scales go together (Spearman)\n{told}", draw_map),
+    figures = [
+        write_figure_files(
+            _spread(wide), out / "distributions", f"How the scales are spread\n{subtitle}", draw_distributions
+        ),
+        write_figure_files(
+            correlations(wide), out / "correlations", f"Which scales go together (Spearman)\n{subtitle}", draw_map
+        ),
     ]
     if "group" in wide:
         what = "over time" if is_time(wide["group"].astype(str)) else "by group"
-        title = (
-            f"Means {what} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text\n{told}"
-        )
-        drawn.append(write_drawn(group_means(wide), out / "groups", title, partial(draw_groups, texts=wide)))
-    return drawn
+        title = f"Means {what} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text"
+        title += f"\n{subtitle}"
+        figures.append(write_figure_files(group_means(wide), out / "groups", title, partial(draw_groups, texts=wide)))
+    return figures
 
 
 def _spread(wide: pd.DataFrame) -> pd.DataFrame:
@@ -223,18 +226,18 @@ def draw_groups(frame: pd.DataFrame, title: str, texts: pd.DataFrame) -> Figure:
 
     def draw(axes: Axes, rows: pd.DataFrame) -> None:
         scale = str(rows["scale"].iloc[0])
-        for place, one in enumerate(rows.itertuples()):
-            if one.n < FEWEST:
-                values = texts.loc[names == one.group, scale].dropna()
-                axes.scatter([place] * len(values), values, s=5, color=PALE, zorder=1)
-        places = np.arange(len(rows))
+        for number, row in enumerate(rows.itertuples()):
+            if row.n < FEWEST:
+                values = texts.loc[names == row.group, scale].dropna()
+                axes.scatter([number] * len(values), values, s=5, color=PALE, zorder=1)
+        positions = np.arange(len(rows))
         spread = [rows["mean"] - rows["low"].fillna(rows["mean"]), rows["high"].fillna(rows["mean"]) - rows["mean"]]
-        axes.errorbar(places, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)
+        axes.errorbar(positions, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)
         step = math.ceil(len(rows) / MOST_LABELS) if is_time(rows["group"]) else 1
-        labels = [f"{shortened(one.group, LETTERS)} ({one.n})" for one in rows.itertuples()][::step]
+        labels = [f"{shortened(row.group, LETTERS)} ({row.n})" for row in rows.itertuples()][::step]
         if is_share(scale):
             axes.set_ylim(*SHARES)
-        axes.set_xticks(places[::step], labels, rotation=90)
+        axes.set_xticks(positions[::step], labels, rotation=90)
 
     return _small_figures(frame, title, draw, "mean")
 
@@ -244,14 +247,14 @@ def _small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.Dat
     down = math.ceil(len(names) / ACROSS)
     figure = figure_of(3 * min(ACROSS, len(names)), 1 + 2.2 * down, title)
     axes = figure.subplots(down, min(ACROSS, len(names)), squeeze=False)
-    for place, one in enumerate(axes.flat):
-        if place >= len(names):
-            one.set_visible(False)
+    for number, panel in enumerate(axes.flat):
+        if number >= len(names):
+            panel.set_visible(False)
             continue
-        draw(one, frame[frame["scale"] == names[place]])
-        one.set_title(shortened(names[place], LETTERS), fontsize=8.5)
-        one.set_ylabel(label, fontsize=8.5)
-        make_plain(one)
+        draw(panel, frame[frame["scale"] == names[number]])
+        panel.set_title(shortened(names[number], LETTERS), fontsize=8.5)
+        panel.set_ylabel(label, fontsize=8.5)
+        make_plain(panel)
     return figure
 
 

@@ -1,4 +1,8 @@
-"""What the paper's figures have in common: their size and title, plain axes, and how they are written."""
+"""What the figures have in common: size and title, texts that stay legible whatever they hold, and their files.
+
+Titles come from entries and may hold anything. Matplotlib would read two dollars as a formula, and a layout has no room
+for a name of hundreds of letters: texts are drawn without mathematics, names are cut, and ink stands out from squares.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,14 @@ from numpy.typing import NDArray
 from analysis.tables import write_csv, write_figure
 from tasks.plain_text import harmless
 
+LONGEST = 40  # letters of a name beside an axis or in a legend
+END = 9  # of them from its end, where names of one family differ
+MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
+LETTERS_PER_INCH = 11  # of a title, so that none is cut
+FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
 
-class Drawn(NamedTuple):
+
+class FigureFiles(NamedTuple):
     """A figure on disk: its title, its two files, and the frame that it was drawn from."""
 
     title: str
@@ -31,18 +41,7 @@ class Drawn(NamedTuple):
     frame: pd.DataFrame
 
 
-# What makes a figure legible whatever names it holds: no mathematics in texts, names cut, ink that stands out.
-#
-# Titles come from entries and may hold anything. Matplotlib would read two dollars as a formula, and a layout has
-# no room for a name of hundreds of letters.
-
-LONGEST = 40  # letters of a name beside an axis or in a legend
-END = 9  # of them from its end, where names of one family differ
-MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
-FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
-
-
-def written_plainly(salt: str) -> AbstractContextManager[None]:
+def plain_text_settings(salt: str) -> AbstractContextManager[None]:
     """Settings to draw and write a figure with: texts as they are, in an SVG as text, and equal bytes of equal ones."""
     return mpl.rc_context({**FONT, "svg.hashsalt": salt, "svg.fonttype": "none"})
 
@@ -57,8 +56,8 @@ def luminance(colours: NDArray[np.float64]) -> NDArray[np.float64]:
     """Relative luminance ``[n]`` (WCAG 2) of colours ``[n, 4]``: red, green, blue and opacity from 0 to 1, on white."""
     shown = colours[:, :3] * colours[:, 3:] + (1 - colours[:, 3:])
     linear = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
-    found: NDArray[np.float64] = linear @ np.array([0.2126, 0.7152, 0.0722])
-    return found
+    luminances: NDArray[np.float64] = linear @ np.array([0.2126, 0.7152, 0.0722])
+    return luminances
 
 
 def make_legible(axes: Axes) -> None:
@@ -66,24 +65,25 @@ def make_legible(axes: Axes) -> None:
 
     A patch that covers a square is light, and the ink on it black.
     """
-    mesh = next(one for one in axes.collections if isinstance(one, QuadMesh))
+    mesh = next(collection for collection in axes.collections if isinstance(collection, QuadMesh))
     mesh.update_scalarmappable()
     across = np.asarray(mesh.get_coordinates()).shape[1] - 1
     is_light = luminance(np.asarray(mesh.get_facecolor(), dtype=np.float64)) > MIDDLE
-    covered = {(int(one.get_x()), int(one.get_y())) for one in axes.patches if isinstance(one, Rectangle)}
+    covered = {(int(patch.get_x()), int(patch.get_y())) for patch in axes.patches if isinstance(patch, Rectangle)}
     for text in axes.texts:
         x, y = (int(part) for part in text.get_position())
         text.set_color("black" if (x, y) in covered or is_light[y * across + x] else "white")
-
-
-LETTERS_PER_INCH = 11  # of a title, so that none is cut
 
 
 def figure_of(width: float, height: float, title: str) -> Figure:
     """An empty figure of this size in inches with its title, wrapped."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    lines = [line for one in title.splitlines() for line in textwrap.wrap(harmless(one), int(LETTERS_PER_INCH * width))]
+    lines = [
+        line
+        for paragraph in title.splitlines()
+        for line in textwrap.wrap(harmless(paragraph), int(LETTERS_PER_INCH * width))
+    ]
     figure.suptitle("\n".join(lines), fontsize=10)
     return figure
 
@@ -94,12 +94,14 @@ def make_plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def write_drawn(frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]) -> Drawn:
+def write_figure_files(
+    frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]
+) -> FigureFiles:
     """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
     write_csv(frame, stem)
-    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
-    with written_plainly(stem.name):
+    files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
+    with plain_text_settings(stem.name):
         figure = draw(frame, title)
-        write_figure(figure, drawn.svg, metadata={"Date": None})
-        write_figure(figure, drawn.png, dpi=200)
-    return drawn
+        write_figure(figure, files.svg, metadata={"Date": None})
+        write_figure(figure, files.png, dpi=200)
+    return files

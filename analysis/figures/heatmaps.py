@@ -20,7 +20,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from adapters_store.roles import BASELINE
 from adapters_store.store import Store
-from analysis.figures.drawing import Drawn, make_legible, shortened, written_plainly
+from analysis.figures.drawing import FigureFiles, make_legible, plain_text_settings, shortened
 from analysis.gains.baselines import baselines as baselines_of
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
@@ -67,20 +67,20 @@ def figures(
 ) -> list[Path]:
     """Draw every heatmap of a study, whose frame of gains is given, into ``out``; the files, PNG before SVG."""
     baselines = baselines_of(store, manifest, draws=draws, seed=seed)
-    return [path for one in write_heatmaps(gains, baselines, manifest, out) for path in (one.png, one.svg)]
+    return [path for files in write_heatmaps(gains, baselines, manifest, out) for path in (files.png, files.svg)]
 
 
-def write_heatmaps(gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path) -> list[Drawn]:
+def write_heatmaps(gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path) -> list[FigureFiles]:
     """Draw one heatmap per metric and setting that has targets."""
-    drawn = []
+    heatmaps = []
     planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
     for metric in METRIC_NAMES:
         for setting in planned.setting[planned.metric == metric]:
             title = figure_title(gains, manifest, metric=metric, setting=setting)
             stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
             frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
-            drawn.append(write_heatmap(frame, stem, title=title, metric=metric))
-    return drawn
+            heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric))
+    return heatmaps
 
 
 def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str) -> str:
@@ -99,19 +99,26 @@ def squares(
     titles = {name: task["title"] for name, task in manifest["tasks"].items()}
     alone = baselines[(baselines.metric == metric) & (baselines.setting == setting) & (baselines.role == BASELINE)]
     shown = gains[(gains.metric == metric) & (gains.setting == setting)]
-    pairs = {(one.intermediate, one.target): one for one in shown.itertuples()}
+    pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
     rows = [
-        Square("", one.target, ALONE, titles[one.target], _status(one.n_seeds, one.score, "baseline"), one.score)
-        for one in alone.itertuples()
+        Square(
+            "",
+            baseline.target,
+            ALONE,
+            titles[baseline.target],
+            _status(baseline.n_seeds, baseline.score, "baseline"),
+            baseline.score,
+        )
+        for baseline in alone.itertuples()
     ]
     for intermediate in [name for name in titles if name in set(shown.intermediate)]:
         for target in alone.target:
             square = Square(intermediate, target, titles[intermediate], titles[target], "not_planned")
-            if (one := pairs.get((intermediate, target))) is not None:
-                status = _status(one.n_seeds, one.score, "done")
-                doubts = (not pd.isna(mark) and bool(mark) for mark in (one.collapsed, one.contaminated))
-                marks = (bool(one.significant), *doubts)
-                square = Square(*square[:4], status, one.score, one.points, *marks)
+            if (pair := pairs.get((intermediate, target))) is not None:
+                status = _status(pair.n_seeds, pair.score, "done")
+                doubts = (not pd.isna(mark) and bool(mark) for mark in (pair.collapsed, pair.contaminated))
+                marks = (bool(pair.significant), *doubts)
+                square = Square(*square[:4], status, pair.score, pair.points, *marks)
             rows.append(square)
     return pd.DataFrame(rows, columns=list(Square._fields))
 
@@ -134,8 +141,10 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     label += f"\ndeepest at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
     bar = {"label": label, "extend": "both", "shrink": 0.8}
     sns.heatmap(points, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="white", cbar_kws=bar)
-    across, down = ({name: place for place, name in enumerate(names)} for names in (columns.target, rows.intermediate))
-    for square in (Square(*one) for one in squares.itertuples(index=False)):
+    across, down = (
+        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
+    )
+    for square in (Square(*values) for values in squares.itertuples(index=False)):
         _draw_square(axes, square, across[square.target], down[square.intermediate])
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
@@ -156,15 +165,15 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set(xlabel="target", ylabel="intermediate")
 
 
-def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> Drawn:
+def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> FigureFiles:
     """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
     write_csv(squares, stem)
-    drawn = Drawn(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), squares)
-    with written_plainly(stem.name):
+    files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), squares)
+    with plain_text_settings(stem.name):
         figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
-        write_figure(figure, drawn.svg, metadata={"Date": None})
-        write_figure(figure, drawn.png, dpi=150)
-    return drawn
+        write_figure(figure, files.svg, metadata={"Date": None})
+        write_figure(figure, files.png, dpi=150)
+    return files
 
 
 def _status(n_seeds: int, score: float, otherwise: str) -> str:
@@ -196,7 +205,7 @@ def _legend(squares: pd.DataFrame) -> list[Patch | Line2D]:
     return entries + [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
 
 
-# The contamination map as a heatmap: targets across, intermediates down.
+# The map of contamination: targets across, intermediates down.
 
 
 def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
@@ -205,15 +214,15 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
     squares = frame.assign(worst=100 * worst).pivot(index="intermediate", columns="target", values="worst")
     order = list(dict.fromkeys(frame.target))
     squares = squares.reindex(index=order, columns=order)
-    with written_plainly(stem.name):
-        figure = _drawn(squares, title)
+    with plain_text_settings(stem.name):
+        figure = _contamination_heatmap(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
         write_figure(figure, paths[0], dpi=150)
         write_figure(figure, paths[1], metadata={"Date": None})
     return paths
 
 
-def _drawn(squares: pd.DataFrame, title: str) -> Figure:
+def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
     size = 4.0 + 0.36 * len(squares)
     figure = Figure(figsize=(size + 1.5, size), layout="constrained")
     FigureCanvasAgg(figure)

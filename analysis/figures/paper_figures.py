@@ -1,7 +1,7 @@
 """The paper's figures: significant pairs by theme (3), percent changes (6 and 7), raters' differences (8).
 
 ``heuristic_figures`` adds the importances of features (2) and similarities of tasks (9 and 10). Every figure is drawn
-from one frame, which is written as CSV beside it.
+from a frame of its own, which is written as CSV beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.drawing import Drawn, figure_of, make_legible, make_plain, shortened, write_drawn
+from analysis.figures.drawing import FigureFiles, figure_of, make_legible, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import (
     ALONE,
     COLOURS,
@@ -41,8 +41,6 @@ from analysis.tables import bare
 from tasks.plain_text import counted
 from tasks.ratings import constructs
 
-# The paper's figures of what may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
-
 PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
 SETTING = "V1"
@@ -51,154 +49,6 @@ MEASURED = {
     "data_similarity": ("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
     "task_similarity": ("10", "task", "similarity of trained adapters: fused ranks of their Fisher information"),
 }
-
-
-def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: Path) -> list[Drawn]:
-    """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
-    drawn = []
-    if not _why_no_importances(results, similarities):
-        title = f"{results.banner}Figure 2: importance of features in the paper's way, {results.name}"
-        title += (
-            f"\n(a fit in the sample, setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
-        )
-        frame = importance_rows(results, similarities)
-        drawn.append(write_drawn(frame, out / "figure-2-importances", title, importance_bars))
-    for name, (number, short, what) in MEASURED.items():
-        if _is_measured(similarities, name) and similarities is not None:
-            title = f"{results.banner}Figure {number}: {what}, {results.name}"
-            frame = similarity_squares(results, similarities, name)
-            draw = cosine_map if name == "data_similarity" else rank_map
-            drawn.append(write_drawn(frame, out / f"figure-{number}-{short}-similarity", title, draw))
-    return drawn
-
-
-def undrawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
-    """One line per figure of these that cannot be drawn, with the reason."""
-    why = _why_no_importances(results, similarities)
-    lines = [f"Figure 2 is not drawn: {why}"] if why else []
-    missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]
-    if missing and results.name == PUBLISHED:
-        lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
-    elif missing:
-        are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
-        lines.append(f"{are}: not measured; measure with: empathy-transfer similarities {results.name}")
-    return lines
-
-
-def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:
-    """One row per (series, feature): importance and sd, means over seeds, and whether random numbers stood in for it.
-
-    Of the published results the printed importances (Table 6) are a series too.
-    """
-    found = paper_importances(results, SETTINGS[SETTING], range(SEEDS), similarities=similarities).mean()
-    known = pair_features(results, similarities=similarities)
-    kinds = features_of(results)
-    stand_ins = {name for name, one in kinds.items() if one.kind == SIMILARITY and not known[name].notna().all()}
-    is_published = results.name == PUBLISHED
-    ours = f"recomputed ({SETTING})" if is_published else f"setting {SETTING}"
-    rows = found.assign(series=ours, is_stand_in=found.feature.isin(stand_ins))
-    if is_published:
-        printed = table("table6_importances").assign(series="printed (Table 6)", is_stand_in=False)
-        rows = pd.concat([printed.assign(feature=printed.feature.map(TABLE_6)), rows])
-    rows = rows.assign(title=[kinds[name].title for name in rows.feature])
-    return rows[["series", "feature", "title", "importance", "sd", "is_stand_in"]].reset_index(drop=True)
-
-
-def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
-    """A bar per feature and series with its standard deviation, the most important of the first series on top."""
-    series = list(dict.fromkeys(rows.series))
-    first = rows[rows.series == series[0]].sort_values("importance", ascending=False, kind="stable")
-    place = {name: i for i, name in enumerate(first.feature)}
-    figure = figure_of(6.4, 1.8 + 0.34 * len(place), title)
-    axes = figure.subplots()
-    height = 0.8 / len(series)
-    style: dict[str, Any] = {"edgecolor": "0.25", "linewidth": 0.6, "ecolor": "0.2", "capsize": 2}
-    for number, name in enumerate(series):
-        part = rows[rows.series == name]
-        where = part.feature.map(place) + (number - (len(series) - 1) / 2) * height
-        bars = axes.barh(where, part.importance, height * 0.92, xerr=part.sd, color=BARS[number % 2], **style)
-        for bar, is_stand_in in zip(bars, part.is_stand_in, strict=True):
-            bar.set_hatch("////" if is_stand_in else "")
-    axes.set_yticks(range(len(place)), list(map(shortened, first.title)))
-    axes.invert_yaxis()
-    axes.set_xlim(left=min(0.0, float((rows.importance - rows.sd).min())))
-    label = "fall of R2 on training pairs when the feature is shuffled\n(lines: standard deviation of the shuffles)"
-    axes.set_xlabel(label, fontsize=8.5)
-    handles = [Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)]
-    if rows.is_stand_in.any():
-        handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label="random numbers stand in"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    make_plain(axes)
-    return figure
-
-
-def similarity_squares(results: Results, similarities: pd.DataFrame, name: str) -> pd.DataFrame:
-    """One row per (intermediate, target): titles, similarity, and the intermediate's rank for the target, 1 nearest.
-
-    A task with itself has the cosine 1, and no fused rank.
-    """
-    frame = similarities[["intermediate", "target", name]].rename(columns={name: "similarity"})
-    tasks = list(dict.fromkeys(frame.target))
-    measured = set(frame.target[frame.similarity.notna()])
-    own = [1.0 if name == "data_similarity" and one in measured else np.nan for one in tasks]
-    frame = pd.concat([frame, pd.DataFrame({"intermediate": tasks, "target": tasks, "similarity": own})])
-    others = frame.similarity.where(frame.intermediate != frame.target)
-    frame["rank"] = others.groupby(frame.target).rank(ascending=False, method="min")
-    order = {task: i for i, task in enumerate(tasks)}
-    frame = frame.sort_values(["intermediate", "target"], key=lambda column: column.map(order)).reset_index(drop=True)
-    return frame.assign(row=frame.intermediate.map(results.title), column=frame.target.map(results.title))
-
-
-def cosine_map(squares: pd.DataFrame, title: str) -> Figure:
-    """A heatmap of cosines with their numbers."""
-    text = squares.similarity.map(lambda one: bare(one) if np.isfinite(one) else "")
-    return _map(squares.assign(text=text), title, "cosine")
-
-
-def rank_map(squares: pd.DataFrame, title: str) -> Figure:
-    """A heatmap of fused ranks; the number is the intermediate's place for the target."""
-    text = squares["rank"].map(lambda one: f"{one:.0f}" if np.isfinite(one) else "")
-    return _map(squares.assign(text=text), title, "fused score\n(the number: the intermediate's place for the target)")
-
-
-def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:
-    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
-    figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
-    axes = figure.subplots()
-    values, text = (
-        squares.pivot(index="intermediate", columns="target", values=one).loc[rows.intermediate, columns.target]
-        for one in ("similarity", "text")
-    )
-    bar = {"label": label, "shrink": 0.8}
-    off = squares.similarity[squares.intermediate != squares.target]
-    style = {"linewidths": 0.5, "linecolor": "w", "annot_kws": {"size": 8}, "vmin": off.min()}
-    sns.heatmap(values.astype(float), ax=axes, cmap="cividis", annot=text, fmt="", cbar_kws=bar, **style)
-    make_legible(axes)
-    across, down = (list(names) for names in (columns.target, rows.intermediate))
-    for one in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
-        where = across.index(one.target), down.index(one.intermediate)
-        axes.add_patch(Rectangle(where, 1, 1, linewidth=0, **FILLS["missing"]))
-    name_squares(axes, list(rows.row), list(columns.column))
-    figure.axes[1].tick_params(labelsize=8.5)
-    figure.axes[1].yaxis.label.set_fontsize(9)
-    if off.isna().any():
-        handles = [Patch(label="not measured", **FILLS["missing"])]
-        figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
-    return figure
-
-
-def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
-    return similarities is not None and bool(similarities[name].notna().any())
-
-
-def _why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
-    n_pairs = int(np.isfinite(results.gains.percent.to_numpy("float64")).sum())
-    if n_pairs < FEWEST_PAIRS:
-        return f"{counted(n_pairs, 'pair')} with a percent change; the paper's way needs {FEWEST_PAIRS}"
-    known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
-    return None if known else "no feature is known of every task"
-
-
 UP, DOWN = "#2166ac", "#b2182b"  # the ends of the heatmaps' colours
 TONES = ("#1b7837", "#5aae61", "#a6dba0", "#762a83", "#c2a5cf")  # told apart in grey too
 NUMBERS = {"macro_f1": "6", "pearson_r": "7", "multilabel_f1": "6b"}
@@ -211,28 +61,28 @@ def write_figures(
     *,
     note: str = "",
     similarities: pd.DataFrame | None = None,
-) -> list[Drawn]:
+) -> list[FigureFiles]:
     """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
 
-    ``note`` stands above those counts: what they hold for, or that they are approximations. ``undrawn`` of
+    ``note`` stands above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` of
     heuristic_figures says why there is no Figure 2, 9 or 10.
     """
-    drawn = heuristic_figures(results, similarities, out)
-    counts = [theme_counts(one).assign(panel=name) for name, one in counted.items()]
-    if tested := [one for one in counts if one.n_tested.sum()]:
+    figures = heuristic_figures(results, similarities, out)
+    counts = [theme_counts(panel).assign(panel=name) for name, panel in counted.items()]
+    if tested := [frame for frame in counts if frame.n_tested.sum()]:
         shown = pd.concat(tested, ignore_index=True)
         title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{note}".strip()
-        drawn.append(write_drawn(shown, out / "figure-3-themes", title, theme_bars))
+        figures.append(write_figure_files(shown, out / "figure-3-themes", title, theme_bars))
     for metric in METRIC_NAMES:
         if (results.gains.metric == metric).any():
             number = NUMBERS[metric]
             title = f"{results.banner}Figure {number}: percent change of {METRIC_NAMES[metric]}, {results.name}"
             stem = out / f"figure-{number}-percent-{metric.replace('_', '-')}"
-            drawn.append(write_drawn(percent_squares(results, metric), stem, title, percent_map))
+            figures.append(write_figure_files(percent_squares(results, metric), stem, title, percent_map))
     if len(differing := differences(results)):
         title = f"{results.banner}Figure 8: by how much raters differ, {results.name}"
-        drawn.append(write_drawn(differing, out / "figure-8-differences", title, difference_bars))
-    return drawn
+        figures.append(write_figure_files(differing, out / "figure-8-differences", title, difference_bars))
+    return figures
 
 
 def percent_squares(results: Results, metric: str) -> pd.DataFrame:
@@ -241,9 +91,9 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
     alone = pairs.groupby("target", sort=False).baseline.first()
     targets = [task for task in results.tasks.task if task in alone.index]
     grid = pd.MultiIndex.from_product([["", *results.tasks.task], targets], names=["intermediate", "target"])
-    found = pairs.set_index(["intermediate", "target"])
+    by_pair = pairs.set_index(["intermediate", "target"])
     kept = ["n_seeds", "score", "percent", "p_bh", "collapsed", "contaminated"]
-    frame = found[kept].reindex(grid).reset_index()
+    frame = by_pair[kept].reindex(grid).reset_index()
     first, itself = frame.intermediate == "", frame.intermediate == frame.target
     frame.loc[first, "score"] = frame.target[first].map(alone)
     frame["status"] = np.select(
@@ -253,7 +103,7 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
     )
     frame.loc[itself, "status"] = "not_planned"
     return frame.assign(
-        row=[results.title(one) if one else ALONE for one in frame.intermediate],
+        row=[results.title(task) if task else ALONE for task in frame.intermediate],
         column=frame.target.map(results.title),
         is_significant=frame.p_bh <= LEVEL,
         is_collapsed=frame.collapsed.fillna(False).astype(bool),
@@ -271,14 +121,16 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     values = values.loc[rows.intermediate, columns.target].astype(float)
     bar = {"label": f"percent change (deepest at {limit:.1f})", "extend": "both", "shrink": 0.8}
     sns.heatmap(values, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="w", cbar_kws=bar)
-    across, down = ({name: place for place, name in enumerate(names)} for names in (columns.target, rows.intermediate))
-    for one in squares.itertuples():
-        x, y = across[one.target], down[one.intermediate]
-        if one.status in FILLS:
-            axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[one.status]))
-        if np.isfinite(one.score):
-            marks = "*" * one.is_significant + DAGGER * one.is_collapsed + DOUBLE_DAGGER * one.is_contaminated
-            axes.text(x + 0.5, y + 0.5, bare(one.score) + marks, ha="center", va="center", fontsize=8)
+    across, down = (
+        {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
+    )
+    for square in squares.itertuples():
+        x, y = across[square.target], down[square.intermediate]
+        if square.status in FILLS:
+            axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[square.status]))
+        if np.isfinite(square.score):
+            marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
+            axes.text(x + 0.5, y + 0.5, bare(square.score) + marks, ha="center", va="center", fontsize=8)
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
@@ -298,11 +150,11 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
             part = counts[(counts.panel == panel) & (counts.role == role)].set_index("theme").loc[present]
             for heights, colour in ((part.gains, UP), (-part.harms, DOWN)):
                 bars = axes.bar(range(len(present)), heights, color=colour, width=0.62)
-                axes.bar_label(bars, [str(abs(one)) if one else "" for one in heights], padding=2, fontsize=8)
+                axes.bar_label(bars, [str(abs(height)) if height else "" for height in heights], padding=2, fontsize=8)
             axes.axhline(0, color="black", linewidth=0.8)
             axes.margins(y=0.2)
             axes.set_xticks(
-                range(len(present)), [f"{shortened(one, 24)}\n(of {part.n_tested[one]})" for one in present]
+                range(len(present)), [f"{shortened(theme, 24)}\n(of {part.n_tested[theme]})" for theme in present]
             )
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
@@ -322,13 +174,13 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     figure = figure_of(5.6, 3.6, title)
     axes = figure.subplots()
     width = 0.8 / len(rated)
-    for place, name in enumerate(rated):
-        where = np.arange(len(sizes)) + (place - (len(rated) - 1) / 2) * width
+    for number, name in enumerate(rated):
+        where = np.arange(len(sizes)) + (number - (len(rated) - 1) / 2) * width
         title_of = shortened(constructs()[name].title if name in constructs() else name)
-        bars = axes.bar(where, counts.loc[name, sizes], width * 0.94, color=TONES[place % len(TONES)], label=title_of)
+        bars = axes.bar(where, counts.loc[name, sizes], width * 0.94, color=TONES[number % len(TONES)], label=title_of)
         axes.bar_label(bars, padding=2, fontsize=8)
     n_pairs = len(differing[["rater_a", "rater_b"]].drop_duplicates())
-    axes.set_xticks(range(len(sizes)), [f"{one:g}" for one in sizes])
+    axes.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
     axes.set(xlabel="difference of two raters' ratings", ylabel="tasks" if n_pairs == 1 else "tasks x pairs of raters")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.margins(y=0.12)
@@ -350,3 +202,154 @@ def _meanings(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
     marks = [Line2D([], [], linestyle="none", label=text) for text, occurs in signs.items() if occurs.any()]
     fills = [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
     return [*marks, *fills]
+
+
+# What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
+
+
+def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: Path) -> list[FigureFiles]:
+    """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
+    figures = []
+    if not _why_no_importances(results, similarities):
+        title = f"{results.banner}Figure 2: importance of features in the paper's way, {results.name}"
+        title += (
+            f"\n(a fit in the sample, setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
+        )
+        frame = importance_rows(results, similarities)
+        figures.append(write_figure_files(frame, out / "figure-2-importances", title, importance_bars))
+    for name, (number, short, what) in MEASURED.items():
+        if _is_measured(similarities, name) and similarities is not None:
+            title = f"{results.banner}Figure {number}: {what}, {results.name}"
+            frame = similarity_squares(results, similarities, name)
+            draw = cosine_map if name == "data_similarity" else rank_map
+            figures.append(write_figure_files(frame, out / f"figure-{number}-{short}-similarity", title, draw))
+    return figures
+
+
+def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
+    """One line per figure of these that cannot be drawn, with the reason."""
+    why = _why_no_importances(results, similarities)
+    lines = [f"Figure 2 is not drawn: {why}"] if why else []
+    missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]
+    if missing and results.name == PUBLISHED:
+        lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
+    elif missing:
+        are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
+        lines.append(f"{are}: not measured; measure with: empathy-transfer similarities {results.name}")
+    return lines
+
+
+def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:
+    """One row per (series, feature): importance and sd, means over seeds, and whether random numbers stood in for it.
+
+    Of the published results the printed importances (Table 6) are a series too.
+    """
+    means = paper_importances(results, SETTINGS[SETTING], range(SEEDS), similarities=similarities).mean()
+    known = pair_features(results, similarities=similarities)
+    kinds = features_of(results)
+    stand_ins = {
+        name for name, feature in kinds.items() if feature.kind == SIMILARITY and not known[name].notna().all()
+    }
+    is_published = results.name == PUBLISHED
+    ours = f"recomputed ({SETTING})" if is_published else f"setting {SETTING}"
+    rows = means.assign(series=ours, is_stand_in=means.feature.isin(stand_ins))
+    if is_published:
+        printed = table("table6_importances").assign(series="printed (Table 6)", is_stand_in=False)
+        rows = pd.concat([printed.assign(feature=printed.feature.map(TABLE_6)), rows])
+    rows = rows.assign(title=[kinds[name].title for name in rows.feature])
+    return rows[["series", "feature", "title", "importance", "sd", "is_stand_in"]].reset_index(drop=True)
+
+
+def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
+    """A bar per feature and series with its standard deviation, the most important of the first series on top."""
+    series = list(dict.fromkeys(rows.series))
+    first = rows[rows.series == series[0]].sort_values("importance", ascending=False, kind="stable")
+    position = {name: i for i, name in enumerate(first.feature)}
+    figure = figure_of(6.4, 1.8 + 0.34 * len(position), title)
+    axes = figure.subplots()
+    height = 0.8 / len(series)
+    style: dict[str, Any] = {"edgecolor": "0.25", "linewidth": 0.6, "ecolor": "0.2", "capsize": 2}
+    for number, name in enumerate(series):
+        part = rows[rows.series == name]
+        where = part.feature.map(position) + (number - (len(series) - 1) / 2) * height
+        bars = axes.barh(where, part.importance, height * 0.92, xerr=part.sd, color=BARS[number % 2], **style)
+        for bar, is_stand_in in zip(bars, part.is_stand_in, strict=True):
+            bar.set_hatch("////" if is_stand_in else "")
+    axes.set_yticks(range(len(position)), list(map(shortened, first.title)))
+    axes.invert_yaxis()
+    axes.set_xlim(left=min(0.0, float((rows.importance - rows.sd).min())))
+    label = "fall of R2 on training pairs when the feature is shuffled\n(lines: standard deviation of the shuffles)"
+    axes.set_xlabel(label, fontsize=8.5)
+    handles = [Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)]
+    if rows.is_stand_in.any():
+        handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label="random numbers stand in"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    make_plain(axes)
+    return figure
+
+
+def similarity_squares(results: Results, similarities: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One row per (intermediate, target): titles, similarity, and the intermediate's rank for the target, 1 nearest.
+
+    A task with itself has the cosine 1, and no fused rank.
+    """
+    frame = similarities[["intermediate", "target", name]].rename(columns={name: "similarity"})
+    tasks = list(dict.fromkeys(frame.target))
+    measured = set(frame.target[frame.similarity.notna()])
+    own = [1.0 if name == "data_similarity" and task in measured else np.nan for task in tasks]
+    frame = pd.concat([frame, pd.DataFrame({"intermediate": tasks, "target": tasks, "similarity": own})])
+    others = frame.similarity.where(frame.intermediate != frame.target)
+    frame["rank"] = others.groupby(frame.target).rank(ascending=False, method="min")
+    order = {task: i for i, task in enumerate(tasks)}
+    frame = frame.sort_values(["intermediate", "target"], key=lambda column: column.map(order)).reset_index(drop=True)
+    return frame.assign(row=frame.intermediate.map(results.title), column=frame.target.map(results.title))
+
+
+def cosine_map(squares: pd.DataFrame, title: str) -> Figure:
+    """A heatmap of cosines with their numbers."""
+    text = squares.similarity.map(lambda cosine: bare(cosine) if np.isfinite(cosine) else "")
+    return _map(squares.assign(text=text), title, "cosine")
+
+
+def rank_map(squares: pd.DataFrame, title: str) -> Figure:
+    """A heatmap of fused ranks; the number is the intermediate's place for the target."""
+    text = squares["rank"].map(lambda rank: f"{rank:.0f}" if np.isfinite(rank) else "")
+    return _map(squares.assign(text=text), title, "fused score\n(the number: the intermediate's place for the target)")
+
+
+def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:
+    rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
+    figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
+    axes = figure.subplots()
+    values, text = (
+        squares.pivot(index="intermediate", columns="target", values=column).loc[rows.intermediate, columns.target]
+        for column in ("similarity", "text")
+    )
+    bar = {"label": label, "shrink": 0.8}
+    off = squares.similarity[squares.intermediate != squares.target]
+    style = {"linewidths": 0.5, "linecolor": "w", "annot_kws": {"size": 8}, "vmin": off.min()}
+    sns.heatmap(values.astype(float), ax=axes, cmap="cividis", annot=text, fmt="", cbar_kws=bar, **style)
+    make_legible(axes)
+    across, down = (list(names) for names in (columns.target, rows.intermediate))
+    for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
+        where = across.index(square.target), down.index(square.intermediate)
+        axes.add_patch(Rectangle(where, 1, 1, linewidth=0, **FILLS["missing"]))
+    name_squares(axes, list(rows.row), list(columns.column))
+    figure.axes[1].tick_params(labelsize=8.5)
+    figure.axes[1].yaxis.label.set_fontsize(9)
+    if off.isna().any():
+        handles = [Patch(label="not measured", **FILLS["missing"])]
+        figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
+    return figure
+
+
+def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
+    return similarities is not None and bool(similarities[name].notna().any())
+
+
+def _why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
+    n_pairs = int(np.isfinite(results.gains.percent.to_numpy("float64")).sum())
+    if n_pairs < FEWEST_PAIRS:
+        return f"{counted(n_pairs, 'pair')} with a percent change; the paper's way needs {FEWEST_PAIRS}"
+    known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
+    return None if known else "no feature is known of every task"

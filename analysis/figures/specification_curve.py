@@ -34,13 +34,13 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
     smallest = float(np.nanmin(curve[list(NULLS)].to_numpy("float64"), initial=LEVEL))
     for name, (marker, colour, label) in NULLS.items():
         axes.scatter(curve[name], range(len(curve)), marker=marker, color=colour, s=26, label=label, zorder=3)
-    for place, row in enumerate(curve.itertuples()):
+    for number, row in enumerate(curve.itertuples()):
         said = "not defined" if pd.isna(row.added) else f"{signed(row.added, 4)}{' *' if row.passes else ''}"
-        axes.text(TEXT_AT, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+        axes.text(TEXT_AT, number, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.text(TEXT_AT, -0.9, "adds to Q2 (*: passes)", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
     axes.set_xscale("log")
-    axes.set_xticks([one for one in TICKS if one >= smallest / 1.6])
+    axes.set_xticks([tick for tick in TICKS if tick >= smallest / 1.6])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     axes.set_xlim(1.15, smallest / 1.6)

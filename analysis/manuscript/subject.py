@@ -12,7 +12,7 @@ import pandas as pd
 from adapters_store import disk
 from adapters_store.record import Record, imports_of, read_signed
 from adapters_store.store import Store
-from analysis.figures.paper_figures import undrawn
+from analysis.figures.paper_figures import why_not_drawn
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, cells
 from analysis.gains.gains import gains
@@ -84,7 +84,7 @@ class Subject:
 
     def has_importances(self) -> bool:
         """Whether there are importances in the paper's way."""
-        return not any(line.startswith("Figure 2 ") for line in undrawn(self.results, self.question.similarities))
+        return not any(line.startswith("Figure 2 ") for line in why_not_drawn(self.results, self.question.similarities))
 
     @property
     def imports(self) -> Mapping[str, Mapping[str, Any]]:

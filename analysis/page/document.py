@@ -16,7 +16,7 @@ import pandas as pd
 
 from adapters_store.disk import write_text
 from adapters_store.store import Store
-from analysis.figures.drawing import Drawn
+from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
@@ -45,7 +45,7 @@ class ReportContent:
     study: Findings
     question: Question
     answer: Answer
-    figures: Sequence[Drawn]
+    figures: Sequence[FigureFiles]
     sections: Sequence[Section]
 
 
@@ -131,7 +131,7 @@ def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, An
     return {**shown, "title": title, "hover": [title, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
 
 
-def _figure_2(figures: Sequence[Drawn]) -> dict[str, Any] | None:
+def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:
     """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
     drawn = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
     return None if drawn is None else {"title": drawn.title, **plain_frame(drawn.frame, list(drawn.frame.columns))}

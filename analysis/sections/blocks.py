@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.figures.drawing import Drawn
+from analysis.figures.drawing import FigureFiles
 from tasks.plain_text import harmless
 
 
@@ -70,7 +70,7 @@ class Picture:
     file: str
 
     @classmethod
-    def of(cls, drawn: Drawn) -> Picture:
+    def of(cls, drawn: FigureFiles) -> Picture:
         """A figure that was drawn into the folder of the page."""
         return cls(" ".join(drawn.title.splitlines()), drawn.png.name)
 

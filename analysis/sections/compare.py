@@ -18,7 +18,7 @@ from scipy.stats import t as student
 from adapters_store.disk import write_text
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
-from analysis.figures.drawing import Drawn, figure_of, make_plain, shortened, write_drawn
+from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.gains import gains
@@ -329,11 +329,11 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
     return figure
 
 
-def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> Drawn:
+def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> FigureFiles:
     setting = str(pairs.setting.iloc[0])
     title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
     stem = out / f"compare-gains-{setting.replace('%', 'pct')}"
-    return write_drawn(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
+    return write_figure_files(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
 
 
 def _looks(pairs: pd.DataFrame) -> pd.Series:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures.drawing import write_drawn
+from analysis.figures.drawing import write_figure_files
 from analysis.figures.specification_curve import CHOICES, specification_curve
 from analysis.importance.features import features_of
 from analysis.importance.guarded import NOT_TESTED, Guarded, guarded
@@ -55,7 +55,7 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
         write_frames(frame, question.out / f"guarded_{name}")
     if len(analysis.curve):
         title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
-        write_drawn(analysis.curve, question.out / "guarded_curve", title, specification_curve)
+        write_figure_files(analysis.curve, question.out / "guarded_curve", title, specification_curve)
     facts: dict[str, Any] = {"headline": analysis.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {name: rows(frame) for name, frame in frames.items()}
     section = Section("What explains a gain", _guarded_blocks(question, analysis))

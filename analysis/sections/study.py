@@ -10,7 +10,7 @@ import pandas as pd
 
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, TRANSFER, role_of
-from analysis.figures.drawing import Drawn
+from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, mixed_columns
 from analysis.gains.gains import FEW_GROUPS
@@ -164,14 +164,14 @@ def _ordered(study: Findings) -> list[Block]:
     return [Text("Targets alone whose classes have an order:"), Table(head, rows)] if rows else []
 
 
-def heatmaps(drawn: Sequence[Drawn]) -> Section:
+def heatmaps(drawn: Sequence[FigureFiles]) -> Section:
     """Every heatmap with its title."""
     return Section("Heatmaps", list(map(Picture.of, drawn)))
 
 
-def figures(drawn: Sequence[Drawn], undrawn: Sequence[str]) -> Section:
+def figures(drawn: Sequence[FigureFiles], why_not_drawn: Sequence[str]) -> Section:
     """The paper's figures with their titles, and why others are not there."""
-    return Section("The paper's figures", [*map(Picture.of, drawn), *map(Text, undrawn)])
+    return Section("The paper's figures", [*map(Picture.of, drawn), *map(Text, why_not_drawn)])
 
 
 def flags(study: Findings) -> Section:

@@ -112,7 +112,7 @@ def question_of(options: argparse.Namespace) -> Question:
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
     from analysis.figures.heatmaps import figures
-    from analysis.figures.paper_figures import undrawn
+    from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
     from analysis.gains.gains import gains
     from analysis.sections.question import of_stored
@@ -129,7 +129,7 @@ def write_figures(options: argparse.Namespace) -> int:
     alike = question.similarities
     for drawn in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
         print(f"{drawn.png}\n{drawn.svg}")
-    for reason in undrawn(question.results, alike):
+    for reason in why_not_drawn(question.results, alike):
         print(reason, file=sys.stderr)
     return 0
 

@@ -12,7 +12,7 @@ from analysis.figures.paper_figures import (
     importance_rows,
     rank_map,
     similarity_squares,
-    undrawn,
+    why_not_drawn,
 )
 from analysis.importance.similarity import SIMILARITIES
 from analysis.results.published import results
@@ -88,14 +88,14 @@ def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities,
     for one, other in zip(first, again, strict=True):
         assert one.svg.read_bytes() == other.svg.read_bytes()
         assert one.png.with_suffix(".csv").is_file()
-    assert undrawn(few, similarities) == [
+    assert why_not_drawn(few, similarities) == [
         "Figure 2 is not drawn: 10 pairs with a percent change; the paper's way needs 20"
     ]
 
 
 def test_the_reason_is_told_where_there_is_no_figure(published):
-    assert undrawn(published, None) == ["Figures 9 and 10 need a study: the paper's embeddings are not published"]
+    assert why_not_drawn(published, None) == ["Figures 9 and 10 need a study: the paper's embeddings are not published"]
     of_study = dataclasses.replace(published, name="mine")
-    assert undrawn(of_study, None) == [
+    assert why_not_drawn(of_study, None) == [
         "Figures 9 and 10: not measured; measure with: empathy-transfer similarities mine"
     ]

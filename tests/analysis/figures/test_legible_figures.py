@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
-from analysis.figures.drawing import luminance, shortened, write_drawn, written_plainly
+from analysis.figures.drawing import luminance, plain_text_settings, shortened, write_figure_files
 from analysis.figures.heatmaps import Square, heatmap, write_heatmap
 from analysis.figures.paper_figures import (
     cosine_map,
@@ -150,9 +150,9 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
         "compared": (compared(), lambda frame, title: scatter(frame, title, name, name)),
     }
     for stem, (frame, draw) in pictures.items():
-        with written_plainly(stem):
+        with plain_text_settings(stem):
             draw(frame, f"{name}\n{name}").savefig(tmp_path / f"{stem}.svg")
-    write_drawn(similar(name), tmp_path / "ranks", name, rank_map)
+    write_figure_files(similar(name), tmp_path / "ranks", name, rank_map)
     for path in sorted(tmp_path.glob("*.svg")):
         text = "".join(ElementTree.parse(path).getroot().itertext())
         assert not any(letter in text for letter in "\x1b\x07\u202e"), path
