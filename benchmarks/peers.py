@@ -18,9 +18,10 @@ from torch import Tensor
 from benchmarks.shapes import CLIP, LONGEST, PAD, RATE, TARGET, Shape, add_adapter, add_head
 from harness.training.batches import collate, cuts, training_batches
 from harness.training.inputs import Encoded
-from harness.training.lanes.fit import LaneTrainer, Recipe
+from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.state import parameter_names, stacked
+from harness.training.recipe import Recipe
 from harness.training.tensors import CPU
 from harness.training.trained import Part
 

@@ -133,7 +133,7 @@ def in_parallel(scorer: Scorer, networks: Sequence[Any], rows: Sequence[Example]
 
 def _encoded(scorer: Scorer, one: Chosen, rows: Sequence[Example]) -> list[Encoded]:
     spec, tokenizer = one.record.spec, model.load_tokenizer(scorer.backbone)
-    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    form = InputFormat.of(spec, tokenizer)
     turns = kept_turns(spec["history"])
     return [form.encode(row._replace(context=row.context[turns]))[0] for row in rows]
 

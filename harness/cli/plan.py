@@ -21,6 +21,7 @@ from harness.preflight.smoke import records
 from harness.preflight.why import Why, why
 from harness.study.cell import Cell
 from harness.study.plan import Plan
+from harness.systems import name_of_system
 from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
@@ -120,18 +121,19 @@ class Costs:
 
     def _memory(self) -> dict[str, Any]:
         """Peak bytes of the largest pack left, by family of device; nothing for cells that lanes do not serve."""
-        packs = [pack for pack in left_packs(self.plan, self.store) if pack.cells[0].spec["trainer"] == "lanes"]
+        packs = [pack for pack in left_packs(self.plan, self.store) if name_of_system(pack.first.spec) == "lanes"]
         if not packs:
             return {}
         import torch
 
         from harness.training.memory import shape_of
+        from harness.training.recipe import Recipe
 
         needs: dict[str, Any] = {}
         for pack in packs:
-            cell = pack.cells[0]
+            recipe = Recipe.of(pack.cells)
             for family in ("cpu", "cuda"):
-                shape = shape_of(cell, self.plan.backbone, _longest(self.tokens[pack.target]), torch.device(family))
+                shape = shape_of(recipe, self.plan.backbone, _longest(self.tokens[pack.target]), torch.device(family))
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
                 needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))

@@ -140,7 +140,7 @@ def _failure_lines(now: StudyStatus) -> list[str]:
 
 def _not_run_lines(now: StudyStatus) -> list[str]:
     """How many cells wait in vain, by what they stand on."""
-    waiting = Counter(now.failures[cell.spec["intermediate_key"]].label for cell in now.of(NOT_RUN))
+    waiting = Counter(now.failures[cell.intermediate_key or ""].label for cell in now.of(NOT_RUN))
     return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 
 

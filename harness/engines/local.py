@@ -22,6 +22,7 @@ from harness.run.grid import Outcome, RunPack, Step, settled, startable
 from harness.study.backbones.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
+from harness.systems import system_of
 from tasks.splits.loading import Splits
 
 POLL_SECONDS = 0.2
@@ -94,7 +95,7 @@ class Runner:
 
         for cell in pack.cells:
             notes.forget(self.store, cell.key)
-        note.watch(pack.cells[0].label, 0, pack.cells[0].spec["training"]["epochs"])
+        note.watch(pack.first.label, 0, system_of(pack.first.spec).steps(pack.first.spec))
         try:
             runner = PackRunner(self.backbone, self.splits, self.store, watch, self.device, self.keep)
             for outcome in runner.run_pack(pack):
@@ -108,7 +109,7 @@ class Runner:
 def note_of(store: Store, id: str, pack: Pack, job: Job) -> notes.Noted:
     """The note of a pack that is queued or run under an id."""
     keys = tuple(cell.key for cell in pack.cells)
-    label = pack.cells[0].label + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
+    label = pack.first.label + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
     now = notes.Progress("queued", job.study, keys, label, job.engine, job=job.id, log=job.log)
     now = replace(now, job_name=job.name, user=job.user, cluster=job.cluster, submitted=job.submitted)
     return notes.Noted(store, id, now)

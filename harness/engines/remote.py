@@ -112,7 +112,7 @@ class RemotePack:
         note.end()
 
     def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
-        launch, spec = self.launch, pack.cells[0].spec
+        launch, spec = self.launch, pack.first.spec
         task = Registry.load([Path(folder) for folder in launch.registry]).task(pack.target)
         splits = load(task, Path(launch.data), launch.splits, Path(launch.ids) if launch.ids else None)
         backbone = resolve(launch.backbone)

@@ -75,7 +75,7 @@ class StudyStatus:
             states |= {cell.key: pack.state for cell in pack.cells}
         states |= {key: FAILED for key in self.failures}
         for cell in self.cells:
-            if states[cell.key] == WAITING and cell.spec["intermediate_key"] in self.failures:
+            if states[cell.key] == WAITING and cell.intermediate_key in self.failures:
                 states[cell.key] = NOT_RUN
         return states
 

@@ -19,13 +19,15 @@ from harness.study.backbones.backbone import RANDOM_TINY, Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
 from harness.study.plan import Pack, Plan
+from harness.systems import system_of
+from harness.systems.system import WHOLE_MODEL
 from tasks.splits.loading import Splits
 
 EVALUATED = 0.5  # of a training token's cost
 SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-up, and its rate tells nothing
 ASSUMED = {"a processor core": 0.1e12, "a GPU": 10e12}  # floating-point operations a second, where nothing is measured
 START = 10.0  # seconds until a pack trains, where nothing is measured; measured rates have it in them
-PASSES = {"whole model": 3}  # forward passes that a training token costs; an adapter's cell: 2
+PASSES = {WHOLE_MODEL: 3}  # forward passes that a training token costs; an adapter's cell: 2
 ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
 RECORD_BYTES = 6_000  # of what else stands in a record
 KEPT = 8  # a lane's checkpoint: weights, best ones and two moments, in the stage before and the new one
@@ -92,15 +94,6 @@ class Todo:
         return expected, least, most
 
 
-def way_of(spec: Mapping[str, Any], lanes: int) -> str:
-    """How a cell is trained beside ``lanes - 1`` others, as far as it decides the rate."""
-    if spec["adapter"] is None:
-        return "whole model"
-    if spec["trainer"] == "library":
-        return "library"
-    return "lanes together" if lanes > 1 else "one lane"
-
-
 def planned_rows(cell: Cell, splits: Splits) -> Rows:
     """Rows of a cell after caps and setting; rounding inside strata aside."""
     counts = dict.fromkeys(("train", "validation", "test"), 0)
@@ -121,14 +114,15 @@ def stored_rows(results: Mapping[str, Any]) -> Rows:
 
 def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
     """Every cell that the store has not, with its work; ``tokens`` is the mean row length per task."""
-    found = []
+    todo = []
     for pack in left_packs(plan, store):
-        for cell in pack.cells:
-            rows = planned_rows(cell, plan.splits[cell.target])
-            work = rows.work(int(cell.spec["training"]["epochs"]), tokens[cell.target])
-            lanes = len(pack.cells) if cell.spec["trainer"] == "lanes" else 1
-            found.append(Todo(cell, way_of(cell.spec, lanes), work, lanes))
-    return found
+        system = system_of(pack.first.spec)
+        for group in system.groups(pack.cells):
+            for cell in group:
+                rows = planned_rows(cell, plan.splits[cell.target])
+                work = rows.work(system.steps(cell.spec), tokens[cell.target])
+                todo.append(Todo(cell, system.way(cell.spec, len(group)), work, len(group)))
+    return todo
 
 
 def left_packs(plan: Plan, store: Store) -> Iterator[Pack]:
@@ -152,10 +146,10 @@ def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapp
     for record in records:
         spec, made = record.spec, record.provenance
         if spec["target"] in tokens and all(spec.get(name) == value for name, value in like.items()):
-            attempts = 2 if "retried" in record.results else 1
-            work = attempts * stored_rows(record.results).work(spec["training"]["epochs"], tokens[spec["target"]])
+            system, attempts = system_of(spec), 2 if "retried" in record.results else 1
+            work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
             if work >= least:
-                way = way_of(spec, int(made.get("lanes", 1)))
+                way = system.way(spec, int(made.get("lanes", 1)))
                 found[str(made["device"])][way].append((float(made["wall_seconds"]), work))
     return sorted((_rates(device, ways) for device, ways in found.items()), key=lambda one: -one.whole.records)
 
@@ -199,13 +193,9 @@ def _shape(backbone: Backbone) -> tuple[int, int, int]:
 
 
 def weight_bytes(cell: Cell, backbone: Backbone) -> int:
-    """Bytes of the adapter and head of a bottleneck cell in fp32; 0 where the adapter has no reduction factor."""
-    if not cell.spec["adapter"] or "reduction_factor" not in cell.spec["adapter"]:
-        return 0
+    """Bytes in fp32 of what the record keeps of a cell's weights; 0 where its system does not know beforehand."""
     layers, width, _ = _shape(backbone)
-    inner = max(1, width // int(cell.spec["adapter"]["reduction_factor"]))
-    adapter = layers * (2 * width * inner + inner + width)
-    return 4 * (adapter + (width + 1) * (width + _outputs(cell)))
+    return 4 * system_of(cell.spec).weights(cell.spec, layers, width)
 
 
 def _outputs(cell: Cell) -> int:

@@ -81,7 +81,7 @@ class _Known:
         """Why a planned cell that is not stored must be trained."""
         if note := failure(self.store, cell.key):
             return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
-        below = self.planned.get(str(cell.spec["intermediate_key"]))
+        below = self.planned.get(str(cell.intermediate_key))
         if below is not None and below.key not in self.store:
             return self.cause(below)
         earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)

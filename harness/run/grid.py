@@ -97,7 +97,7 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
                 missing.append(cell)
         if missing:
             left = Pack(tuple(missing))
-            below = {cell.spec["intermediate_key"] for cell in missing}
+            below = {cell.intermediate_key for cell in missing}
             steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
@@ -121,7 +121,7 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
     """
     wanted, others = [], []
     for cell in pack.cells:
-        below = cell.spec["intermediate_key"]
+        below = cell.intermediate_key
         if cell.key in store:
             others.append(Outcome(cell, was_run=False))
         elif below is not None and below not in store:

@@ -16,7 +16,8 @@ from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.train import lane_trainer
 from harness.training.library import Trainer, composed
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
-from harness.training.trained import Fitted, Part, Watch, encoded
+from harness.training.recipe import Attempt, Recipe, Watch
+from harness.training.trained import Fitted, Part, encoded
 from tasks.splits.loading import Splits
 
 SEEN = ("train", "validation")
@@ -43,7 +44,7 @@ def try_one(
     """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
     (cell,) = cells
     _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
-    trainer = Trainer(composed(cell, backbone, store).to(device.ready()), cell, tokenizer.pad_token_id)
+    trainer = Trainer(composed(cell, backbone, store).to(device.ready()), Recipe.of([cell]), tokenizer.pad_token_id)
     fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
     return [Tried(fitted)]
 
@@ -61,13 +62,16 @@ def try_lanes(
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
     _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
 
+    attempt = Attempt(cells, Recipe.of(cells), backbone, splits, store, watch, device)
+
     def finish(keys: Sequence[str], stage: int) -> list[Tried]:
-        chosen = [cells[int(key)] for key in keys]
-        _, trainer = lane_trainer(chosen, backbone, store, tokenizer.pad_token_id, torch_device)
-        return _race(trainer, parts, [cell.spec["training"]["epochs"] for cell in chosen], watch, is_halving=is_halving)
+        chosen = attempt.only([int(key) for key in keys])
+        trainer = lane_trainer(chosen, tokenizer.pad_token_id, torch_device)
+        epochs = [cell.spec["training"]["epochs"] for cell in chosen.cells]
+        return _race(trainer, parts, epochs, watch, is_halving=is_halving)
 
     torch_device = device.ready()
-    keys, shape = [str(i) for i in range(len(cells))], shape_of(cells[0], backbone, parts, torch_device)
+    keys, shape = [str(i) for i in range(len(cells))], shape_of(attempt.recipe, backbone, parts, torch_device)
     done = run_in_chunks(
         keys, lambda key: [], lambda: shape.lanes_in(free_bytes(torch_device, device.sharers())), finish
     )

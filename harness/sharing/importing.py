@@ -13,7 +13,7 @@ from torch import Tensor
 
 from adapters_store import Record, Store, key_of
 from adapters_store.roles import IMPORTED
-from harness.run.pack import provenance
+from harness.run.record import provenance
 from harness.sharing.incoming import (
     ACTIVATION,
     LAYERS,
@@ -30,6 +30,7 @@ from harness.sharing.incoming import (
 from harness.study.backbones.backbone import Backbone, BadBackbone, resolve
 from harness.study.imported import check_name
 from harness.study.methods import METHODS, check_width
+from harness.systems.system import ADAPTER_PACKAGES
 from harness.training.model import POOL, load_backbone, save_adapter
 from harness.training.tensors import CPU
 from tasks.registry import Registry
@@ -85,7 +86,7 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
         _fill(tensors, _parameters(network, f"heads.{name}."), incoming.head.where, backbone)
     with store.staging() as folder:
         save_adapter(network, name, folder / "adapter", with_head=head is not None)
-        origin = provenance(backbone, started, CPU, lanes=1)
+        origin = provenance(backbone, started, CPU, lanes=1, packages=ADAPTER_PACKAGES)
         return Imported(store.put(key, spec, {}, origin, folder), is_new=True)
 
 

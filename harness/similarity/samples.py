@@ -74,7 +74,7 @@ def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Samp
     spec = cell.spec
     rows = evenly_spaced(rows_of(cell, splits).train, most)
     tokenizer = load_tokenizer(backbone)
-    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    form = InputFormat.of(spec, tokenizer)
     return Sample([form.encode(row)[0] for row in rows], np.array([row.label for row in rows]))
 
 

@@ -47,9 +47,21 @@ class Cell:
     key: str
 
     @property
+    def intermediate_key(self) -> str | None:
+        """The key of the cell that this one stands on; None for a baseline, and where no record holds it."""
+        key: str | None = self.spec["intermediate_key"]
+        return key
+
+    @property
+    def composition(self) -> str | None:
+        """How the adapters of target and intermediate are put together; None where there is no intermediate."""
+        composition: str | None = self.spec.get("composition")
+        return composition
+
+    @property
     def is_stacked(self) -> bool:
         """True where the target's adapter stands on another one, frozen or trained with it."""
-        return self.spec["composition"] in ("stack", "stack-trainable")
+        return self.composition in ("stack", "stack-trainable")
 
     @property
     def noise(self) -> str:

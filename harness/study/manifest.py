@@ -194,7 +194,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
 
 
 def _cell_row(cell: Cell) -> dict[str, Any]:
-    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, "intermediate_key": cell.spec["intermediate_key"]}
+    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, "intermediate_key": cell.intermediate_key}
 
 
 def refuse_unmapped(store: Store, name: str) -> None:

@@ -70,9 +70,14 @@ class Pack:
         return hashlib.sha256("".join(cell.key for cell in self.cells).encode()).hexdigest()[:16]
 
     @property
+    def first(self) -> Cell:
+        """The cell that speaks for all in what they share: the system that trains them, inputs, epochs."""
+        return self.cells[0]
+
+    @property
     def target(self) -> str:
         """The target that all cells of the pack share."""
-        return self.cells[0].target
+        return self.first.target
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,13 @@ class Plan:
                     f"--only-target {name}: not a task of study {self.study.name!r}{nearest(name, self.study.tasks)}"
                 )
         transfers = tuple(pack for pack in self.transfers if pack.target in targets)
-        needed = {cell.spec["intermediate_key"] for pack in transfers for cell in pack.cells}
+        needed = {cell.intermediate_key for pack in transfers for cell in pack.cells}
         kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.cells[0].key in needed)
         return dataclasses.replace(self, baselines=kept, transfers=transfers)
 
     def only_keys(self, keys: Collection[str]) -> Plan:
         """The plan of the cells with these keys, and of what they stand on."""
-        wanted = {*keys, *(cell.spec["intermediate_key"] for cell in self.cells if cell.key in keys)}
+        wanted = {*keys, *(cell.intermediate_key for cell in self.cells if cell.key in keys)}
         stages = []
         for packs in (self.baselines, self.transfers):
             cells = [tuple(cell for cell in pack.cells if cell.key in wanted) for pack in packs]

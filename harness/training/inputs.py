@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class InputFormat:
 
     ``pair``: the earlier turns, joined by the separator token, are the first segment and the text the second.
     ``tags``: the paper's texts, one segment with literal ``<speaker>``, ``<listener>`` and ``<target>`` words
-    (style ``post_reply`` or ``dialogue``; ``listener`` if the text is one's; ``question`` if it ends an open turn of
-    one), with the separator token between two turns (``separator``), or the text alone.
+    (style ``post_reply`` or ``dialogue``; ``listener`` where a listener says the text; ``question`` where it ends a
+    listener's open turn), with the separator token between two turns (``separator``), or the text alone.
     ``truncation`` says what stays of a target that is too long by itself: its ``head``, its ``tail``, half of each
     (``head+tail``), or everything, as the fewest ``windows`` of full length that cover it, evenly spread.
     Words of the data that look like special tokens are cut into ordinary pieces.
@@ -48,17 +48,22 @@ class InputFormat:
     max_tokens: int
     truncation: str = "head"
 
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> InputFormat:
+        """The format that a cell's spec names."""
+        return cls(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+
     def encode(self, row: Example) -> tuple[Encoded, ...]:
         """Token ids of one row, special tokens included: one sequence, or one per window."""
         if self.name == "pair":
-            before, target = self._joined([turn.text for turn in row.context]), self._ids(row.text)
+            history, target = self._joined([turn.text for turn in row.context]), self._ids(row.text)
         else:
-            before, target = self._tagged(row.context, row.text)
-        is_pair = self.name == "pair" and bool(before)
+            history, target = self._tagged(row.context, row.text)
+        is_pair = self.name == "pair" and bool(history)
         room = self.max_tokens - len(self.tokenizer.build_inputs_with_special_tokens([], [] if is_pair else None))
         is_cut = len(target) > room and self.truncation != "windows"
         return tuple(
-            self._fit(before, kept, room, is_pair=is_pair, is_cut=is_cut)
+            self._fit(history, kept, room, is_pair=is_pair, is_cut=is_cut)
             for kept in pieces(target, room, self.truncation)
         )
 
@@ -66,8 +71,8 @@ class InputFormat:
         if self.tags == "none":
             return [], self._ids(text)
         if self.tags == "separator":
-            before = [*self._joined([turn.text + " " for turn in context]), self._separator] if context else []
-            return before, self._ids(" " + text if context else text)
+            history = [*self._joined([turn.text + " " for turn in context]), self._separator] if context else []
+            return history, self._ids(" " + text if context else text)
         tag = "listener" if self.tags == "listener" else "target"
         return self._ids(_words(context, self.tags)), self._ids(f" <{tag}> {text} </{tag}>")
 
@@ -98,14 +103,14 @@ class InputFormat:
             joined += [*([self._separator] if joined else []), *self._ids(text)]
         return joined
 
-    def _fit(self, before: list[int], target: list[int], room: int, *, is_pair: bool, is_cut: bool) -> Encoded:
+    def _fit(self, history: list[int], target: list[int], room: int, *, is_pair: bool, is_cut: bool) -> Encoded:
         """One sequence of a target that fits, with as much of the history's right end as there is room for."""
-        room_before = room - len(target)
-        kept = before[len(before) - room_before :] if room_before < len(before) else before
+        left = room - len(target)
+        kept = history[len(history) - left :] if left < len(history) else history
         first, second = (kept, target) if is_pair else (kept + target, None)
         ids = self.tokenizer.build_inputs_with_special_tokens(first, second)
         segments = self.tokenizer.create_token_type_ids_from_sequences(first, second)
-        return Encoded(tuple(ids), tuple(segments), len(kept) < len(before), is_cut)
+        return Encoded(tuple(ids), tuple(segments), len(kept) < len(history), is_cut)
 
 
 def _words(context: Sequence[Turn], tags: str) -> str:
@@ -190,7 +195,7 @@ def _capped(rows: tuple[Example, ...], cap: int | None, seed: int, has_classes: 
         return rows
     order = np.random.default_rng(seed).permutation(len(rows)).tolist()
     if has_classes:
-        first = {one: i for i in reversed(order) for one in classes_of(rows[i].label)}
+        first = {name: i for i in reversed(order) for name in classes_of(rows[i].label)}
         kept = set(first.values())
         order = sorted(order, key=lambda i: i not in kept)
     return tuple(rows[i] for i in sorted(order[:cap]))
@@ -208,16 +213,16 @@ def _stratified(rows: tuple[Example, ...], share: float, seed: int) -> tuple[Exa
         strata.setdefault(names[i], []).append(i)
     fewest = 0 if isinstance(names[0], tuple) else 1
     kept, owed = [], 0.0
-    for _, places in sorted(strata.items()):
-        owed += len(places) * share
-        count = min(max(fewest, round(owed)), len(places))
+    for _, members in sorted(strata.items()):
+        owed += len(members) * share
+        count = min(max(fewest, round(owed)), len(members))
         owed -= count
-        kept += places[:count]
-    found = {one for i in kept for one in classes_of(names[i])}
+        kept += members[:count]
+    covered = {name for i in kept for name in classes_of(names[i])}
     for i in order:
-        if not found.issuperset(classes_of(names[i])):
+        if not covered.issuperset(classes_of(names[i])):
             kept.append(i)
-            found.update(classes_of(names[i]))
+            covered.update(classes_of(names[i]))
     return tuple(rows[i] for i in sorted(kept))
 
 
@@ -233,7 +238,7 @@ def _strata(rows: tuple[Example, ...]) -> list[Answer]:
 def _check_classes(rows: Rows, splits: Splits) -> None:
     if not splits.task.label.classes:
         return
-    seen = {one for row in rows.train for one in classes_of(row.label)}
+    seen = {index for row in rows.train for index in classes_of(row.label)}
     for index, name in enumerate(splits.task.label.classes):
         if index not in seen:
             raise BadInput(

@@ -18,10 +18,10 @@ from typing import TypeVar
 import torch
 
 from harness.study.backbones.backbone import RANDOM_TINY, Backbone
-from harness.study.cell import Cell
 from harness.training.batches import EVALUATED as EVALUATED_CUTS
 from harness.training.batches import TRAINED as TRAINED_CUTS
 from harness.training.batches import trained_cutting
+from harness.training.recipe import Recipe
 from harness.training.tensors import CPU
 from harness.training.trained import Part
 from tasks.errors import BadInput
@@ -82,14 +82,14 @@ class Shape:
         return tokens * self.layers * (self.heads * self.longest + 2 * self.width) * 4
 
 
-def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part], device: torch.device = CPU) -> Shape:
-    """The shape of a lane of this cell, on these rows and this device."""
+def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], device: torch.device = CPU) -> Shape:
+    """The shape of a lane of this recipe, on these rows and this device."""
     layers, width, heads, size = _encoder(backbone)
-    inner = width // cell.spec["adapter"]["reduction_factor"]
+    inner = width // (recipe.adapter or {})["reduction_factor"]
     adapters = layers * (2 * width * inner + inner + width)
-    head = (width + 1) * (width + (len(cell.spec["label"]["classes"]) or 1))
+    head = (width + 1) * (width + recipe.outputs)
     lengths = [len(window.ids) for part in parts.values() for windows in part.rows for window in windows]
-    value_bytes = 2 if cell.spec["precision"] == "bf16" else 4
+    value_bytes = 2 if recipe.precision == "bf16" else 4
     return Shape(
         layers=layers,
         width=width,
@@ -97,7 +97,7 @@ def shape_of(cell: Cell, backbone: Backbone, parts: Mapping[str, Part], device: 
         weights=2 * adapters + head,
         longest=max(lengths),
         value_bytes=value_bytes,
-        shared_noise=cell.spec["shared_noise"],
+        shared_noise=not recipe.noise,
         backbone_bytes=size,
         trained=trained_cutting(device.type, is_bf16=value_bytes == 2).max_tokens,
         evaluated=EVALUATED_CUTS[device.type].max_tokens,
@@ -140,9 +140,9 @@ def _cgroup_bytes(own: Path, root: Path) -> list[int]:
             continue
         top = root / controllers
         folder = top / path.lstrip("/")
-        for place in (folder, *folder.parents):
-            left += _left(*(place / name for name in LIMIT_FILES[controllers]))
-            if place == top:
+        for group in (folder, *folder.parents):
+            left += _left(*(group / name for name in LIMIT_FILES[controllers]))
+            if group == top:
                 break
     return left
 
@@ -219,7 +219,7 @@ def together(stages: Mapping[str, Sequence[int]]) -> dict[int, list[str]]:
     latest = {key: max(have, default=0) for key, have in stages.items()}
     groups: dict[int, list[str]] = {}
     for key, have in stages.items():
-        shared = [one for one in have if one < latest[key] and one in latest.values()]
+        shared = [stage for stage in have if stage < latest[key] and stage in latest.values()]
         groups.setdefault(max(shared, default=latest[key]), []).append(key)
     return groups
 

@@ -23,6 +23,7 @@ from harness.study.backbones.backbone import RANDOM_TINY, Backbone, BadBackbone
 from harness.study.backbones.tokenizer import CURE, BadTokenizer, check_ids
 from harness.study.cell import Cell, seed_of
 from harness.study.methods import METHODS, library_config
+from harness.training.recipe import Recipe
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 # keeps the effect alike in wider backbones, moves it by 23 to 32 %.
 
 
-def untrained(model: Any, adapter: str, cell: Cell) -> dict[str, Tensor]:  # noqa: ANN401
+def untrained(model: Any, adapter: str, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
     """Weights for the parameters of ``adapter`` by their names, in their order; biases are 0."""
     from adapters.loading import AdapterLoader
 
     is_own = AdapterLoader(model).filter_func(adapter)
-    generator = torch.Generator().manual_seed(seed_of(cell.seed, cell.target, "random"))
+    generator = torch.Generator().manual_seed(seed_of(recipe.seed, recipe.target, "random"))
     spread = model.config.hidden_size**-0.5
     return {
         name: torch.randn(value.shape, generator=generator) * spread if value.dim() > 1 else torch.zeros(value.shape)
@@ -51,11 +52,11 @@ def untrained(model: Any, adapter: str, cell: Cell) -> dict[str, Tensor]:  # noq
     }
 
 
-def make_untrained(model: Any, adapter: str, cell: Cell) -> None:  # noqa: ANN401
+def make_untrained(model: Any, adapter: str, recipe: Recipe) -> None:  # noqa: ANN401
     """Give the ``adapter`` of a model the weights of ``untrained``."""
     parameters = dict(model.named_parameters())
     with torch.no_grad():
-        for name, value in untrained(model, adapter, cell).items():
+        for name, value in untrained(model, adapter, recipe).items():
             parameters[name].copy_(value)
 
 
@@ -167,36 +168,34 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
     return model
 
 
-def add_target(model: Any, cell: Cell) -> None:  # noqa: ANN401
+def add_target(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
     """Add the target's fresh adapter and head; their weights depend on seed and target alone.
 
     There is no fresh adapter where a whole model is trained, or where the intermediate's goes on as the target's.
     """
-    label, composition = cell.spec["label"], cell.spec["composition"]
-    if cell.spec["adapter"] is not None and composition != "sequential":
-        add_fresh(model, cell, cell.target, "adapter")
-    torch.manual_seed(seed_of(cell.seed, cell.target, "head"))
-    outputs = len(label["classes"]) or 1
+    if recipe.adapter is not None and recipe.composition != "sequential":
+        add_fresh(model, recipe, recipe.target, "adapter")
+    torch.manual_seed(seed_of(recipe.seed, recipe.target, "head"))
     model.add_classification_head(
-        cell.target,
-        num_labels=outputs,
+        recipe.target,
+        num_labels=recipe.outputs,
         layers=2,
         activation_function="tanh",
-        multilabel=label["kind"] == "multilabel",
+        multilabel=recipe.kind == "multilabel",
     )
 
 
-def add_fresh(model: Any, cell: Cell, name: str, purpose: str) -> None:  # noqa: ANN401
-    """Add an untrained adapter of the cell's method, drawn from seed, target and purpose."""
-    torch.manual_seed(seed_of(cell.seed, cell.target, purpose))
-    model.add_adapter(name, config=adapter_config(cell))
+def add_fresh(model: Any, recipe: Recipe, name: str, purpose: str) -> None:  # noqa: ANN401
+    """Add an untrained adapter of the recipe's method, drawn from seed, target and purpose."""
+    torch.manual_seed(seed_of(recipe.seed, recipe.target, purpose))
+    model.add_adapter(name, config=adapter_config(recipe.adapter or {}))
 
 
-def adapter_config(cell: Cell) -> Any:  # noqa: ANN401
-    """The library's configuration of the cell's adapter; OtherLibrary if its defaults are not those of the key."""
+def adapter_config(adapter: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The library's configuration of an adapter; OtherLibrary if its defaults are not those that name cells."""
     import adapters
 
-    settings = dict(cell.spec["adapter"])
+    settings = dict(adapter)
     expected = library_config(settings)
     method = settings.pop("method")
     config = getattr(adapters, METHODS[method].config)(**settings)
@@ -220,21 +219,21 @@ def stored_adapter(store: Store, key: str) -> Path:
     return folder
 
 
-def compose(model: Any, cell: Cell) -> None:  # noqa: ANN401
-    """Freeze what the cell does not train, then activate its adapters.
+def compose(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
+    """Freeze what the recipe does not train, then activate its adapters.
 
     The order matters: ``train_adapter`` also sets what is active, so calling it last would drop the intermediate.
     """
     from adapters.composition import Stack
 
-    if cell.spec["adapter"] is None:
+    if recipe.adapter is None:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(is_of_whole_model(name))
     else:
-        stack = Stack(INTERMEDIATE, cell.target) if cell.is_stacked else cell.target
-        model.train_adapter(stack if cell.spec["composition"] == "stack-trainable" else cell.target)
+        stack = Stack(INTERMEDIATE, recipe.target) if recipe.is_stacked else recipe.target
+        model.train_adapter(stack if recipe.trains_intermediate else recipe.target)
         model.set_active_adapters(stack)
-    model.active_head = cell.target
+    model.active_head = recipe.target
 
 
 def is_of_whole_model(parameter: str) -> bool:
@@ -242,10 +241,10 @@ def is_of_whole_model(parameter: str) -> bool:
     return ".pooler." not in parameter
 
 
-def save(model: Any, cell: Cell, folder: Path) -> None:  # noqa: ANN401
-    """Write the target's adapter and head, and in ``intermediate`` below it an intermediate that was trained."""
-    save_adapter(model, cell.target, folder, with_head=True)
-    if cell.spec["composition"] == "stack-trainable":
+def save(model: Any, recipe: Recipe, folder: Path) -> None:  # noqa: ANN401
+    """Write the target's adapter and head, and in the folder ``intermediate`` in it one that was trained."""
+    save_adapter(model, recipe.target, folder, with_head=True)
+    if recipe.trains_intermediate:
         save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
 
 
@@ -271,9 +270,9 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        if (said := REFUSED.search(str(error))) is None:
+        if (match := REFUSED.search(str(error))) is None:
             raise
-        number = int(said[1])
+        number = int(match[1])
         raise OSError(number, os.strerror(number), str(folder)) from error
 
 
@@ -323,28 +322,28 @@ class WrongComposition(Exception):
     """The model trains or activates something else than its cell says: a fault of the program, not of the input."""
 
 
-def check_trainable(model: Any, cell: Cell) -> int:  # noqa: ANN401
-    """Number of trainable parameters; WrongComposition unless they are exactly those that the cell trains.
+def check_trainable(model: Any, recipe: Recipe, label: str) -> int:  # noqa: ANN401
+    """Number of trainable parameters; WrongComposition unless they are exactly those that the cell ``label`` trains.
 
     They are the target's adapter and head, with ``stack-trainable`` the intermediate's too, or a whole model's.
     """
     names = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     trainable = {name for name, is_trained in names.items() if is_trained}
-    if cell.spec["adapter"] is None:
+    if recipe.adapter is None:
         expected = {name for name in names if is_of_whole_model(name)}
     else:
-        trained = [cell.target, *([INTERMEDIATE] if cell.spec["composition"] == "stack-trainable" else [])]
-        expected = {name for name in names if any(is_of_adapter(model, one)(name) for one in trained)}
-        expected |= {name for name in names if name.startswith(f"heads.{cell.target}.")}
+        trained = [recipe.target, *([INTERMEDIATE] if recipe.trains_intermediate else [])]
+        expected = {name for name in names if any(is_of_adapter(model, adapter)(name) for adapter in trained)}
+        expected |= {name for name in names if name.startswith(f"heads.{recipe.target}.")}
     if trainable != expected:
         odd = sorted(trainable ^ expected)[0]
-        raise WrongComposition(f"{cell.label}: {odd} is {'trained' if odd in trainable else 'not trained'}")
+        raise WrongComposition(f"{label}: {odd} is {'trained' if odd in trainable else 'not trained'}")
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def check_intermediate(cell: Cell, *, unchanged: bool) -> None:
     """WrongComposition unless the intermediate of a stack came out of training as its cell says."""
-    if unchanged != (cell.spec["composition"] == "stack"):
+    if unchanged != (cell.composition == "stack"):
         became = "were not trained" if unchanged else "changed during training"
         raise WrongComposition(f"{cell.label}: the intermediate's weights {became}")
 
@@ -353,8 +352,8 @@ def is_of_adapter(model: Any, name: str) -> Callable[[str], bool]:  # noqa: ANN4
     """The library's own answer to which parameters are an adapter's, of whatever method."""
     from adapters.loading import AdapterLoader
 
-    found: Callable[[str], bool] = AdapterLoader(model).filter_func(name)
-    return found
+    is_own: Callable[[str], bool] = AdapterLoader(model).filter_func(name)
+    return is_own
 
 
 def adapter_digest(model: Any, name: str) -> str:  # noqa: ANN401
@@ -367,23 +366,31 @@ def adapter_digest(model: Any, name: str) -> str:  # noqa: ANN401
     return digest.hexdigest()
 
 
-def liveness(model: Any, cell: Cell, batch: dict[str, Tensor]) -> float:  # noqa: ANN401
+def liveness(model: Any, target: str, batch: dict[str, Tensor]) -> float:  # noqa: ANN401
     """Largest change of a logit on ``batch`` when the intermediate is switched off; the active setup is restored."""
     active = model.active_adapters
     model.eval()
     with torch.inference_mode():
-        stacked = model(**batch, head=cell.target).logits
-        model.set_active_adapters(cell.target)
-        alone = model(**batch, head=cell.target).logits
+        stacked = model(**batch, head=target).logits
+        model.set_active_adapters(target)
+        alone = model(**batch, head=target).logits
         model.set_active_adapters(active)
     return float((stacked - alone).abs().max())
 
 
-def check_composition(model: Any, cell: Cell) -> None:  # noqa: ANN401
-    """WrongComposition unless the active adapters are the cell's, in its order."""
-    expected = [INTERMEDIATE, cell.target] if cell.is_stacked else [cell.target]
-    expected = [] if cell.spec["adapter"] is None else expected
-    active = model.active_adapters
-    found = list(active.children) if active is not None else []
-    if found != expected:
-        raise WrongComposition(f"{cell.label}: active adapters are {found}, expected {expected}")
+def check_composition(model: Any, recipe: Recipe, label: str) -> None:  # noqa: ANN401
+    """WrongComposition unless the active adapters are those of the cell ``label``, in its order."""
+    expected = [INTERMEDIATE, recipe.target] if recipe.is_stacked else [recipe.target]
+    expected = [] if recipe.adapter is None else expected
+    active = list(model.active_adapters.children) if model.active_adapters is not None else []
+    if active != expected:
+        raise WrongComposition(f"{label}: active adapters are {active}, expected {expected}")
+
+
+def proofs(cell: Cell, trainable: int, alive: float | None) -> dict[str, Any]:
+    """What a record says of a training that came out as ``check_intermediate`` demands."""
+    return {
+        "trainable_parameters": trainable,
+        "liveness": alive if cell.is_stacked else None,
+        "intermediate_unchanged": cell.composition == "stack" if cell.is_stacked else None,
+    }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.training.inputs import Encoded, InputFormat, Rows, rows_of
+from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
 from harness.training.model import load_tokenizer
 from tasks import metrics
 from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+PARTS = ("train", "validation", "test")
+Labels = NDArray[np.int64] | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Part:
     """
 
     rows: Sequence[tuple[Encoded, ...]]
-    labels: NDArray[np.int64] | NDArray[np.float64]
+    labels: Labels
 
     def one_window(self, seed: int) -> list[Encoded]:
         """One window of every row, drawn where a row has more than one."""
@@ -39,6 +42,24 @@ class Part:
             return [windows[0] for windows in self.rows]
         chosen = np.random.default_rng(seed).integers(counts)
         return [windows[i] for windows, i in zip(self.rows, chosen, strict=True)]
+
+
+def encoded(
+    cell: Cell, backbone: Backbone, splits: Splits, names: Sequence[str] = PARTS
+) -> tuple[Rows, dict[str, Part], PreTrainedTokenizerBase]:
+    """The rows of a cell, those of the named splits as token ids and labels too, and the tokenizer that made them."""
+    rows, tokenizer = rows_of(cell, splits), load_tokenizer(backbone)
+    form = InputFormat.of(cell.spec, tokenizer)
+    parts = {}
+    for name in names:
+        examples = getattr(rows, name)
+        parts[name] = Part([form.encode(row) for row in examples], np.array([row.label for row in examples]))
+    return rows, parts, tokenizer
+
+
+def cuts_of(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
+    """How many rows of every split the backbone's length has cut."""
+    return {name: cut_counts(part.rows) for name, part in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -50,75 +71,53 @@ class Fitted:
     history: list[dict[str, float | int | None]]
 
 
-def finite(value: float) -> float | None:
-    """The value, or None where it is not a number: JSON has no NaN."""
-    return value if math.isfinite(value) else None
-
-
-PARTS = ("train", "validation", "test")
-Watch = Callable[[str, int, int], None]  # what is trained, epoch, epochs
-
-
 @dataclass(frozen=True)
 class Trained:
-    """One training of a cell: how to save its adapter and head, its rows, predictions, history and proofs.
+    """One training of a cell by whatever system: its rows, predictions and history, and how to save what it learned.
 
-    ``lanes`` is how many cells were trained at once, ``earlier`` the wall and CPU seconds of interrupted runs.
+    ``logits`` are of the validation and test rows, ``[rows, outputs]``. ``cut`` counts per split what a length limit
+    took from its rows, and ``proofs`` are facts that a record keeps of how it was trained; systems without tokens or
+    without adapters leave them empty. ``lanes`` is how many cells were trained at once, ``earlier`` the wall and CPU
+    seconds of interrupted runs.
     """
 
     save: Callable[[Path], None] | None
     rows: Rows
-    parts: dict[str, Part]
     logits: dict[str, NDArray[np.float32]]
     fitted: Fitted
-    checked: dict[str, Any]
+    cut: dict[str, dict[str, int]] = field(default_factory=dict)
+    proofs: dict[str, Any] = field(default_factory=dict)
     lanes: int = 1
     earlier: tuple[float, float] = (0.0, 0.0)
 
-
-def encoded(
-    cell: Cell, backbone: Backbone, splits: Splits, names: Sequence[str] = PARTS
-) -> tuple[Rows, dict[str, Part], PreTrainedTokenizerBase]:
-    """The rows of a cell, those of the named splits as token ids and labels too, and the tokenizer that made them."""
-    rows, spec = rows_of(cell, splits), cell.spec
-    tokenizer = load_tokenizer(backbone)
-    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
-    parts = {}
-    for name in names:
-        examples = getattr(rows, name)
-        parts[name] = Part([form.encode(row) for row in examples], np.array([row.label for row in examples]))
-    return rows, parts, tokenizer
+    def labels(self, part: str) -> Labels:
+        """The labels of a split, as a Part has them."""
+        return np.array([row.label for row in getattr(self.rows, part)])
 
 
-# Cells that came to nothing: how they are told, and the one further attempt that a study may allow them.
+def finite(number: float) -> float | None:
+    """The number, or None where it is not finite: JSON has no NaN."""
+    return number if math.isfinite(number) else None
 
-SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
+
+# Collapsed cells: how they are recognised, without a look at test rows.
 
 
 def is_constant(metric: str, logits: NDArray[np.float32]) -> bool:
-    """Whether every row gets one and the same answer, or an answer that is no number."""
+    """Whether every row gets the same answer, or an answer that is no number."""
     answers = metrics.decisions(metric, logits)
     return bool((answers == answers[0]).all()) or not bool(np.isfinite(answers).all())
 
 
-def collapsed_on_validation(metric: str, one: Trained) -> bool:
+def collapsed_on_validation(metric: str, training: Trained) -> bool:
     """Whether a training diverged, as far as training and validation rows tell; test rows are never asked.
 
     A loss or a logit is no number, all validation rows get one answer, or their score is not above the floor: that of
     always giving the commonest answer of the training rows (0 for r).
     """
-    labels, logits = one.parts["validation"].labels, one.logits["validation"]
-    losses_hold = all(epoch["train_loss"] is not None for epoch in one.fitted.history)
+    labels, logits = training.labels("validation"), training.logits["validation"]
+    losses_hold = all(epoch["train_loss"] is not None for epoch in training.fitted.history)
     if not losses_hold or not np.isfinite(logits).all() or is_constant(metric, logits):
         return True
-    answer: ArrayLike | None = metrics.commonest(metric, one.parts["train"].labels)
+    answer: ArrayLike | None = metrics.commonest(metric, training.labels("train"))
     return not metrics.score(metric, labels, logits) > metrics.floor(metric, labels, answer)
-
-
-def with_smaller_rate(cell: Cell) -> Cell:
-    """The same cell, by the same key, to be trained once more."""
-    training: dict[str, Any] = dict(cell.spec["training"])
-    return replace(
-        cell,
-        spec={**cell.spec, "training": {**training, "learning_rate": training["learning_rate"] * SHARE_OF_RATE}},
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
 from harness.training.lanes.state import LaneState, lane_norms
 from harness.training.objective import Best, balanced_weights, summed_losses, total_weight
+from harness.training.recipe import Recipe
 from harness.training.tensors import lanes_of, to_device
 from harness.training.trained import Fitted, Part, finite
 from tasks import metrics
@@ -36,11 +37,12 @@ def predicted(
     out = torch.empty(lanes.count, len(flat), lanes.heads.out.shape[1], device=frozen.device)
     with torch.inference_mode():
         for numbers in cuts(range(len(flat)), lengths, *EVALUATED[frozen.device.type]):
-            places = to_device(torch.tensor(numbers), frozen.device)
+            index = to_device(torch.tensor(numbers), frozen.device)
             batch = batch_of(frozen, flat, numbers, pad_id, has_segments=has_segments)
-            out[:, places] = forward(frozen, lanes, batch, None).float()
+            out[:, index] = forward(frozen, lanes, batch, None).float()
     sizes = [len(windows) for windows in rows]
-    return np.stack([one.mean(dim=1).numpy() for one in torch.split(out.cpu(), sizes, dim=1)], axis=1)
+    # A row's logits are the mean over its windows, which lie next to each other.
+    return np.stack([windows.mean(dim=1).numpy() for windows in torch.split(out.cpu(), sizes, dim=1)], axis=1)
 
 
 def batch_of(
@@ -63,6 +65,8 @@ def rate_factor(step: int, steps: int | Tensor, warmup: float) -> Tensor:
 
     ``steps`` is one number, or ``[K]`` for lanes that train for different times.
     """
+    # With warmup share u of n steps: r = round(u n); step s < r has the factor s / r, a later one (n - s) / (n - r),
+    # as in the linear schedule of transformers. A lane that is through (s > n) has 0; no divisor is less than 1.
     total = torch.as_tensor(steps, dtype=torch.float64)
     rise = (warmup * total).round()
     fall = ((total - step) / (total - rise).clamp(min=1)).clamp(min=0)
@@ -88,42 +92,27 @@ class LaneAdamW:
 
     @torch.no_grad()
     def step(self, factor: float | Tensor, clip: float) -> None:
-        """One step at ``factor`` (one, or ``[K]``) times each lane's rate, each clipped to the norm ``clip``."""
+        """One step at ``factor`` (a number, or ``[K]``) times each lane's rate, each clipped to the norm ``clip``."""
         self.steps += 1
         gradients = [value.grad if value.grad is not None else torch.zeros_like(value) for value in self.tensors]
+        # A lane whose gradient over all its tensors is longer than ``clip`` gets it shortened to that length.
         scale = (clip / (lane_norms(gradients) + 1e-6)).clamp(max=1.0)
-        one, two = BETAS
+        # With rate r, decay w, gradient g, moments m and v, and both corrected for their start at 0 by 1 - b**t:
+        #   x <- (1 - r w) x,  m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g g,
+        #   x <- x - r / (1 - b1**t) * m / (sqrt(v) / sqrt(1 - b2**t) + epsilon).
+        # Rates and corrections are computed in fp64 per lane, and rounded once, to the precision of the weights.
+        beta_1, beta_2 = BETAS
         rate, dtype = self.rates * factor, self.tensors[0].dtype
-        size, kept = (rate / (1 - one**self.steps)).to(dtype), (1 - rate * self.decays).to(dtype)
-        root = math.sqrt(1 - two**self.steps)
+        size, kept = (rate / (1 - beta_1**self.steps)).to(dtype), (1 - rate * self.decays).to(dtype)
+        root = math.sqrt(1 - beta_2**self.steps)
         for value, gradient, first, second in zip(self.tensors, gradients, self.first, self.second, strict=True):
             shape = (-1, *[1] * (value.dim() - 1))
             gradient.mul_(scale.view(shape))
             value.mul_(kept.view(shape))
-            first.lerp_(gradient, 1 - one)
-            second.mul_(two).addcmul_(gradient, gradient, value=1 - two)
+            first.lerp_(gradient, 1 - beta_1)
+            second.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
             value.sub_(first / (second.sqrt() / root + EPSILON) * size.view(shape))
             value.grad = None
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a pack shares, and the learning rates and weight decays that each lane has of its own.
-
-    ``noise`` names each lane's own stream of dropout; without it all lanes share one.
-    """
-
-    target: str
-    seed: int
-    metric: str
-    epochs: int
-    batch_size: int
-    warmup: float
-    clip: float
-    class_weights: str
-    learning_rates: Sequence[float]
-    weight_decays: Sequence[float]
-    noise: Sequence[str] = ()
 
 
 class LaneTrainer:
@@ -140,7 +129,7 @@ class LaneTrainer:
         for value in state.trained.values():
             value.requires_grad_(True)
         self.optimizer = LaneAdamW(list(state.trained.values()), recipe.learning_rates, recipe.weight_decays)
-        self.epoch = self.done_steps = 0  # how far it is: snapshot.py keeps and restores this and what follows
+        self.epoch = self.done_steps = 0  # how far it is: checkpoints keep and restore this and what follows
         self.best = Best(state.trained, len(recipe.learning_rates))
         self.history: list[list[dict[str, float | int | None]]] = [[] for _ in recipe.learning_rates]
 
@@ -157,10 +146,10 @@ class LaneTrainer:
     def advance(self, train: Part, validation: Part, steps: int | Tensor) -> None:
         """Train and score one more epoch; the rates' schedules run over ``steps``, one number or one per lane."""
         epoch = self.epoch + 1
-        found, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
-        scores = [metrics.score(self.recipe.metric, validation.labels, one) for one in self.predict(validation)]
+        losses, self.done_steps = self.train_epoch(train, epoch, self.done_steps, steps)
+        scores = [metrics.score(self.recipe.metric, validation.labels, logits) for logits in self.predict(validation)]
         self.best.keep(self.state.trained, scores, epoch)
-        for history, loss, score in zip(self.history, found.cpu().tolist(), scores, strict=True):
+        for history, loss, score in zip(self.history, losses.cpu().tolist(), scores, strict=True):
             mean = loss / len(train.rows)
             history.append({"epoch": epoch, "train_loss": finite(mean), "validation": finite(score)})
         self.epoch = epoch
@@ -175,24 +164,19 @@ class LaneTrainer:
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, to rounding as if the others had never been there."""
-        recipe = self.recipe
         self.state = self.state.only(lanes)
         for value in self.state.trained.values():
             value.requires_grad_(True)
         self.optimizer.only(lanes, list(self.state.trained.values()))
         self.best.only(lanes)
         self.history = [self.history[lane] for lane in lanes]
-        self.recipe = replace(
-            recipe,
-            learning_rates=[recipe.learning_rates[lane] for lane in lanes],
-            weight_decays=[recipe.weight_decays[lane] for lane in lanes],
-            noise=[recipe.noise[lane] for lane in lanes] if recipe.noise else (),
-        )
+        self.recipe = self.recipe.only(lanes)
 
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
         lanes, windows = self.state.lanes(), [(row,) for row in rows]
-        stacked, alone = (self._predicted(one, windows) for one in (lanes, replace(lanes, intermediates=None)))
+        stacked = self._predicted(lanes, windows)
+        alone = self._predicted(replace(lanes, intermediates=None), windows)
         changes: list[float] = np.abs(stacked - alone).max(axis=(1, 2)).tolist()
         return changes
 
@@ -220,6 +204,10 @@ class LaneTrainer:
         steps: int | Tensor,
     ) -> Tensor:
         """One optimizer step of all lanes; returns each lane's summed loss ``[K]``."""
+        # The loss of a batch is the mean over its rows (with class weights: over the sum of the rows' weights), so each
+        # cut's summed losses are divided by the whole batch's weight before they are differentiated: the gradients of
+        # the cuts then add up to that of the batch. Lanes share no weight, so the gradient of the sum of their losses
+        # is each lane's own. Every row's dropout belongs to the row and the step: how a batch is cut changes no mask.
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), weights)
         of_class = None if weights is None else to_device(weights, self.device)

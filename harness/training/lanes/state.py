@@ -16,7 +16,7 @@ from harness.training.tensors import lanes_of
 
 ADAPTER = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")
 HEAD = ("1.weight", "1.bias", "4.weight", "4.bias")  # dropout, dense, tanh, dropout, out
-BELOW = "below."  # before the names of an intermediate that is trained, too
+BELOW = "below."  # starts the names of an intermediate that is trained, too; checkpoints have them
 
 
 @dataclass
@@ -47,23 +47,25 @@ class LaneState:
         return self._banks(self.frozen)
 
     @property
-    def below(self) -> dict[str, Tensor]:
+    def intermediates(self) -> dict[str, Tensor]:
         """The intermediates' weights by name, frozen or trained; empty where lanes have none."""
         return self.frozen or {name: value.detach() for name, value in self.trained.items() if name.startswith(BELOW)}
 
     def to(self, device: torch.device) -> LaneState:
         """The same weights on this device."""
         trained = {name: value.detach().to(device) for name, value in self.trained.items()}
-        return replace(self, trained=trained, frozen={name: one.to(device) for name, one in self.frozen.items()})
+        return replace(self, trained=trained, frozen={name: value.to(device) for name, value in self.frozen.items()})
 
     def only(self, lanes: Sequence[int]) -> LaneState:
         """These lanes alone, their weights copied."""
         trained = {name: lanes_of(value.detach(), lanes) for name, value in self.trained.items()}
-        return replace(self, trained=trained, frozen={name: lanes_of(one, lanes) for name, one in self.frozen.items()})
+        return replace(
+            self, trained=trained, frozen={name: lanes_of(value, lanes) for name, value in self.frozen.items()}
+        )
 
-    def _banks(self, weights: dict[str, Tensor], before: str = "") -> list[Bottleneck]:
+    def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> list[Bottleneck]:
         return [
-            Bottleneck(*(self._shaped(weights[f"{before}{layer}.{name}"]) for name in ADAPTER))
+            Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
             for layer in range(self.depth)
         ]
 
@@ -84,7 +86,7 @@ def stacked(
     In a ``stack`` intermediates are frozen and None is a baseline; with ``stack-trainable`` each lane trains a copy of
     its own; with ``sequential`` they are where the lanes' own adapters start. ValueError for a baseline among those.
     """
-    if composition != "stack" and any(one is None for one in intermediates):
+    if composition != "stack" and any(weights is None for weights in intermediates):
         raise ValueError(f"a baseline among lanes of composition {composition!r} would train or keep an empty adapter")
     names = parameter_names(model, target)
     parameters = dict(model.named_parameters())
@@ -94,25 +96,25 @@ def stacked(
         for ours, theirs in names.items()
     }
     shapes = {ours: value.shape[1:] for ours, value in trained.items() if not ours.startswith("head.")}
-    below = {
-        ours: torch.stack([torch.zeros(shape) if one is None else one[ours] for one in intermediates])
+    inner = {
+        ours: torch.stack([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
         for ours, shape in shapes.items()
     }
     depth = len(shapes) // len(ADAPTER)
     if composition == "sequential":
-        return LaneState(trained | below, {}, depth)
+        return LaneState(trained | inner, {}, depth)
     if composition == "stack-trainable":
-        return LaneState(trained | {f"{BELOW}{ours}": value for ours, value in below.items()}, {}, depth)
-    return LaneState(trained, below, depth)
+        return LaneState(trained | {f"{BELOW}{ours}": value for ours, value in inner.items()}, {}, depth)
+    return LaneState(trained, inner, depth)
 
 
 def parameter_names(model: Any, adapter: str) -> dict[str, str]:  # noqa: ANN401
     """Our names (``LAYER.suffix``, ``head.suffix``) of an adapter's and its head's parameters, and the library's."""
     names = {}
     for theirs, _ in model.named_parameters():
-        before, found, suffix = theirs.partition(f".output.adapters.{adapter}.")
-        if found:
-            names[f"{before.rpartition('.layer.')[2]}.{suffix}"] = theirs
+        layer, is_own, suffix = theirs.partition(f".output.adapters.{adapter}.")
+        if is_own:
+            names[f"{layer.rpartition('.layer.')[2]}.{suffix}"] = theirs
         elif theirs.startswith(f"heads.{adapter}."):
             names[f"head.{theirs.removeprefix(f'heads.{adapter}.')}"] = theirs
     return names
@@ -122,9 +124,9 @@ def saved_adapter(tensors: dict[str, Tensor], adapter: str) -> dict[str, Tensor]
     """An adapter's weights under our names, from the tensors of a stored ``adapter.safetensors``."""
     ours = {}
     for theirs, value in tensors.items():
-        before, found, suffix = theirs.partition(f".output.adapters.{adapter}.")
-        if found:
-            ours[f"{before.rpartition('.layer.')[2]}.{suffix}"] = value
+        layer, is_own, suffix = theirs.partition(f".output.adapters.{adapter}.")
+        if is_own:
+            ours[f"{layer.rpartition('.layer.')[2]}.{suffix}"] = value
     return ours
 
 

@@ -25,11 +25,12 @@ from harness.search.outcome import search_folder
 from harness.search.search import CannotSearch, opened
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
-from harness.training.lanes.fit import LaneTrainer, Recipe, rate_factor
+from harness.training.lanes.fit import LaneTrainer, rate_factor
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.state import stacked
 from harness.training.lanes.train import lane_trainer
 from harness.training.objective import Best
+from harness.training.recipe import Recipe
 from harness.training.trained import Part
 from tasks.errors import BadInput
 
@@ -210,11 +211,11 @@ def test_without_optuna_the_error_names_the_command(one, monkeypatch):
 def test_a_group_that_fails_is_told_and_stops_no_other(one, monkeypatch):
     first = []
 
-    def once(cells, *rest):
-        first.append(len(cells))
+    def once(attempt, *rest):
+        first.append(len(attempt.cells))
         if len(first) == 1:
             raise RuntimeError("no luck")
-        return lane_trainer(cells, *rest)
+        return lane_trainer(attempt, *rest)
 
     monkeypatch.setattr(trials, "lane_trainer", once)
     found = run(one, 6)

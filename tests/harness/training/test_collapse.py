@@ -12,8 +12,10 @@ from adapters_store import Store, key_of
 from harness.run import pack
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
-from harness.training import trained
-from harness.training.trained import Fitted, Part, Trained, collapsed_on_validation
+from harness.training import recipe
+from harness.training.inputs import Rows
+from harness.training.trained import Fitted, Trained, collapsed_on_validation
+from tasks.task import Example
 
 FILES = ("test.parquet", "adapter/adapter.safetensors")
 HIGH, SANE = 1e30, 2e-3
@@ -22,9 +24,13 @@ HIGH, SANE = 1e30, 2e-3
 def made(logits, *, loss=0.5, test=None, labels=(0, 1, 0, 1), train=(0, 0, 1)):
     """A training with these validation logits."""
     arrays = {"validation": np.array(logits, np.float32), "test": np.array(test or logits, np.float32)}
-    parts = {name: Part([], np.array(labels)) for name in arrays} | {"train": Part([], np.array(train))}
+    rows = Rows(rows_with(train), rows_with(labels), rows_with(labels))
     history = [{"epoch": 1, "train_loss": loss, "validation": 0.5}]
-    return Trained(None, None, parts, arrays, Fitted(1, 0.5, history), {})
+    return Trained(None, rows, arrays, Fitted(1, 0.5, history))
+
+
+def rows_with(labels):
+    return tuple(Example(str(i), str(i), str(i), (), "text", label) for i, label in enumerate(labels))
 
 
 GOOD = [[1, 0], [0, 1], [1, 0], [0, 1]]
@@ -79,7 +85,7 @@ def cells(request, study, tiny, toy_splits):
 
 
 def test_a_cell_that_diverged_is_trained_once_more_as_if_with_the_smaller_rate(cells, store, tmp_path, monkeypatch):
-    monkeypatch.setattr(trained, "SHARE_OF_RATE", SANE / HIGH)
+    monkeypatch.setattr(recipe, "SHARE_OF_RATE", SANE / HIGH)
     wild = cells.cell(HIGH)
     again = wild.spec["training"]["learning_rate"] * (SANE / HIGH)
     (results,) = cells.run(store, [wild])
@@ -113,7 +119,7 @@ def test_lanes_that_collapsed_are_retried_together_and_once(study, tiny, toy_spl
 
 
 def test_an_interrupted_retry_goes_on(study, tiny, toy_splits, tmp_path, monkeypatch):
-    monkeypatch.setattr(trained, "SHARE_OF_RATE", SANE / HIGH)
+    monkeypatch.setattr(recipe, "SHARE_OF_RATE", SANE / HIGH)
     cells, told = Cells(study, tiny, toy_splits("one", train=24), "lanes"), []
     lanes = [cells.cell(HIGH), cells.cell(2 * HIGH)]
     whole, store = Store(tmp_path / "whole"), Store(tmp_path / "interrupted")

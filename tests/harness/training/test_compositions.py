@@ -19,8 +19,9 @@ from harness.training import model as checks
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.state import BELOW, parameter_names, stacked
-from harness.training.lanes.train import check_below, digests, recipe_of, state_of, with_target
+from harness.training.lanes.train import check_intermediates, digests, state_of, with_target
 from harness.training.library import Trainer, composed
+from harness.training.recipe import Recipe
 from harness.training.trained import encoded
 
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
@@ -66,11 +67,18 @@ def calm(monkeypatch):
 
 
 def lanes_of(cells, store, backbone, dtype):
-    network = with_target(cells[0], backbone)
-    state = state_of(network, cells, store)
+    recipe = Recipe.of(cells)
+    network = with_target(recipe, backbone)
+    state = state_of(network, recipe, cells, store)
     for group in (state.trained, state.frozen):
         group.update({name: value.to(dtype) for name, value in group.items()})
-    return LaneTrainer(freeze(network, dtype), state, recipe_of(cells), 1, has_segments=False)
+    return LaneTrainer(freeze(network, dtype), state, recipe, 1, has_segments=False)
+
+
+def fresh_state(cells, store, backbone):
+    """The lanes of the cells before any training."""
+    recipe = Recipe.of(cells)
+    return state_of(with_target(recipe, backbone), recipe, cells, store)
 
 
 def named(network, cell):
@@ -92,10 +100,10 @@ def test_lanes_equal_the_library_training_that_cell_alone(world, tiny, calm, com
     together = lanes_of(cells, store, tiny, dtype)
     before = digests(together.state, 2)
     together.fit(parts["train"], parts["validation"], lambda *_: None)
-    check_below(cells, together.state, before)
+    check_intermediates(cells, together.state, before)
     for lane, cell in enumerate(cells):
-        alone = Trainer(composed(cell, tiny, store).to(dtype), cell, 1)
-        checks.check_trainable(alone.model, cell)
+        alone = Trainer(composed(cell, tiny, store).to(dtype), Recipe.of([cell]), 1)
+        checks.check_trainable(alone.model, Recipe.of([cell]), cell.label)
         start = named(alone.model, cell)
         alone.fit(parts["train"], parts["validation"], lambda *_: None)
         single = named(alone.model, cell)
@@ -140,7 +148,7 @@ def test_a_record_says_what_was_trained_and_predicts_the_same_in_the_library(wor
     _, parts, _ = encoded(cell, tiny, splits)
     frame = pd.read_parquet(store.open(cell.key, "test.parquet"))
     stored = frame[[name for name in frame if name.startswith("logit_")]].to_numpy()
-    np.testing.assert_allclose(Trainer(network, cell, 1).predict(parts["test"]), stored, atol=1e-5)
+    np.testing.assert_allclose(Trainer(network, Recipe.of([cell]), 1).predict(parts["test"]), stored, atol=1e-5)
     assert results["trainable_parameters"] == trained_count(network, cell)
 
 
@@ -154,8 +162,8 @@ def trained_count(network, cell):
 def test_a_sequential_lane_starts_from_the_intermediate_under_the_head_of_every_cell(world, tiny):
     store, _, cells_of = world
     cells = cells_of("sequential")
-    state = state_of(with_target(cells[0], tiny), cells, store)
-    plain = state_of(with_target(cells_of("stack")[0], tiny), cells_of("stack"), store)
+    state = fresh_state(cells, store, tiny)
+    plain = fresh_state(cells_of("stack"), store, tiny)
     assert state.frozen == {}
     assert state.lanes().intermediates is None
     for name, value in state.trained.items():
@@ -165,7 +173,7 @@ def test_a_sequential_lane_starts_from_the_intermediate_under_the_head_of_every_
 def test_a_baseline_is_never_a_lane_among_trained_intermediates(world, tiny):
     _, _, cells_of = world
     for composition in COMPOSITIONS[1:]:
-        network = with_target(cells_of(composition)[0], tiny)
+        network = with_target(Recipe.of(cells_of(composition)), tiny)
         with pytest.raises(ValueError, match="baseline among lanes"):
             stacked(network, "one", [None], composition)
 
@@ -173,11 +181,11 @@ def test_a_baseline_is_never_a_lane_among_trained_intermediates(world, tiny):
 def test_an_intermediate_that_was_not_trained_fails_the_proof_of_a_trainable_stack(world, tiny):
     store, _, cells_of = world
     cells = cells_of("stack-trainable")
-    state = state_of(with_target(cells[0], tiny), cells, store)
+    state = fresh_state(cells, store, tiny)
     for value in state.trained.values():
         value.requires_grad_(True)
     with pytest.raises(checks.WrongComposition, match="were not trained"):
-        check_below(cells, state, digests(state, len(cells)))
+        check_intermediates(cells, state, digests(state, len(cells)))
     with pytest.raises(checks.WrongComposition, match="changed during training"):
         checks.check_intermediate(cells_of("stack")[0], unchanged=False)
 
@@ -188,4 +196,4 @@ def test_a_trainable_stack_with_a_frozen_intermediate_fails_the_check_of_trainab
     network = composed(cell, tiny, store)
     network.train_adapter("one")
     with pytest.raises(checks.WrongComposition, match=r"intermediate.* is not trained"):
-        checks.check_trainable(network, cell)
+        checks.check_trainable(network, Recipe.of([cell]), cell.label)

@@ -15,6 +15,7 @@ from harness.training import memory
 from harness.training.lanes import train as laned
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.memory import OutOfMemory, Shape, free_bytes, is_out_of_memory, run_in_chunks, shape_of
+from harness.training.recipe import Recipe
 from tests.support.studies.toy_column import Column, assert_close
 
 MB = 10**6
@@ -49,7 +50,7 @@ def test_a_pack_that_does_not_fit_is_trained_in_even_chunks(column, monkeypatch)
 
 def memory_of(column, lanes):
     """The room that this many lanes of the column need, and not quite one more."""
-    shape = shape_of(column.lanes[0], column.tiny, {"train": column.encoded("train")})
+    shape = shape_of(Recipe.of(column.lanes), column.tiny, {"train": column.encoded("train")})
     return shape.shared_bytes() + int((lanes + 0.9) * shape.lane_bytes())
 
 
@@ -207,7 +208,7 @@ def test_free_memory_is_that_of_the_machine_less_a_reserve(monkeypatch):
 
 def test_a_gpu_s_larger_cuts_and_the_making_of_its_masks_are_planned_for(column):
     parts = {"train": column.encoded("train")}
-    here, there = (shape_of(column.lanes[0], column.tiny, parts, torch.device(one)) for one in ("cpu", "cuda"))
+    here, there = (shape_of(Recipe.of(column.lanes), column.tiny, parts, torch.device(one)) for one in ("cpu", "cuda"))
     assert there.lane_bytes() > 10 * here.lane_bytes()
     drawn_here = dataclasses.replace(there, draws_masks=False)
     assert there.shared_bytes() > drawn_here.shared_bytes() > here.shared_bytes()

@@ -20,6 +20,7 @@ from harness.study.plan import make_plan
 from harness.training import model
 from harness.training import model as checks
 from harness.training.library import Trainer, composed
+from harness.training.recipe import Recipe
 from harness.training.trained import encoded
 from tasks import synthetic
 from tasks.errors import BadStudy
@@ -73,7 +74,9 @@ def test_a_baseline_of_every_method_is_trained_and_its_record_predicts_the_same(
     moved = {name: not torch.equal(start[name], end[name]) for name, value in start.items() if value.requires_grad}
     assert all(moved.values()), [name for name, has_moved in moved.items() if not has_moved]
     _, parts, _ = encoded(cell, tiny, splits)
-    np.testing.assert_allclose(Trainer(network, cell, 1).predict(parts["test"]), logits_of(store, cell), atol=1e-5)
+    np.testing.assert_allclose(
+        Trainer(network, Recipe.of([cell]), 1).predict(parts["test"]), logits_of(store, cell), atol=1e-5
+    )
 
 
 def pair(method, tiny):
@@ -165,7 +168,7 @@ def test_a_whole_model_is_trained_as_a_reference_and_not_stored(study_of, tiny, 
     record = store.get(cell.key)
     assert set(record.files) == {"history.json", "test.parquet", "validation.parquet"}
     network = model.load_backbone(tiny)
-    model.add_target(network, cell)
+    model.add_target(network, Recipe.of([cell]))
     every = sum(p.numel() for n, p in network.named_parameters() if ".pooler." not in n)
     assert record.results["trainable_parameters"] == every
 
@@ -173,7 +176,7 @@ def test_a_whole_model_is_trained_as_a_reference_and_not_stored(study_of, tiny, 
 def test_a_whole_model_moves_every_weight_and_starts_from_the_head_of_the_baseline(study_of, tiny, store, toy_splits):
     splits, study = toy_splits("one"), study_of("seq_bn")
     cell = make_cell(study, tiny, splits, seed=1, setting="full", role="finetuned")
-    trainer = Trainer(composed(cell, tiny, store), cell, 1)
+    trainer = Trainer(composed(cell, tiny, store), Recipe.of([cell]), 1)
     start = {name: value.detach().clone() for name, value in trainer.parameters.items()}
     baseline = dict(composed(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, store).named_parameters())
     _, parts, _ = encoded(cell, tiny, splits)

@@ -17,6 +17,7 @@ from harness.study.cell import make_cell, seed_of
 from harness.training import model
 from harness.training import model as checks
 from harness.training.batches import training_batches
+from harness.training.recipe import Recipe
 from tasks import metrics
 
 
@@ -115,7 +116,7 @@ def composed(cells, tiny, store):
     _, _, two, transfer = cells
     network = model.load_backbone(tiny)
     model.add_intermediate(network, store.open(two.key, "adapter/adapter.safetensors").parent)
-    model.add_target(network, transfer)
+    model.add_target(network, Recipe.of([transfer]))
     return network, transfer
 
 
@@ -124,23 +125,26 @@ def test_the_wrong_call_order_fails_the_composition_and_the_liveness_check(cells
     network.set_active_adapters(Stack(model.INTERMEDIATE, transfer.target))
     network.train_adapter([transfer.target])  # sets what is active, too: the intermediate is silently gone
     with pytest.raises(checks.WrongComposition, match="active adapters"):
-        checks.check_composition(network, transfer)
+        checks.check_composition(network, Recipe.of([transfer]), transfer.label)
     batch = {"input_ids": torch.randint(5, 60, (4, 12)), "attention_mask": torch.ones(4, 12, dtype=torch.long)}
-    assert checks.liveness(network, transfer, batch) <= checks.ALIVE
+    assert checks.liveness(network, transfer.target, batch) <= checks.ALIVE
 
 
 def test_training_the_whole_stack_fails_the_check_of_trainable_parameters(cells, tiny, store):
     network, transfer = composed(cells, tiny, store)
     network.train_adapter(Stack(model.INTERMEDIATE, transfer.target))
     with pytest.raises(checks.WrongComposition, match=r"intermediate.* is trained"):
-        checks.check_trainable(network, transfer)
+        checks.check_trainable(network, Recipe.of([transfer]), transfer.label)
 
 
 def test_the_right_call_order_passes_all_checks(cells, tiny, store):
     network, transfer = composed(cells, tiny, store)
-    model.compose(network, transfer)
-    checks.check_composition(network, transfer)
-    assert checks.check_trainable(network, transfer) == store.get(transfer.key).results["trainable_parameters"]
+    model.compose(network, Recipe.of([transfer]))
+    checks.check_composition(network, Recipe.of([transfer]), transfer.label)
+    assert (
+        checks.check_trainable(network, Recipe.of([transfer]), transfer.label)
+        == store.get(transfer.key).results["trainable_parameters"]
+    )
 
 
 def test_batches_are_a_permutation_sorted_from_long_to_short():

@@ -1,0 +1,47 @@
+"""Adapters through the adapters library's own forward pass, one cell at a time: what lanes are held against.
+
+It trains what lanes do not serve, too: other methods than their bottleneck, and whole models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.study.cell import Cell
+from harness.systems.system import ADAPTER_PACKAGES, WHOLE_MODEL, bottleneck_weights
+
+if TYPE_CHECKING:
+    from harness.training.recipe import Attempt
+    from harness.training.trained import Trained
+
+
+class Library:
+    """Trains each cell of a pack by itself; harness.training.library says how."""
+
+    packages = ADAPTER_PACKAGES
+
+    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
+        """Each cell alone."""
+        return [(cell,) for cell in cells]
+
+    def steps(self, spec: Mapping[str, Any]) -> int:
+        """The epochs."""
+        return int(spec["training"]["epochs"])
+
+    def way(self, spec: Mapping[str, Any], lanes: int) -> str:
+        """A whole model costs more than an adapter."""
+        return WHOLE_MODEL if spec["adapter"] is None else "library"
+
+    def weights(self, spec: Mapping[str, Any], layers: int, width: int) -> int:
+        """Those of the target's adapter and head; nothing is kept of a whole model."""
+        return bottleneck_weights(spec, layers, width)
+
+    def train(self, attempt: Attempt) -> list[Trained]:
+        """Train the only cell of the attempt; torch is loaded here."""
+        from harness.training.library import train_alone
+
+        return [train_alone(attempt)]
+
+
+SYSTEM = Library()
