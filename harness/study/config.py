@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from adapters_store import key_of
 from tasks.errors import BadStudy
@@ -28,6 +28,9 @@ class Training:
     weight_decay: float = 0.0
     warmup: float = 0.0
     clip: float = 1.0
+
+
+TRAINING_TYPES = get_type_hints(Training)
 
 
 @dataclass(frozen=True)
@@ -178,10 +181,9 @@ def positive_int(name: str, value: object, where: str) -> int:
 
 def checked_training(key: str, value: object, where: str) -> int | float:
     """The value of a training field in its type; BadStudy, naming ``where``, if it is unknown or out of range."""
-    fields = {f.name: f.type for f in dataclasses.fields(Training)}
-    if key not in fields:
-        raise BadStudy(f"{where}: unknown training field {key!r}{nearest(key, sorted(fields))}")
-    if fields[key] == "int":
+    if key not in TRAINING_TYPES:
+        raise BadStudy(f"{where}: unknown training field {key!r}{nearest(key, sorted(TRAINING_TYPES))}")
+    if TRAINING_TYPES[key] is int:
         return positive_int(key, value, where)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadStudy(f"{where}: {key} {value!r} is not a number")

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from adapters_store.roles import BASELINE, REFERENCES, ROLES
 from harness.study.cell import trainer_of
@@ -46,8 +46,12 @@ ANALYSIS = {
 }
 KEY = re.compile(r"[0-9a-f]{6,64}")
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
-TYPES = {"str": ("a text", str), "str | None": ("a text", str), "bool": ("true or false", bool)}
-TYPES["tuple[str, ...]"] = ("a list of texts", str)
+TYPES: Mapping[object, tuple[str, type]] = {  # of fields: in words, and the class of the value or of its parts
+    str: ("a text", str),
+    str | None: ("a text", str),
+    bool: ("true or false", bool),
+    tuple[str, ...]: ("a list of texts", str),
+}
 
 
 def check(study: StudyConfig, where: str) -> None:
@@ -70,11 +74,11 @@ def check(study: StudyConfig, where: str) -> None:
 def _check_types(study: StudyConfig, where: str) -> None:
     """Texts and switches must be of their type, and tasks ids: any of them may end in a file's name or a manifest."""
     for record, prefix in ((study, ""), (study.adapter, "adapter.")):
-        for one in dataclasses.fields(record):
-            value, (what, kind) = getattr(record, one.name), TYPES.get(str(one.type), ("", object))
+        for name, field_type in get_type_hints(type(record)).items():
+            value, (what, kind) = getattr(record, name), TYPES.get(field_type, ("", object))
             values = value if isinstance(value, tuple) else [] if value is None else [value]
             if not all(isinstance(part, kind) for part in values):
-                raise BadStudy(f"{where}: {prefix}{one.name} {value!r} is not {what}")
+                raise BadStudy(f"{where}: {prefix}{name} {value!r} is not {what}")
     for task in study.tasks:
         if not ID_PATTERN.fullmatch(task):
             raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from tasks.errors import BadStudy
 
@@ -50,36 +49,39 @@ Options = TypeVar("Options", Slurm, Ray)
 
 def options_of(kind: type[Options], values: Mapping[str, Any], where: str) -> Options:
     """The options in a study's table; BadStudy, naming ``where``, for a value that is none."""
-    table, fields = kind.__name__.lower(), {f.name: str(f.type) for f in dataclasses.fields(kind)}
+    table, types = kind.__name__.lower(), get_type_hints(kind)
     for name, value in values.items():
-        if not _fits(value, fields[name]):
-            raise BadStudy(f"{where}: {table}.{name} {value!r} is not {WANTED[fields[name]]}")
-    given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
-    return kind(**given)
+        if not _fits(value, types[name]):
+            raise BadStudy(f"{where}: {table}.{name} {value!r} is not {WANTED[types[name]]}")
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return kind(**options)
 
 
-WANTED = {
-    "str": "a text in one line",
-    "int": "a whole number from 1",
-    "int | None": "a whole number from 1",
-    "float": "a number from 0",
-    "Mapping[str, Any]": "a table of options",
-    "tuple[str, ...]": "a list of lines",
+WANTED: Mapping[object, str] = {  # what a value must be, by the type of its field
+    str: "a text in one line",
+    int: "a whole number from 1",
+    int | None: "a whole number from 1",
+    float: "a number from 0",
+    Mapping[str, Any]: "a table of options",
+    tuple[str, ...]: "a list of lines",
 }
 
 
-def _fits(value: object, kind: str) -> bool:
-    if kind == "str":
+def _fits(value: object, field_type: object) -> bool:
+    """Whether a field of this type can hold the value; those of tables and lists are tested too."""
+    if field_type is str:
         return _is_line(value)
-    if kind.startswith("int"):
+    if field_type in (int, int | None):
         return type(value) is int and value >= 1
-    if kind == "float":
+    if field_type is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-    if kind.startswith("Mapping"):
+    if field_type == Mapping[str, Any]:
         return isinstance(value, Mapping) and all(
-            _is_line(name) and (_is_line(one) or isinstance(one, int | float)) for name, one in value.items()
+            _is_line(name) and (_is_line(option) or isinstance(option, int | float)) for name, option in value.items()
         )
-    return isinstance(value, list | tuple) and all(_is_line(one) for one in value)
+    return isinstance(value, list | tuple) and all(_is_line(line) for line in value)
 
 
 def _is_line(value: object) -> bool:
