@@ -25,7 +25,7 @@ import torch
 from adapters_store import Store
 from benchmarks.machine import described
 from harness.search import trials
-from harness.search.search import BATCH_SIZES, LEARNING_RATES, Search, searched
+from harness.search.search import BATCH_SIZES, LEARNING_RATES, Search, search_for
 from harness.study.cell import Cell
 from harness.study.file import load_study
 from harness.training.library import Trainer, composed
@@ -115,7 +115,7 @@ def main() -> None:
     torch.set_num_threads(1)
     study = load_study(given.study, ["trainer='lanes'", *given.set])
     registry = Registry.load()
-    search = searched(study, registry, given.data, Store(given.store), given.task, None)
+    search = search_for(study, registry, given.data, Store(given.store), given.task, None)
     most = given.epochs or study.training_for(registry.task(given.task))[0].epochs
     settings = drawn(given.trials, most, given.seed)
     totals = measured(search, settings)

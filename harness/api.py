@@ -21,7 +21,7 @@ from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
 from harness.engines.remote import Launch
 from harness.raw.data_folder import data_folder
 from harness.run.grid import Engine, GridReport, RunPack, run_grid
-from harness.search.outcome import Found, Trial, with_best
+from harness.search.outcome import SearchResult, Trial, with_best
 from harness.study.config import StudyConfig
 from harness.study.device import Device, cores, kind_of
 from harness.study.file import load_study, study_names
@@ -188,22 +188,22 @@ class Study:
         device: str = "auto",
         on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
         on_trial: Callable[[Sequence[Trial]], None] = _ignore_trials,
-    ) -> Found:
+    ) -> SearchResult:
         """Search a task's training settings, alone or on a stored intermediate; what is found stays in the store.
 
         ``seed`` is by default the study's first, ``methods`` the study's own. A search goes on where it was stopped.
         """
-        from harness.search.search import searched
+        from harness.search.search import search_for
 
         hardware = Device(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         seeds = (self.config.seeds[0] if seed is None else seed,)
         own = dataclasses.replace(self.config, seeds=seeds, device=device)
-        best_of = searched(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
-        best_of = dataclasses.replace(
-            best_of, methods=tuple(methods) or best_of.methods, is_halving=is_halving, device=hardware
+        search = search_for(own, self.registry, folder, self.store, task, intermediate, ids=self.ids)
+        search = dataclasses.replace(
+            search, methods=tuple(methods) or search.methods, is_halving=is_halving, device=hardware
         )
-        return best_of.run(trials, on_epoch, on_trial)
+        return search.run(trials, on_epoch, on_trial)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

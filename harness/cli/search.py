@@ -9,7 +9,7 @@ from harness.api import Study
 from harness.cli.options import best_option, device_option, leaf_options, set_threads, splits_option, study_options
 from harness.cli.study import study_of
 from harness.cli.terminal import Progress, print_json, print_rows
-from harness.search.outcome import Found, Trial
+from harness.search.outcome import SearchResult, Trial
 
 
 def add_search(search: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run_search(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
+def _search(study: Study, task: str, options: argparse.Namespace) -> SearchResult:
     with Progress(options.trials, quiet=options.quiet) as progress:
 
         def on_trial(finished: Sequence[Trial]) -> None:
@@ -67,7 +67,7 @@ def _search(study: Study, task: str, options: argparse.Namespace) -> Found:
         )
 
 
-def _row(outcome: Found) -> dict[str, object]:
+def _row(outcome: SearchResult) -> dict[str, object]:
     states = [trial.state for trial in outcome.trials]
     best = outcome.best
     shown = best.settings | {"learning_rate": f"{best.learning_rate:.2g}"} if best else dict.fromkeys(_FIELDS, "-")

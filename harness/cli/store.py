@@ -19,7 +19,7 @@ from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 from harness.study.backbones.backbone import resolve
-from harness.study.migrate import Migrated, Migration
+from harness.study.migrate import Migration, MigrationReport
 
 
 def add_store(store: argparse.ArgumentParser) -> None:
@@ -142,7 +142,7 @@ def migrate(options: argparse.Namespace) -> int:
     return 1 if done.left else 0
 
 
-def _print_migrated(done: Migrated) -> None:
+def _print_migrated(done: MigrationReport) -> None:
     counts = ", ".join(f"{done.new[word]} {word}" for word in (KNOWN, ASSUMED) if done.new[word]) or "none"
     print(f"aliases written: {counts}; {done.before} were there, {done.newer} records need none")
     if done.measures:

@@ -1,4 +1,8 @@
-"""What a machine has for a run: Python, packages, torch, device, threads, schedulers; a line each with the cure."""
+"""What a machine and a study have for a run, or lack: a line for each thing, with the cure.
+
+Of the machine: Python, packages, torch, device, threads, schedulers. Of the study and its store: backbone, sentence
+encoder, raw files, file system, clock.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,9 @@ DRIVER = Path("/proc/driver/nvidia/version")
 RAY_NOTE = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"  # the cluster that its command line started
 SECONDS = 10  # that a scheduler has for its answer
 NETWORK_SECONDS = 2.0
+OFFLINE = "HF_HUB_OFFLINE"
+MOST_SKEW = 2.0  # seconds that the clocks of this machine and of the store's may be apart; times are kept in seconds
+NETWORKS = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse", "9p", "afs")
 
 
 class Line(NamedTuple):
@@ -69,11 +76,13 @@ def packages_line(constraints: Path = CONSTRAINTS) -> Line:
     """Whether the declared packages are here, in their ranges, and as in the constraints where those are here."""
     from packaging.requirements import Requirement
 
-    declared = [Requirement(one) for one in metadata.requires(PROJECT) or ()]
-    declared = [one for one in declared if one.marker is None or one.marker.evaluate({"extra": ""})]
-    here = {one.name: _version(one.name) for one in declared}
+    every = [Requirement(line) for line in metadata.requires(PROJECT) or ()]
+    declared = [package for package in every if package.marker is None or package.marker.evaluate({"extra": ""})]
+    here = {package.name: _version(package.name) for package in declared}
     wrong = [
-        f"{one} (here: {here[one.name] or 'none'})" for one in declared if _is_wrong(here[one.name], one.specifier)
+        f"{package} (here: {here[package.name] or 'none'})"
+        for package in declared
+        if _is_wrong(here[package.name], package.specifier)
     ]
     if wrong:
         return Line("packages", PROBLEM, f"not as declared: {', '.join(wrong)}", f"pip install --upgrade {PROJECT}")
@@ -171,10 +180,10 @@ def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = Non
     """Whether jobs can be submitted to Slurm, and whether it has the partition that a study names."""
     missing = [name for name in ("sbatch", "squeue", "sinfo") if shutil.which(name) is None]
     if missing:
-        found = f"{', '.join(missing)} not found"
+        absent = f"{', '.join(missing)} not found"
         if wanted:
-            return Line("slurm", WARNING, f"{found}; the study has a table [slurm]", "log in where jobs are submitted")
-        return Line("slurm", OK, f"{found}; needed by --engine slurm only")
+            return Line("slurm", WARNING, f"{absent}; the study has a table [slurm]", "log in where jobs are submitted")
+        return Line("slurm", OK, f"{absent}; needed by --engine slurm only")
     if find_spec("submitit") is None:
         return Line("slurm", WARNING, "submitit is not installed", f"pip install '{PROJECT}[slurm]'")
     try:
@@ -182,16 +191,19 @@ def slurm_line(wanted: Mapping[str, object], ask: Callable[[], str] | None = Non
     except (OSError, subprocess.SubprocessError) as problem:
         state = PROBLEM if wanted else WARNING
         return Line(
-            "slurm", state, f"sinfo does not answer: {_said(problem)}", "set SLURM_CONF, or ask the site if Slurm is up"
+            "slurm",
+            state,
+            f"sinfo does not answer: {_reason(problem)}",
+            "set SLURM_CONF, or ask the site if Slurm is up",
         )
     known = {name.rstrip("*") for name in names}
-    if unknown := [one for one in str(wanted.get("partition", "")).split(",") if one and one not in known]:
+    if unknown := [name for name in str(wanted.get("partition", "")).split(",") if name and name not in known]:
         detail = f"no partition {unknown[0]!r}; there are {', '.join(names)}"
         return Line("slurm", PROBLEM, detail, "correct slurm.partition in the study")
     return Line("slurm", OK, f"partitions {', '.join(dict.fromkeys(names)) or 'none'} (* is the default)")
 
 
-def _said(problem: Exception) -> str:
+def _reason(problem: Exception) -> str:
     """Why a command did not do what it was asked, in a line."""
     if isinstance(problem, subprocess.TimeoutExpired):
         return f"nothing in {SECONDS} s"
@@ -222,25 +234,18 @@ def ray_line(wanted: str = "", noted: Path = RAY_NOTE) -> Line:
     return Line("ray", OK, f"{metadata.version('ray')}; the cluster {address} answers")
 
 
-# What a study and its store need: backbone, sentence encoder, raw files, file system, clock; a line each.
-
-OFFLINE = "HF_HUB_OFFLINE"
-MOST_SKEW = 2.0  # seconds that the clocks of this machine and of the store's may be apart; times are told in seconds
-NETWORKS = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse", "9p", "afs")
-
-
 @contextmanager
 def offline() -> Iterator[None]:
     """Take from the hub's cache only what is there already."""
-    before = os.environ.get(OFFLINE)
+    earlier = os.environ.get(OFFLINE)
     os.environ[OFFLINE] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if earlier is None:
             del os.environ[OFFLINE]
         else:
-            os.environ[OFFLINE] = before
+            os.environ[OFFLINE] = earlier
 
 
 def study_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[Line]:
@@ -299,55 +304,54 @@ def data_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[L
         yield Line("data", OK, "synthetic: written when it is needed")
         return
     asked = study_holdings(study, registry, data)
-    whole = [one for one in asked if not one.missing and "differs" not in one.files.values()]
-    verified = sum(set(one.files.values()) == {"verified"} for one in whole)
+    whole = [holding for holding in asked if not holding.missing and "differs" not in holding.files.values()]
+    verified = sum(set(holding.files.values()) == {"verified"} for holding in whole)
     here = f"{len(whole)} of {len(asked)} datasets are here, {verified} of them verified by checksum"
-    is_any = bool(whole) or any(not one.missing or one.fallback for one in asked)
+    is_any = bool(whole) or any(not holding.missing or holding.fallback for holding in asked)
     yield Line("data", OK if is_any else PROBLEM, here, "" if is_any else "the lines below, or another --data")
-    for one in asked:
-        yield from _wrong(one, study)
+    for holding in asked:
+        yield from _wrong(holding, study)
 
 
-def _wrong(one: Holding, study: StudyConfig) -> Iterator[Line]:
-    if one.missing:
-        more = f" and {len(one.missing) - 1} more" if len(one.missing) > 1 else ""
-        until = ", smaller files stand in" if one.fallback else ""
-        detail = (
-            f"{one.missing[0]}{more} missing{until}: {', '.join(task for task in one.tasks if task in study.tasks)}"
-        )
-        yield Line(f"data {one.dataset.id}", WARNING, detail, one.how)
-    for path, state in one.files.items():
+def _wrong(holding: Holding, study: StudyConfig) -> Iterator[Line]:
+    if holding.missing:
+        more = f" and {len(holding.missing) - 1} more" if len(holding.missing) > 1 else ""
+        until = ", smaller files stand in" if holding.fallback else ""
+        tasks = ", ".join(task for task in holding.tasks if task in study.tasks)
+        detail = f"{holding.missing[0]}{more} missing{until}: {tasks}"
+        yield Line(f"data {holding.dataset.id}", WARNING, detail, holding.how)
+    for path, state in holding.files.items():
         if state == "differs":
             detail = f"{path} is not the file that its entry knows"
-            yield Line(f"data {one.dataset.id}", WARNING, detail, "another version, or damaged: fetch it again")
+            yield Line(f"data {holding.dataset.id}", WARNING, detail, "another version, or damaged: fetch it again")
 
 
 def study_holdings(study: StudyConfig, registry: Registry, data: Path) -> list[Holding]:
     """The datasets of a study's tasks."""
-    return [one for one in holdings(registry, data) if set(one.tasks) & set(study.tasks)]
+    return [holding for holding in holdings(registry, data) if set(holding.tasks) & set(study.tasks)]
 
 
 def store_lines(root: Path) -> Iterator[Line]:
     """What the store's file system does, tried there, and its clock."""
-    place = next(one for one in (root.absolute(), *root.absolute().parents) if one.is_dir())
-    kind = file_system(place)
+    folder = next(path for path in (root.absolute(), *root.absolute().parents) if path.is_dir())
+    kind = file_system(folder)
     there = "is there" if root.is_dir() else "will be made by the first run"
     far = " (over the network: what is assumed of it is tried below)" if kind.startswith(NETWORKS) else ""
     yield Line("store", OK, f"{root} {there}, on {kind}{far}")
     for what, is_ok, detail in probe(root):
         cure = "" if is_ok else "mend this, or choose another place with --store"
         yield Line(f"store: {what}", OK if is_ok else PROBLEM, detail, cure)
-    yield clock_line(place)
+    yield clock_line(folder)
 
 
-def clock_line(place: Path) -> Line:
+def clock_line(folder: Path) -> Line:
     """How far the file system's clock is from ours."""
     try:
-        with tempfile.NamedTemporaryFile(dir=place) as file:
-            before = time.time()
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            started = time.time()
             file.write(b"x")
             file.flush()
-            skew = os.fstat(file.fileno()).st_mtime - before
+            skew = os.fstat(file.fileno()).st_mtime - started
     except OSError as problem:
         return Line("clock", WARNING, f"cannot be compared: {problem.strerror or problem}", "mend the lines above")
     return skew_line(skew)
@@ -361,12 +365,12 @@ def skew_line(skew: float) -> Line:
     return Line("clock", OK, f"the store's and this machine's agree within {MOST_SKEW:g} s")
 
 
-def file_system(place: Path, mounts: Path = Path("/proc/mounts")) -> str:
+def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:
     """The kind of file system that a folder is on."""
     try:
         entries = [line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines()]
     except OSError:
         return "a file system of unknown kind"
-    found = [(mount.replace("\\040", " "), kind) for mount, kind in entries]
-    around = [(len(mount), kind) for mount, kind in found if place.resolve().is_relative_to(mount)]
+    points = [(mount.replace("\\040", " "), kind) for mount, kind in entries]
+    around = [(len(mount), kind) for mount, kind in points if folder.resolve().is_relative_to(mount)]
     return max(around)[1] if around else "a file system of unknown kind"

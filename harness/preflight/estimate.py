@@ -90,7 +90,9 @@ class Todo:
     def hours(self, rates: Rates) -> tuple[float, float, float]:
         """Device hours: expected, at the best measured rate and at the worst."""
         rate, start = rates.of(self.way), rates.start / self.lanes
-        expected, least, most = ((start + self.work * one) / 3600 for one in (rate.seconds, rate.least, rate.most))
+        expected, least, most = (
+            (start + self.work * seconds) / 3600 for seconds in (rate.seconds, rate.least, rate.most)
+        )
         return expected, least, most
 
 
@@ -141,8 +143,8 @@ def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapp
     if not todo:
         return []
     like = {name: todo[0].cell.spec[name] for name in ("backbone", "precision", "max_tokens")}
-    least = SHORTEST * median(one.work for one in todo)
-    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    least = SHORTEST * median(cell.work for cell in todo)
+    measured: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         spec, made = record.spec, record.provenance
         if spec["target"] in tokens and all(spec.get(name) == value for name, value in like.items()):
@@ -150,8 +152,8 @@ def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapp
             work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
             if work >= least:
                 way = system.way(spec, int(made.get("lanes", 1)))
-                found[str(made["device"])][way].append((float(made["wall_seconds"]), work))
-    return sorted((_rates(device, ways) for device, ways in found.items()), key=lambda one: -one.whole.records)
+                measured[str(made["device"])][way].append((float(made["wall_seconds"]), work))
+    return sorted((_rates(device, ways) for device, ways in measured.items()), key=lambda rates: -rates.whole.records)
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
@@ -166,12 +168,12 @@ def _rate(pairs: list[tuple[float, float]]) -> Rate:
 
 def assumed_rates(backbone: Backbone) -> list[Rates]:
     """Rates that nothing was measured for: the encoder's products at an assumed speed of a core and of a GPU."""
-    found = []
+    rates = []
     for device, speed in ASSUMED.items():
         ways = {way: _flat(passes * 2 * encoder_weights(backbone) / speed) for way, passes in PASSES.items()}
         whole = _flat(2 * 2 * encoder_weights(backbone) / speed)
-        found.append(Rates(device, ways, whole, START))
-    return found
+        rates.append(Rates(device, ways, whole, START))
+    return rates
 
 
 def _flat(seconds: float) -> Rate:

@@ -20,7 +20,7 @@ from tasks.registry import Registry
 HERE, FETCHED, BY_HAND, FAILED = "here", "fetched", "by hand", "failed"
 
 
-class Got(NamedTuple):
+class Delivery(NamedTuple):
     """What came of one thing: it was ``here``, is ``fetched``, is to be had ``by hand`` only, or ``failed``."""
 
     what: str
@@ -28,7 +28,7 @@ class Got(NamedTuple):
     detail: str
 
 
-def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -> Iterator[Got]:
+def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -> Iterator[Delivery]:
     """Bring everything and say of each thing what came of it; BadInput when the hub is switched off."""
     if os.environ.get(OFFLINE) == "1":
         raise BadInput(f"{OFFLINE}=1 is set, so nothing can be fetched; unset it where there is internet")
@@ -36,7 +36,7 @@ def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -
     if encoders(study.backbone)[0] in (MPNET, MINILM):
         yield _encoder(encoders(study.backbone)[0])
     if study.data == "synthetic":
-        yield Got("data", HERE, "synthetic: written when it is needed")
+        yield Delivery("data", HERE, "synthetic: written when it is needed")
         return
     for holding in study_holdings(study, registry, data):
         yield from _data(holding, data, watch)
@@ -44,26 +44,26 @@ def prefetch(study: StudyConfig, registry: Registry, data: Path, watch: Watch) -
 
 def environment(data: Path, store: Path) -> str:
     """The line of shell with which jobs find everything and ask no hub."""
-    places = {"EMPATHY_DATA": str(data.resolve()), "EMPATHY_STORE": str(store.resolve())}
+    folders = {"EMPATHY_DATA": str(data.resolve()), "EMPATHY_STORE": str(store.resolve())}
     kept = {name: os.environ[name] for name in ("HF_HOME", "HF_HUB_CACHE") if name in os.environ}
-    values = {OFFLINE: "1", **places, **kept}
+    values = {OFFLINE: "1", **folders, **kept}
     return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
 
-def _backbone(name: str) -> Got:
+def _backbone(name: str) -> Delivery:
     """The backbone's files, from which the tokenizer is loaded once without the hub, as a job will."""
     from harness.training.model import load_tokenizer
 
     try:
         backbone, state = _resolved(name)
     except BadInput as problem:
-        return Got("backbone", FAILED, str(problem))
+        return Delivery("backbone", FAILED, str(problem))
     try:
         with offline():
             load_tokenizer(backbone)
     except BadInput as problem:
-        return Got("backbone", FAILED, str(problem))
-    return Got("backbone", state, f"{name}, weights sha256 {backbone.weights_sha256[:12]}")
+        return Delivery("backbone", FAILED, str(problem))
+    return Delivery("backbone", state, f"{name}, weights sha256 {backbone.weights_sha256[:12]}")
 
 
 def _resolved(name: str) -> tuple[Backbone, str]:
@@ -74,7 +74,7 @@ def _resolved(name: str) -> tuple[Backbone, str]:
         return resolve(name), FETCHED
 
 
-def _encoder(name: str) -> Got:
+def _encoder(name: str) -> Delivery:
     try:
         with offline():
             find_encoder(name)
@@ -82,12 +82,12 @@ def _encoder(name: str) -> Got:
         try:
             find_encoder(name)
         except BadInput as problem:
-            return Got("encoder", FAILED, f"{problem} (for `similarities` only)")
-        return Got("encoder", FETCHED, name)
-    return Got("encoder", HERE, name)
+            return Delivery("encoder", FAILED, f"{problem} (for `similarities` only)")
+        return Delivery("encoder", FETCHED, name)
+    return Delivery("encoder", HERE, name)
 
 
-def _data(holding: Holding, data: Path, watch: Watch) -> Iterator[Got]:
+def _data(holding: Holding, data: Path, watch: Watch) -> Iterator[Delivery]:
     """A dataset's files, as far as they may be downloaded."""
     what = f"data {holding.dataset.id}"
     fetched = 0
@@ -95,12 +95,12 @@ def _data(holding: Holding, data: Path, watch: Watch) -> Iterator[Got]:
         for _, is_new in fetch(holding.downloads, data, watch):
             fetched += is_new
     except BadInput as problem:
-        yield Got(what, FAILED, str(problem))
+        yield Delivery(what, FAILED, str(problem))
         return
     licence = f"licence: {holding.dataset.licence or 'unstated'}"
     if fetched:
-        yield Got(what, FETCHED, f"{fetched} files; {licence}")
+        yield Delivery(what, FETCHED, f"{fetched} files; {licence}")
     if holding.left_to_ask:
-        yield Got(what, BY_HAND, f"{', '.join(holding.left_to_ask)}: {holding.how}")
+        yield Delivery(what, BY_HAND, f"{', '.join(holding.left_to_ask)}: {holding.how}")
     elif not fetched:
-        yield Got(what, HERE, f"{len(holding.files)} files; {licence}")
+        yield Delivery(what, HERE, f"{len(holding.files)} files; {licence}")

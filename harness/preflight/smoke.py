@@ -1,4 +1,7 @@
-"""A study cut down to a few minutes, to see on the real machine that every kind of cell of it trains."""
+"""A study cut down to a few minutes, to see on the real machine that every kind of cell of it trains.
+
+Its cells are stored as any others, and say nothing of how long a real one takes: ``records`` leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,21 @@ from adapters_store import Record, Store, StoreError
 from adapters_store.record import is_imported
 from harness.study.config import StudyConfig, share_of
 
-# All records of a store, for what has to look at many of them and changes none.
-
+ROWS = 32
+NOTE = f"a smoke run: {ROWS} rows, one epoch. Its numbers mean nothing; what counts is that every cell was trained"
 SMOKE = "-smoke"  # how the name of a smoke run's study ends
+
+
+def smoke_of(study: StudyConfig) -> StudyConfig:
+    """The study with at most 32 rows of each split and one epoch of every task, under a name and keys of its own.
+
+    Of training rows there are so many that the setting with the smallest share has 32.
+    """
+    train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
+    most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
+    caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
+    once = {name: {**study.task.get(name, {}), "epochs": 1} for name in study.tasks}  # wins over searches
+    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, **caps)
 
 
 def records(store: Store) -> Iterator[Record]:
@@ -32,27 +47,11 @@ def records(store: Store) -> Iterator[Record]:
 
 def smoke_keys(store: Store) -> set[str]:
     """Keys of the cells that the manifests of smoke runs name."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for name in store.manifests():
         if name.endswith(SMOKE):
             try:
-                found |= {str(cell["key"]) for cell in store.manifest(name)["cells"]}
+                keys |= {str(cell["key"]) for cell in store.manifest(name)["cells"]}
             except (StoreError, KeyError, TypeError):
                 continue
-    return found
-
-
-ROWS = 32
-NOTE = f"a smoke run: {ROWS} rows, one epoch. Its numbers mean nothing; what counts is that every cell was trained"
-
-
-def smoke_of(study: StudyConfig) -> StudyConfig:
-    """The study with at most 32 rows of each split and one epoch of every task, under a name and keys of its own.
-
-    Of training rows there are so many that the setting with the smallest share has 32.
-    """
-    train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
-    most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
-    caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
-    once = {name: {**study.task.get(name, {}), "epochs": 1} for name in study.tasks}  # wins over searches
-    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, **caps)
+    return keys

@@ -32,7 +32,7 @@ class Cause:
     changes: tuple[Change, ...] = ()
 
     def shared(self) -> tuple[str, tuple[Change, ...]]:
-        """What causes share that are told in one line."""
+        """What causes share that are printed in one line."""
         return self.sentence, self.changes
 
 
@@ -56,24 +56,24 @@ def why(plan: Plan, store: Store, records: Iterable[Record]) -> list[Why]:
     ``records`` are those to compare with. A cell whose intermediate must be trained, or was trained anew, counts under
     its intermediate's cause.
     """
-    known = _Known(plan, store, records)
+    stored = _StoredCells(plan, store, records)
     grouped: dict[object, list[tuple[Cause, Cell]]] = defaultdict(list)
     for cell in plan.cells:
         if cell.key not in store:
-            cause = known.cause(cell)
+            cause = stored.cause(cell)
             grouped[cause.shared()].append((cause, cell))
-    return sorted((_told(members) for members in grouped.values()), key=lambda one: -one.cells)
+    return sorted((_line_of(members) for members in grouped.values()), key=lambda line: -line.cells)
 
 
-class _Known:
-    """What there is to compare with."""
+class _StoredCells:
+    """The stored cells that planned ones are compared with: specs by key, and those of the same cell, newest first."""
 
     def __init__(self, plan: Plan, store: Store, records: Iterable[Record]) -> None:
         self.planned = {cell.key: cell for cell in plan.cells}
         self.store = store
         self.specs: dict[str, Mapping[str, Any]] = {}
         self.same: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
-        for record in sorted(records, key=lambda one: str(one.provenance.get("created", "")), reverse=True):
+        for record in sorted(records, key=lambda record: str(record.provenance.get("created", "")), reverse=True):
             self.specs[record.key] = record.spec
             self.same[_identity(record.spec)].append(record.spec)
 
@@ -81,18 +81,18 @@ class _Known:
         """Why a planned cell that is not stored must be trained."""
         if note := failure(self.store, cell.key):
             return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
-        below = self.planned.get(str(cell.intermediate_key))
-        if below is not None and below.key not in self.store:
-            return self.cause(below)
+        intermediate = self.planned.get(str(cell.intermediate_key))
+        if intermediate is not None and intermediate.key not in self.store:
+            return self.cause(intermediate)
         earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)
         if earlier is None:
             return Cause(NEVER)
-        if below is not None and earlier["intermediate_key"] != below.key:
+        if intermediate is not None and earlier["intermediate_key"] != intermediate.key:
             stood_on = self.specs.get(str(earlier["intermediate_key"]))
-            if stood_on is not None and (found := changes(stood_on, below.spec)):
-                return Cause(of=below.target, changes=found)
-        if found := changes(earlier, cell.spec):
-            return Cause(of=cell.target, changes=found)
+            if stood_on is not None and (different := changes(stood_on, intermediate.spec)):
+                return Cause(of=intermediate.target, changes=different)
+        if different := changes(earlier, cell.spec):
+            return Cause(of=cell.target, changes=different)
         if earlier["schema"] != cell.spec["schema"]:
             return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
         return Cause(f"another {cell.intermediate} is stored than the one it stood on")
@@ -103,19 +103,19 @@ def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Cha
 
     Of specs of two schemas only fields that both have can differ.
     """
-    one, other = _flat(earlier), _flat(planned)
+    old, new = _flat(earlier), _flat(planned)
     if earlier.get("schema") != planned.get("schema"):
-        one, other = ({name: flat[name] for name in one.keys() & other.keys() - {"schema"}} for flat in (one, other))
-    names = [name for name in dict.fromkeys((*other, *one)) if one.get(name) != other.get(name)]
-    return tuple((name, _short(one.get(name)), _short(other.get(name))) for name in names if name != "intermediate_key")
+        old, new = ({name: flat[name] for name in old.keys() & new.keys() - {"schema"}} for flat in (old, new))
+    names = [name for name in dict.fromkeys((*new, *old)) if old.get(name) != new.get(name)]
+    return tuple((name, _short(old.get(name)), _short(new.get(name))) for name in names if name != "intermediate_key")
 
 
 def _flat(spec: Mapping[str, Any]) -> dict[str, Any]:
-    whole = ("label",)  # told as one: what changed in it is long, and means the same
+    whole = ("label",)  # compared as one: what changed in it is long, and means the same
     flat: dict[str, Any] = {}
     for name, value in spec.items():
         is_table = isinstance(value, Mapping) and name not in whole
-        flat |= {f"{name}.{inner}": one for inner, one in value.items()} if is_table else {name: value}
+        flat |= {f"{name}.{inner}": field for inner, field in value.items()} if is_table else {name: value}
     return flat
 
 
@@ -128,12 +128,14 @@ def _identity(spec: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(spec.get(name) for name in IDENTITY)
 
 
-def _told(members: list[tuple[Cause, Cell]]) -> Why:
+def _line_of(members: list[tuple[Cause, Cell]]) -> Why:
     cause = members[0][0]
-    names = list(dict.fromkeys(one.of for one, _ in members))
+    names = list(dict.fromkeys(cause.of for cause, _ in members))
     is_of_tasks = any(name.partition(".")[0] in OF_TASKS for name, _, _ in cause.changes)
     counts = Counter(_kind(cell, names if is_of_tasks else ()) for _, cell in members)
-    kinds = {_plural(kind, count): count for kind, count in sorted(counts.items(), key=lambda one: _place(one[0]))}
+    kinds = {
+        _plural(kind, count): count for kind, count in sorted(counts.items(), key=lambda entry: _position(entry[0]))
+    }
     return Why(_words(cause, names), len(members), kinds)
 
 
@@ -162,7 +164,7 @@ def _kind(cell: Cell, of: Sequence[str]) -> str:
     return f"onto {it}" if cell.target in of else f"stacked on {it}"
 
 
-def _place(kind: str) -> int:
+def _position(kind: str) -> int:
     """Where a kind stands in a line: what stands on nothing first."""
     roles = sorted(ROLES.values(), key=lambda role: not role.stands_alone)
     first = [*dict.fromkeys(role.noun for role in roles), "onto it", "onto them"]

@@ -1,4 +1,4 @@
-"""What a search found, kept in the store as JSON, and a study that trains with it; needs neither torch nor optuna."""
+"""The result of a search, kept in the store as JSON, and a study that trains with it; without torch and optuna."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from adapters_store import Store, disk
 from adapters_store.record import read_signed, sign
 from harness.study.config import StudyConfig
-from harness.study.file import check, overridden
+from harness.study.file import check, override_fields
 from tasks.errors import BadInput
 
 RESULT = "result.json"
@@ -46,7 +46,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """A finished search of a task, alone or on an intermediate: its inputs and trials."""
 
     study: str
@@ -58,8 +58,8 @@ class Found:
     @property
     def best(self) -> Trial | None:
         """The complete trial with the highest validation score, the earliest of equals; None if there is none."""
-        scored = [one for one in self.trials if one.state == "complete" and one.validation is not None]
-        return max(scored, key=lambda one: (one.validation, -one.number), default=None)
+        scored = [trial for trial in self.trials if trial.state == "complete" and trial.validation is not None]
+        return max(scored, key=lambda trial: (trial.validation, -trial.number), default=None)
 
     def as_json(self) -> dict[str, Any]:
         """Everything as plain data, with the best trial written out."""
@@ -73,10 +73,10 @@ def search_folder(store: Store, study: str, task: str, intermediate: str | None 
     return folder / f"on-{intermediate}" if intermediate else folder
 
 
-def keep(store: Store, found: Found) -> None:
+def keep(store: Store, result: SearchResult) -> None:
     """Write a finished search, in place of an earlier one, in one step."""
-    folder = search_folder(store, found.study, found.task, found.intermediate)
-    content = sign(found.as_json())
+    folder = search_folder(store, result.study, result.task, result.intermediate)
+    content = sign(result.as_json())
     with disk.writing(store.root), store.staging() as temporary:
         disk.write(temporary / RESULT, content)
         (temporary / RESULT).replace(folder / RESULT)
@@ -84,27 +84,27 @@ def keep(store: Store, found: Found) -> None:
 
 
 def with_best(study: StudyConfig, store: Store, overrides: Sequence[str] = ()) -> StudyConfig:
-    """The study with what its searches found, per task and per pair that has a search of its own.
+    """The study with the best settings of its searches, per task and per pair that has a search of its own.
 
     Fields that the command line sets (``overrides``) for all tasks stay. NoSearch if no task was searched.
     """
-    fixed = overridden(overrides)
-    found = list(_finished(store, study))
-    if not found:
+    fixed = override_fields(overrides)
+    results = list(_stored_results(store, study))
+    if not results:
         raise NoSearch(
             f"store {store.root} has no finished search of study {study.name!r}; "
             f"start one with: empathy-transfer search {study.name}"
         )
     best = {}
-    for one in found:
-        if one.best:
-            settings = {name: value for name, value in one.best.settings.items() if name not in fixed}
-            _check(study, one, settings)
-            best[f"{one.intermediate} -> {one.task}" if one.intermediate else one.task] = settings
+    for result in results:
+        if result.best:
+            settings = {name: value for name, value in result.best.settings.items() if name not in fixed}
+            _check(study, result, settings)
+            best[f"{result.intermediate} -> {result.task}" if result.intermediate else result.task] = settings
     return dataclasses.replace(study, best=best)
 
 
-def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
+def _stored_results(store: Store, study: StudyConfig) -> Iterable[SearchResult]:
     """The searches of the study's tasks, then those of its pairs, in the order of the study's tasks."""
     for intermediate in (None, *study.tasks):
         for task in study.tasks:
@@ -113,7 +113,7 @@ def _finished(store: Store, study: StudyConfig) -> Iterable[Found]:
                 yield _read(path)
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> SearchResult:
     try:
         raw = read_signed(disk.content(path))
         if raw is None:
@@ -121,14 +121,14 @@ def _read(path: Path) -> Found:
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         raw.pop("best")
-        return Found(**{**raw, "trials": tuple(Trial(**one) for one in raw["trials"])})
+        return SearchResult(**{**raw, "trials": tuple(Trial(**fields) for fields in raw["trials"])})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise NoSearch(
             f"{path}: not the result of a search ({type(problem).__name__}); run the same search again to write it anew"
         ) from None
 
 
-def _check(study: StudyConfig, found: Found, settings: Mapping[str, Any]) -> None:
-    """BadStudy if the study cannot do with the method that was found what it could with its own."""
+def _check(study: StudyConfig, result: SearchResult, settings: Mapping[str, Any]) -> None:
+    """BadStudy if the study cannot do with the best trial's method what it could with its own."""
     adapter = study.adapter.of_method(settings.get("method", study.adapter.method))
-    check(dataclasses.replace(study, adapter=adapter), f"the best trial of {found.task}")
+    check(dataclasses.replace(study, adapter=adapter), f"the best trial of {result.task}")

@@ -5,18 +5,17 @@ No trial is ever a cell: nothing of it is stored but its settings and validation
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, disk
-from harness.search.outcome import Found, Trial, keep, search_folder
+from harness.search.journal import CannotSearch, ended_trials, need_optuna, open_journal, tell, tell_failed
+from harness.search.outcome import SearchResult, Trial, keep, search_folder
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, make_cell, seed_of
 from harness.study.config import StudyConfig
@@ -31,89 +30,10 @@ from tasks.splits.loading import Splits
 if TYPE_CHECKING:
     import optuna
 
-    from harness.search.trials import Tried
-
-
-# The journal of a search: Optuna's own, lines of JSON in the store, one writer at a time, whole after a kill -9.
-
-JOURNAL = "journal.jsonl"
-NAME = "search"
-
-
-class CannotSearch(BadInput):
-    """Optuna is missing, another process searches, or the journal belongs to other settings."""
-
-
-def need_optuna() -> None:
-    """CannotSearch, with the command that installs it, if the optional package is not there; quiet from here on."""
-    try:
-        import optuna
-    except ImportError:
-        raise CannotSearch("a search needs optuna; install it with: pip install 'empathy-transfer[search]'") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-@contextmanager
-def opened(folder: Path, inputs: Mapping[str, Any]) -> Iterator[optuna.Study]:
-    """The Optuna study of a search, for this process alone; CannotSearch if it was begun with other ``inputs``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it whatever ends the process
-        except BlockingIOError:
-            raise CannotSearch(f"{folder}: another process searches here; wait for it, or stop it") from None
-        _mend(folder / JOURNAL)
-        study = _study(folder / JOURNAL)
-        _check_inputs(study, inputs, folder / JOURNAL)
-        yield study
-
-
-def _mend(path: Path) -> None:
-    """Cut off a last line that a crash left unfinished: what is written after it would be lost with it."""
-    if path.is_file() and not (content := path.read_bytes()).endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(content.rfind(b"\n") + 1)
-
-
-def _study(path: Path) -> optuna.Study:
-    import optuna
-    from optuna.storages.journal import JournalFileBackend
-    from optuna.storages.journal._file import BaseJournalFileLock
-
-    class Held(BaseJournalFileLock):
-        """The folder's own lock is held; Optuna's lock file would outlive a kill and stop the next start for 30 s."""
-
-        def acquire(self) -> bool:
-            return True
-
-        def release(self) -> None:
-            pass
-
-    try:
-        storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=Held()))
-    except (ValueError, KeyError) as problem:
-        raise CannotSearch(
-            f"{path}: not a journal of Optuna ({type(problem).__name__}); move the file away and search anew"
-        ) from None
-    return optuna.create_study(storage=storage, study_name=NAME, direction="maximize", load_if_exists=True)
-
-
-def _check_inputs(study: optuna.Study, inputs: Mapping[str, Any], path: Path) -> None:
-    begun = study.user_attrs.get("inputs")
-    if begun is None:
-        study.set_user_attr("inputs", dict(inputs))
-    elif changed := [name for name in sorted({*begun, *inputs}) if begun.get(name) != inputs.get(name)]:
-        was, now = begun.get(changed[0]), inputs.get(changed[0])
-        raise CannotSearch(
-            f"{path}: begun with other settings ({', '.join(changed)}; {changed[0]} was {was}, is {now}); "
-            "go on with those, or move the file away and search anew"
-        )
-
 
 LEARNING_RATES = (1e-6, 5e-3)  # drawn on a log scale
 BATCH_SIZES = (8, 16, 32, 64)
 ROUND = 20  # trials that are drawn before any of them is trained; those of one batch size are lanes of one training
-WORST = -1.0  # what Optuna hears where a score is not defined: the lowest that any metric takes
 SEARCHED = ("learning_rate", "batch_size", "epochs")
 
 
@@ -137,21 +57,22 @@ class Search:
 
     def run(
         self, trials: int, watch: Callable[[str, int, int], None], on_trial: Callable[[Sequence[Trial]], None]
-    ) -> Found:
+    ) -> SearchResult:
         """Go on until there are ``trials`` trials, those of an interrupted search included, and keep the result."""
         need_optuna()
         self._check(trials)
-        with disk.writing(self.store.root), opened(self.folder, self.inputs) as journal:
-            on_trial(_finished(journal))
+        with disk.writing(self.store.root), open_journal(self.folder, self.inputs) as journal:
+            on_trial(ended_trials(journal))
             while waiting := self._round(journal, trials):
                 for group in self._groups(waiting):
                     self._train(journal, group, watch)
                     gc.collect()  # a model refers to itself in circles: left alone, one backbone a group piles up
-                    on_trial(_finished(journal))
+                    on_trial(ended_trials(journal))
             name = self.intermediate.target if self.intermediate else None
-            found = Found(self.study.name, self.splits.task.id, name, self.inputs, tuple(_finished(journal)))
-        keep(self.store, found)
-        return found
+            trained = tuple(ended_trials(journal))
+            result = SearchResult(self.study.name, self.splits.task.id, name, self.inputs, trained)
+        keep(self.store, result)
+        return result
 
     @property
     def folder(self) -> Path:
@@ -228,8 +149,8 @@ class Search:
         for trial in trials:
             training = {name: trial.params[name] for name in SEARCHED}
             cell = self.cell(training, trial.params["method"])
-            is_laned = cell.spec["trainer"] == "lanes"
-            groups.setdefault((training["batch_size"], -1 if is_laned else trial.number), []).append((trial, cell))
+            serves_lanes = cell.spec["trainer"] == "lanes"
+            groups.setdefault((training["batch_size"], -1 if serves_lanes else trial.number), []).append((trial, cell))
         yield from groups.values()
 
     def _train(
@@ -238,27 +159,27 @@ class Search:
         group: Sequence[tuple[optuna.trial.FrozenTrial, Cell]],
         watch: Callable[[str, int, int], None],
     ) -> None:
-        """Train a group and tell what it found; a failure is told too and stops no other group."""
-        from harness.search.trials import try_lanes, try_one
+        """Train a group and write its results to the journal; a failure is written too and stops no other group."""
+        from harness.search.trials import try_lanes, try_library
 
         trials, cells = [trial for trial, _ in group], [cell for _, cell in group]
-        what = try_lanes if cells[0].spec["trainer"] == "lanes" else try_one
+        train = try_lanes if cells[0].spec["trainer"] == "lanes" else try_library
         try:
             shared = (cells, self.backbone, self.splits, self.store, watch)
-            tried = what(*shared, is_halving=self.is_halving, device=self.device)
+            results = train(*shared, is_halving=self.is_halving, device=self.device)
         except BadInput:
             raise
         except Exception as problem:  # failure is data
-            place = traceback.extract_tb(problem.__traceback__)[-1]
-            reason = f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"
+            frame = traceback.extract_tb(problem.__traceback__)[-1]
+            reason = f"{type(problem).__name__}: {problem} ({Path(frame.filename).name}:{frame.lineno})"
             for trial in trials:
-                _tell_failed(journal, trial, reason)
+                tell_failed(journal, trial, reason)
         else:
-            for trial, one in zip(trials, tried, strict=True):
-                _tell(journal, trial, one)
+            for trial, result in zip(trials, results, strict=True):
+                tell(journal, trial, result)
 
 
-def searched(
+def search_for(
     study: StudyConfig,
     registry: Registry,
     data: Path,
@@ -280,55 +201,13 @@ def searched(
     plan = make_plan(replace(small, settings=("full",), controls=(), imported={}, references=()), registry, data, ids)
     if absent := [name for name in names if name in plan.missing]:
         raise MissingData(plan.missing[absent[0]])
-    below = None
+    baseline = None
     if intermediate is not None:
-        below = next(cell for cell in plan.cells if cell.target == intermediate and cell.intermediate is None)
-        if below.key not in store:
+        baseline = next(cell for cell in plan.cells if cell.target == intermediate and cell.intermediate is None)
+        if baseline.key not in store:
             raise CannotSearch(
-                f"store {store.root} has no baseline of {intermediate} for seed {below.seed} to stand on; "
+                f"store {store.root} has no baseline of {intermediate} for seed {baseline.seed} to stand on; "
                 f"train it with: empathy-transfer run {study.name} --only-target {intermediate}"
             )
     methods = (study.adapter.method,)
-    return Search(study, plan.backbone, plan.splits[task], store, study.seeds[0], methods, below)
-
-
-def _tell(journal: optuna.Study, trial: optuna.trial.FrozenTrial, tried: Tried) -> None:
-    """Write what a trial found; its end comes last, so that a trial that is cut off here is trained again."""
-    import optuna
-
-    handle = optuna.trial.Trial(journal, trial._trial_id)
-    handle.set_user_attr("best_epoch", tried.fitted.best_epoch)
-    scores = {int(one["epoch"] or 0): one["validation"] for one in tried.fitted.history}
-    for epoch, score in scores.items():
-        if epoch not in trial.intermediate_values:
-            handle.report(WORST if score is None else score, epoch)
-    if tried.is_dropped:
-        journal.tell(trial.number, state=optuna.trial.TrialState.PRUNED)
-    else:
-        best = tried.fitted.validation
-        journal.tell(trial.number, best if best == best else WORST)  # NaN: no epoch had a defined score
-
-
-def _tell_failed(journal: optuna.Study, trial: optuna.trial.FrozenTrial, reason: str) -> None:
-    import optuna
-
-    optuna.trial.Trial(journal, trial._trial_id).set_user_attr("reason", reason)
-    journal.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-
-
-def _finished(journal: optuna.Study) -> list[Trial]:
-    """All trials that have ended, in order."""
-    names = {"COMPLETE": "complete", "PRUNED": "dropped", "FAIL": "failed"}
-    return [_trial(one, names[one.state.name]) for one in journal.trials if one.state.name in names]
-
-
-def _trial(one: optuna.trial.FrozenTrial, state: str) -> Trial:
-    defined = [value for value in one.intermediate_values.values() if value > WORST]
-    return Trial(
-        one.number,
-        state,
-        **one.params,
-        validation=max(defined, default=None),
-        best_epoch=one.user_attrs.get("best_epoch"),
-        reason=one.user_attrs.get("reason", ""),
-    )
+    return Search(study, plan.backbone, plan.splits[task], store, study.seeds[0], methods, baseline)

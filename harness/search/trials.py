@@ -24,14 +24,14 @@ SEEN = ("train", "validation")
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What a trial found, and whether it was dropped before its last epoch."""
+class TrialResult:
+    """How a trial was fitted, and whether it was dropped before its last epoch."""
 
     fitted: Fitted
     is_dropped: bool = False
 
 
-def try_one(
+def try_library(
     cells: Sequence[Cell],
     backbone: Backbone,
     splits: Splits,
@@ -40,13 +40,13 @@ def try_one(
     *,
     is_halving: bool,
     device: Device = ANY_DEVICE,
-) -> list[Tried]:
+) -> list[TrialResult]:
     """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
     (cell,) = cells
     _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
     trainer = Trainer(composed(cell, backbone, store).to(device.ready()), Recipe.of([cell]), tokenizer.pad_token_id)
     fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
-    return [Tried(fitted)]
+    return [TrialResult(fitted)]
 
 
 def try_lanes(
@@ -58,13 +58,13 @@ def try_lanes(
     *,
     is_halving: bool,
     device: Device = ANY_DEVICE,
-) -> list[Tried]:
+) -> list[TrialResult]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
     _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
 
     attempt = Attempt(cells, Recipe.of(cells), backbone, splits, store, watch, device)
 
-    def finish(keys: Sequence[str], stage: int) -> list[Tried]:
+    def finish(keys: Sequence[str], stage: int) -> list[TrialResult]:
         chosen = attempt.only([int(key) for key in keys])
         trainer = lane_trainer(chosen, tokenizer.pad_token_id, torch_device)
         epochs = [cell.spec["training"]["epochs"] for cell in chosen.cells]
@@ -86,23 +86,23 @@ def _untested(splits: Splits) -> Splits:
 
 def _race(
     trainer: LaneTrainer, parts: Mapping[str, Part], epochs: Sequence[int], watch: Watch, *, is_halving: bool
-) -> list[Tried]:
+) -> list[TrialResult]:
     """Train every lane for its own number of epochs; lanes leave when they are through or, halving, fall behind."""
     per_epoch = math.ceil(len(parts["train"].rows) / trainer.recipe.batch_size)
-    present, tried = list(range(len(epochs))), dict[int, Tried]()
+    present, results = list(range(len(epochs))), dict[int, TrialResult]()
     while present:
         trainer.advance(parts["train"], parts["validation"], torch.tensor([epochs[i] * per_epoch for i in present]))
         through = {lane for lane, i in enumerate(present) if epochs[i] == trainer.epoch}
         fitted = trainer.fitted()
-        going = {lane: one.validation for lane, one in enumerate(fitted) if lane not in through}
+        going = {lane: fit.validation for lane, fit in enumerate(fitted) if lane not in through}
         behind = _worse_half(going) if is_halving and _is_rung(trainer.epoch) else set[int]()
-        tried |= {present[lane]: Tried(fitted[lane], lane in behind) for lane in through | behind}
+        results |= {present[lane]: TrialResult(fitted[lane], lane in behind) for lane in through | behind}
         stay = [lane for lane in going if lane not in behind]
         if stay and len(stay) < len(present):
             trainer.only(stay)
         watch(f"{len(present)} trials of batch size {trainer.recipe.batch_size}", trainer.epoch, max(epochs))
         present = [present[lane] for lane in stay]
-    return [tried[i] for i in range(len(epochs))]
+    return [results[i] for i in range(len(epochs))]
 
 
 def _is_rung(epoch: int) -> bool:

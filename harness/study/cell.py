@@ -16,15 +16,6 @@ from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
 from tasks.splits.loading import Splits
 
-# Where all randomness of a cell comes from: one documented recipe (docs/training.md).
-
-
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed: the first 8 bytes of the sha256 of the parts joined with ``/``, shifted right by one bit."""
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
 SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
 TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
 
@@ -98,14 +89,14 @@ def make_cell(
     role = role or (TRANSFER if intermediate else BASELINE)
     adapter = _adapter(study, role, intermediate)
     check_width(adapter or {}, backbone.width)
-    below = intermediate.target if intermediate else RANDOM if role == RANDOM else None
+    intermediate_name = intermediate.target if intermediate else RANDOM if role == RANDOM else None
     trainer = trainer_of(study, role, intermediate)
     spec: dict[str, Any] = {
         "schema": SCHEMA,
         "training_version": TRAINING_VERSIONS[study.precision],
         "role": role,
         "target": task.id,
-        "intermediate": below,
+        "intermediate": intermediate_name,
         "intermediate_key": intermediate.key if intermediate else None,
         "seed": seed,
         "setting": setting,
@@ -123,14 +114,14 @@ def make_cell(
         "history": task.history,
         "truncation": task.truncation,
         "tags": task.tags if study.input_format == "tags" else None,
-        "composition": study.composition if below else None,
+        "composition": study.composition if intermediate_name else None,
         "retry_collapsed": study.retry_collapsed,
         "trainer": trainer,
         "library": _library(adapter, study.device) if trainer == "library" else None,
         "precision": study.precision,
         "shared_noise": study.shared_noise,
     }
-    return Cell(task.id, below, seed, setting, role, spec, key_of(spec))
+    return Cell(task.id, intermediate_name, seed, setting, role, spec, key_of(spec))
 
 
 def trainer_of(study: StudyConfig, role: str, intermediate: Cell | None = None) -> str:
@@ -166,7 +157,7 @@ def _library(adapter: Mapping[str, Any] | None, device: str) -> dict[str, Any]:
 
 
 def _own_rate(study: StudyConfig, role: str) -> dict[str, float]:
-    """The learning rate of a whole model, which adapters' rates would wreck."""
+    """The learning rate of a whole model, for which adapters' rates are far too high."""
     return {"learning_rate": study.finetune_learning_rate} if role in WHOLE_MODELS else {}
 
 
@@ -175,3 +166,13 @@ def _permutations(role: str, target: str, seed: int) -> dict[str, dict[str, int]
     if role != OF_SHUFFLED:
         return {}
     return {"permutations": {name: seed_of("shuffled", target, seed, name) for name in ("train", "validation")}}
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed: the first 8 bytes of the sha256 of the parts joined with ``/``, shifted right by one bit.
+
+    All randomness of a cell comes from such seeds (docs/training.md), for instance
+    ``seed_of("shuffled", target, seed, "train")`` for the permutation of its training labels.
+    """
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""A study: tasks, backbone, adapter, seeds, settings and caps, which name every cell; study_file.py reads it."""
+"""A study: tasks, backbone, adapter, seeds, settings and caps, which name every cell; harness.study.file reads it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRAINING_TYPES = get_type_hints(Training)
 
 @dataclass(frozen=True)
 class Adapter:
-    """The adapter of every cell, in the adapters library's terms; None is the method's own value (methods.py)."""
+    """The adapter of every cell, in the adapters library's terms; None is the method's own value (``METHODS``)."""
 
     method: str = "seq_bn"
     reduction_factor: int | None = None
@@ -50,7 +50,7 @@ class Adapter:
 class Analysis:
     """The primary analysis, declared before results are seen; the choices are those of analysis.importance.grid.
 
-    ``draws`` is how often ratings are handed round among tasks, ``margin`` the loss in points that counts with less
+    ``draws`` is how often ratings are permuted among tasks, ``margin`` the loss in points that counts with less
     data. Nothing of it enters a cell's key.
     """
 
@@ -107,8 +107,8 @@ class StudyConfig:
     synthetic_rows: int = 2400
     registry: tuple[str, ...] = ()
     keep: str = "all"
-    slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Slurm
-    ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.engines.options.Ray
+    slurm: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.schedulers.Slurm
+    ray: Mapping[str, Any] = field(default_factory=dict)  # of harness.study.schedulers.Ray
     analysis: Analysis | None = None
     device: str = "auto"  # of a run, never of a file: names cells that are trained through the library (harness.cell)
 
@@ -125,7 +125,7 @@ class StudyConfig:
         layers = (
             ("entry", task.training),
             ("study", self.training),
-            *(("search", found) for found in self._searched(task.id, intermediate)),
+            *(("search", settings) for settings in self._search_results(task.id, intermediate)),
             ("study.task", self.task.get(task.id, {})),
         )
         values = dataclasses.asdict(Training())
@@ -140,11 +140,11 @@ class StudyConfig:
 
     def adapter_for(self, task: str, intermediate: str | None = None) -> Adapter:
         """The adapter of ``task``: the study's, or that of the method that a search found."""
-        found = [one["method"] for one in self._searched(task, intermediate) if "method" in one]
-        return self.adapter.of_method(found[-1]) if found else self.adapter
+        methods = [settings["method"] for settings in self._search_results(task, intermediate) if "method" in settings]
+        return self.adapter.of_method(methods[-1]) if methods else self.adapter
 
-    def _searched(self, task: str, intermediate: str | None) -> list[Mapping[str, Any]]:
-        """What was found for the task alone, then for the pair."""
+    def _search_results(self, task: str, intermediate: str | None) -> list[Mapping[str, Any]]:
+        """The settings that searches found for the task alone, then for the pair; empty where there was none."""
         return [self.best.get(name, {}) for name in (task, f"{intermediate} -> {task}")]
 
     def as_json(self) -> dict[str, Any]:
@@ -164,12 +164,12 @@ def share_of(setting: str) -> float:
     """The share of its training rows that a target has in a setting, above 0; BadStudy if it is none."""
     if setting in NAMED_SHARES:
         return NAMED_SHARES[setting]
-    found = PERCENT.fullmatch(setting)
-    if not found or found[1] != f"{float(found[1]):g}" or float(found[1]) == 0:
+    match = PERCENT.fullmatch(setting)
+    if not match or match[1] != f"{float(match[1]):g}" or float(match[1]) == 0:
         raise BadStudy(
             f"setting {setting!r} is not one of {', '.join(NAMED_SHARES)}, nor a share such as 25% or 25%-stratified"
         )
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def positive_int(name: str, value: object, where: str) -> int:

@@ -1,4 +1,7 @@
-"""Where cells are trained: on the processor or a GPU, alone or beside other processes; torch is loaded when asked."""
+"""Where cells are trained: on the processor or a GPU, alone or beside other processes, with how many cores and threads.
+
+Torch is loaded only where a function needs its answer: planning is to stay light.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ ANY_DEVICE = Device()
 def kind_of(name: str) -> str:
     """``cpu`` or ``cuda``: the family of the device that a run with this ``--device`` takes here.
 
-    Torch is asked only where there is a driver for it: planning is to stay light.
+    For ``auto``, torch is asked only where there is a driver for it.
     """
     if name != "auto":
         return name.partition(":")[0]
@@ -77,7 +80,7 @@ def kind_of(name: str) -> str:
 def _may_have_gpu() -> bool:
     """Whether a torch for CUDA could meet a driver of NVIDIA's on this machine."""
     drivers = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/nvhost-ctrl"), Path("/proc/driver/nvidia"))
-    return not metadata.version("torch").endswith("+cpu") and any(one.exists() for one in drivers)
+    return not metadata.version("torch").endswith("+cpu") and any(driver.exists() for driver in drivers)
 
 
 def _check_gpu(name: str) -> None:
@@ -90,9 +93,6 @@ def _check_gpu(name: str) -> None:
     count = torch.cuda.device_count()
     if int(name.partition(":")[2] or 0) >= count:
         raise NoSuchDevice(f"device {name!r}: torch sees {count} GPUs, cuda:0 to cuda:{count - 1}; name one of them")
-
-
-# How many processors there are for us, and how many threads torch takes.
 
 
 def cores() -> int:

@@ -81,16 +81,16 @@ def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Ce
 
 
 def imported_lanes(
-    study: StudyConfig, backbone: Backbone, rows: Splits, seed: int, setting: str, below: Sequence[Cell]
+    study: StudyConfig, backbone: Backbone, rows: Splits, seed: int, setting: str, intermediates: Sequence[Cell]
 ) -> list[Cell]:
     """A target's cells on imported adapters; BadStudy for one that needs the library where precision is for lanes."""
     lanes = []
-    for one in below:
-        cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
+    for intermediate in intermediates:
+        cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=intermediate)
         if study.precision == "bf16" and cell.spec["trainer"] == "library":
             raise BadStudy(
-                f"imported.{one.target}: another adapter than the study's own, so {rows.task.id} on it trains through "
-                "the adapters library, and precision 'bf16' is for lanes; say precision = 'fp32'"
+                f"imported.{intermediate.target}: another adapter than the study's own, so {rows.task.id} on it trains "
+                "through the adapters library, and precision 'bf16' is for lanes; say precision = 'fp32'"
             )
         lanes.append(dataclasses.replace(cell, role=IMPORTED))
     return lanes
@@ -98,12 +98,12 @@ def imported_lanes(
 
 def imported_as(store: Store, name: str) -> list[Record]:
     """Every record that was imported under a name; a damaged one is passed over."""
-    found = []
+    records = []
     for key in sorted(store.latest()):
         try:
             record = store.get(key)
         except StoreError:
             continue
         if is_imported(record.spec) and record.spec["target"] == name:
-            found.append(record)
-    return found
+            records.append(record)
+    return records

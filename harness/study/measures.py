@@ -21,16 +21,16 @@ def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None 
 
     ``texts`` are those of the splits, if they were compared before.
     """
-    inputs = contamination_inputs({name: facts_of(one) for name, one in splits.items()})
+    inputs = contamination_inputs({name: facts_of(task_splits) for name, task_splits in splits.items()})
     try:
         kept = store.measure(CONTAMINATION, inputs).result["contacts"]
     except MissingRecord:
         started = time.perf_counter()
-        found = contacts(splits, [(target, other) for target in splits for other in splits], texts)
-        result = {"fields": list(Contact._fields), "contacts": [list(one) for one in found]}
+        pairs = contacts(splits, [(target, other) for target in splits for other in splits], texts)
+        result = {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs]}
         store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
-        return found
-    return [Contact(*one) for one in kept]
+        return pairs
+    return [Contact(*row) for row in kept]
 
 
 def facts_of(splits: Splits) -> dict[str, Any]:
@@ -41,14 +41,14 @@ def facts_of(splits: Splits) -> dict[str, Any]:
 
 def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
     """``statistics`` of every task, from the store, or counted and kept there."""
-    found = {}
-    for name, one in splits.items():
-        label = one.task.label
-        inputs = statistics_inputs(name, one.content_hash, label.names or label.classes)
+    counts = {}
+    for name, task_splits in splits.items():
+        label = task_splits.task.label
+        inputs = statistics_inputs(name, task_splits.content_hash, label.names or label.classes)
         try:
-            found[name] = dict(store.measure(STATISTICS, inputs).result)
+            counts[name] = dict(store.measure(STATISTICS, inputs).result)
         except MissingRecord:
             started = time.perf_counter()
-            found[name] = statistics(one)
-            store.put_measure(STATISTICS, inputs, found[name], time.perf_counter() - started)
-    return found
+            counts[name] = statistics(task_splits)
+            store.put_measure(STATISTICS, inputs, counts[name], time.perf_counter() - started)
+    return counts

@@ -1,7 +1,7 @@
 """Records with keys of schema 1 under their keys of today, by aliases: nothing is moved, copied, rewritten or trained.
 
 Schema 1 named a backbone by its kind and weights. What today's keys add is taken from the backbone as it is now, if its
-weights are those of the record. A cell's key holds that of its intermediate, so what stands on nothing comes first.
+weights are those of the record. A cell's key holds that of its intermediate, so intermediates come first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUILT_IN = ("random-tiny", "minilm")
 
 
 @dataclass
-class Migrated:
+class MigrationReport:
     """What a migration came to: aliases by what their identity rests on, those there before, and what has none, why.
 
     ``measures`` counts aliases of stored measures, ``newer`` the records that had their keys of today's schema.
@@ -38,7 +38,7 @@ class Migrated:
 
 
 class NoKey(Exception):
-    """A record's key of today cannot be told; the message says why."""
+    """A record's key of today cannot be worked out; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +48,36 @@ class Migration:
     store: Store
     backbones: tuple[str, ...] = ()
 
-    def run(self) -> Migrated:
+    def run(self) -> MigrationReport:
         """Write the aliases that are missing, of records and of measures that hang on their keys."""
-        done = Migrated()
-        for key in self._in_order(done):
+        report = MigrationReport()
+        for key in self._in_order(report):
             record = self.records[key]
             try:
                 alias = self._alias(record)
             except NoKey as reason:
-                done.left[key] = str(reason)
+                report.left[key] = str(reason)
                 continue
             self.keys[key] = alias.key
             if alias.key not in self.store and self.store.put_alias(alias):
-                done.new[alias.identity] += 1
+                report.new[alias.identity] += 1
             else:
-                done.before += 1
+                report.before += 1
         for alias in self._of_measures():
             is_there = (self.store.root / "measures" / alias.key).exists()
-            done.measures += not is_there and self.store.put_alias(alias, is_measure=True)
-        return done
+            report.measures += not is_there and self.store.put_alias(alias, is_measure=True)
+        return report
 
     @cached_property
     def records(self) -> dict[str, Record]:
         """Every record that can be read, by the key that it is stored under."""
-        found = {}
+        readable = {}
         for key in sorted(self.store.records()):
             try:
-                found[key] = self.store.get(key)
+                readable[key] = self.store.get(key)
             except StoreError:
                 continue  # `store verify` names it
-        return found
+        return readable
 
     @cached_property
     def keys(self) -> dict[str, str]:
@@ -87,56 +87,56 @@ class Migration:
     @cached_property
     def known(self) -> dict[tuple[str, str], list[Backbone]]:
         """The backbones that can be had, by kind and weights, each once."""
-        found: dict[tuple[str, str], list[Backbone]] = {}
-        for name in dict.fromkeys((*BUILT_IN, *self.backbones, *self._named())):
+        backbones: dict[tuple[str, str], list[Backbone]] = {}
+        for name in dict.fromkeys((*BUILT_IN, *self.backbones, *self._backbone_names())):
             try:
                 backbone = resolve(name)
             except BadInput:
                 continue
-            alike = found.setdefault((backbone.model_type, backbone.weights_sha256), [])
-            if backbone.identity() not in [one.identity() for one in alike]:
+            alike = backbones.setdefault((backbone.model_type, backbone.weights_sha256), [])
+            if backbone.identity() not in [other.identity() for other in alike]:
                 alike.append(backbone)
-        return found
+        return backbones
 
-    def _named(self) -> Iterator[str]:
+    def _backbone_names(self) -> Iterator[str]:
         """The backbones of the studies in the store, and those that records name: of folders these have no path."""
         for study in self.store.manifests():
             try:
                 yield str(self.store.manifest(study)["study"]["backbone"])
             except (StoreError, KeyError, TypeError):
                 continue
-        yield from sorted({str(one.provenance.get("backbone", "")) for one in self.records.values()} - {""})
+        yield from sorted({str(record.provenance.get("backbone", "")) for record in self.records.values()} - {""})
 
-    def _in_order(self, done: Migrated) -> Iterator[str]:
-        """Keys of older records, each after what it stands on."""
-        placed: set[str] = set()
+    def _in_order(self, report: MigrationReport) -> Iterator[str]:
+        """Keys of older records, each after that of its intermediate."""
+        visited: set[str] = set()
 
         def visit(key: str) -> Iterator[str]:
-            if key in placed or key not in self.records:
+            if key in visited or key not in self.records:
                 return
-            placed.add(key)
-            below = self.records[key].spec.get("intermediate_key")
-            yield from visit(str(below))
+            visited.add(key)
+            intermediate = self.records[key].spec.get("intermediate_key")
+            yield from visit(str(intermediate))
             yield key
 
         for key, record in self.records.items():
             if record.spec.get("schema") == SCHEMA:
-                done.newer += 1
+                report.newer += 1
             else:
-                yield from (one for one in visit(key) if one not in self.keys)
+                yield from (old for old in visit(key) if old not in self.keys)
 
     def _alias(self, record: Record) -> Alias:
         spec = dict(record.spec)
         if spec.get("schema") != 1 or "backbone" not in spec:
             raise NoKey(f"its key is of schema {spec.get('schema')!r}, which this version does not know")
         backbone = self._backbone(record)
-        below = spec.get("intermediate_key")
-        if below is not None and below not in self.keys:
-            why = "has no key of today" if below in self.records else "is not in the store"
-            raise NoKey(f"its intermediate {below[:12]} {why}")
+        intermediate = spec.get("intermediate_key")
+        if intermediate is not None and intermediate not in self.keys:
+            why = "has no key of today" if intermediate in self.records else "is not in the store"
+            raise NoKey(f"its intermediate {intermediate[:12]} {why}")
         spec |= {"schema": SCHEMA, "backbone": backbone.identity()}
-        if below is not None:
-            spec["intermediate_key"] = self.keys[below]
+        if intermediate is not None:
+            spec["intermediate_key"] = self.keys[intermediate]
         if not is_imported(spec):
             spec["library"] = _library(record) if spec["trainer"] == "library" else None
         identity, reason = _rests_on(backbone, record)
@@ -146,7 +146,7 @@ class Migration:
         spec, name = record.spec["backbone"], record.provenance.get("backbone")
         alike = self.known.get((spec["model_type"], spec["weights_sha256"]), [])
         if len(alike) > 1:
-            alike = [one for one in alike if one.name == name] or alike
+            alike = [backbone for backbone in alike if backbone.name == name] or alike
         if len(alike) == 1:
             return alike[0]
         what = f"backbone {name!r} with weights {spec['weights_sha256'][:12]}"

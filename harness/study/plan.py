@@ -1,8 +1,15 @@
-"""From a study to its cells and packs, in the order in which they run; no model is loaded here."""
+"""From a study to its cells and packs, in the order in which they run; no model is loaded here.
+
+First comes what stands on nothing: baselines, and what controls stand on. Then the column of every target: transfers,
+controls and cells on imported adapters. References are last.
+
+Controls tell what an intermediate teaches from what any second adapter does: ``self`` stands on the target itself,
+trained with another seed; ``shuffled`` on the target's own texts with permuted labels; ``random`` on an untrained
+adapter; ``control`` on a task of the study that has nothing to do with empathy.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,42 +27,7 @@ from tasks.registry import Registry
 from tasks.splits.loading import Splits, load
 from tasks.task import Task
 
-# Controls: lanes that tell what an intermediate teaches from what any second adapter does.
-#
-# ``self`` stands on the target itself, trained with another seed; ``shuffled`` on the target's own texts with
-# permuted labels; ``random`` on an untrained adapter; ``control`` on a task of the study that has nothing to do
-# with empathy.
-
 FURTHER_SEED = 1000  # beyond a study's only baseline seed, for the intermediate of ``self``
-
-
-def intermediates_of(study: StudyConfig, backbone: Backbone, rows: Splits, seed: int) -> dict[str, Cell]:
-    """What the controls of a target (given by its ``rows``) and seed stand on, by control, in full data.
-
-    ``self`` stands on the baseline of the next baseline seed, in a circle; a study with one has a helper trained.
-    """
-    made = {}
-    if SELF in study.controls:
-        seeds = study.seeds_of_baselines
-        further = seeds[(seeds.index(seed) + 1) % len(seeds)] if len(seeds) > 1 else seed + FURTHER_SEED
-        other = make_cell(study, backbone, rows, seed=further, setting="full")
-        made[SELF] = other if len(seeds) > 1 else replace(other, role=OF_SELF)
-    if SHUFFLED in study.controls:
-        made[SHUFFLED] = make_cell(study, backbone, rows, seed=seed, setting="full", role=OF_SHUFFLED)
-    return made
-
-
-def control_lanes(
-    study: StudyConfig, backbone: Backbone, rows: Splits, seed: int, setting: str, below: Mapping[str, Cell]
-) -> list[Cell]:
-    """The controls in a target's column, each on its intermediate in ``below``; ``random`` has none that is stored."""
-    lanes = []
-    for control in study.controls:
-        is_apart = control == RANDOM or not study.shared_noise  # self and shuffled stand on the same task
-        role = control if is_apart else ""
-        cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=below.get(control), role=role)
-        lanes.append(replace(cell, role=control))
-    return lanes
 
 
 @dataclass(frozen=True)
@@ -110,7 +82,7 @@ class Plan:
         transfers = tuple(pack for pack in self.transfers if pack.target in targets)
         needed = {cell.intermediate_key for pack in transfers for cell in pack.cells}
         kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.cells[0].key in needed)
-        return dataclasses.replace(self, baselines=kept, transfers=transfers)
+        return replace(self, baselines=kept, transfers=transfers)
 
     def only_keys(self, keys: Collection[str]) -> Plan:
         """The plan of the cells with these keys, and of what they stand on."""
@@ -119,7 +91,7 @@ class Plan:
         for packs in (self.baselines, self.transfers):
             cells = [tuple(cell for cell in pack.cells if cell.key in wanted) for pack in packs]
             stages.append(tuple(Pack(kept) for kept in cells if kept))
-        return dataclasses.replace(self, baselines=stages[0], transfers=stages[1])
+        return replace(self, baselines=stages[0], transfers=stages[1])
 
 
 def make_plan(
@@ -144,9 +116,9 @@ def make_plan(
         raise MissingData(
             f"no task of study {study.name!r} has its files in {data}; first: {next(iter(missing.values()))}"
         )
-    below = imported_cells(study, registry, backbone, store)
-    study = dataclasses.replace(study, imported={one.target: one.key for one in below})
-    baselines, transfers = _packs(study, backbone, splits, below)
+    imported = imported_cells(study, registry, backbone, store)
+    study = replace(study, imported={cell.target: cell.key for cell in imported})
+    baselines, transfers = _packs(study, backbone, splits, imported)
     return Plan(study, backbone, baselines, transfers, splits, missing)
 
 
@@ -165,7 +137,7 @@ def _load_all(
 def _with_language(splits: Splits, backbone: Backbone) -> Splits:
     """The splits with a warning when the backbone does not know the task's language."""
     warning = backbone.language_warning(splits.task.dataset.language)
-    return dataclasses.replace(splits, warnings=(*splits.warnings, warning)) if warning else splits
+    return replace(splits, warnings=(*splits.warnings, warning)) if warning else splits
 
 
 def _packs(
@@ -181,11 +153,22 @@ def _packs(
         for setting in study.settings:
             first += grid.alone(seed, setting).values() if setting != "full" else ()
         if study.transfers and seed in study.seeds:
-            below = {name: intermediates_of(study, backbone, rows, seed) for name, rows in grid.targets.items()}
-            first += [cell for made in below.values() for cell in made.values() if cell.role in HELPERS]
-            columns = [(name, setting) for setting in study.settings for name in grid.targets]
-            second += [pack for n, setting in columns for pack in _alike(grid.column(n, setting, seed, full, below[n]))]
+            of_controls = {name: grid.control_intermediates(name, seed) for name in grid.targets}
+            first += [cell for cells in of_controls.values() for cell in cells.values() if cell.role in HELPERS]
+            for setting in study.settings:
+                for name in grid.targets:
+                    second += _packs_of_column(grid.column(name, setting, seed, full, of_controls[name]))
     return tuple(Pack((cell,)) for cell in first), (*second, *_references(grid))
+
+
+def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:
+    """One pack, or several where searches found other batches, epochs or methods for some pairs: lanes share those."""
+    packs: dict[str, list[Cell]] = {}
+    for cell in column:
+        own = {"learning_rate": None, "weight_decay": None}
+        shared = {name: cell.spec[name] for name in ("adapter", "trainer")}
+        packs.setdefault(key_of({**shared, "training": {**cell.spec["training"], **own}}), []).append(cell)
+    return [Pack(tuple(cells)) for cells in packs.values()]
 
 
 def _references(grid: _Grid) -> list[Pack]:
@@ -198,16 +181,6 @@ def _references(grid: _Grid) -> list[Pack]:
         for setting in study.settings
         for rows in grid.targets.values()
     ]
-
-
-def _alike(column: Sequence[Cell]) -> list[Pack]:
-    """One pack, or several where searches found other batches, epochs or methods for some pairs: lanes share those."""
-    packs: dict[str, list[Cell]] = {}
-    for cell in column:
-        own = {"learning_rate": None, "weight_decay": None}
-        shared = {name: cell.spec[name] for name in ("adapter", "trainer")}
-        packs.setdefault(key_of({**shared, "training": {**cell.spec["training"], **own}}), []).append(cell)
-    return [Pack(tuple(cells)) for cells in packs.values()]
 
 
 @dataclass(frozen=True)
@@ -225,25 +198,53 @@ class _Grid:
         return {name: rows for name, rows in self.splits.items() if rows.task.role in ("both", "target")}
 
     def alone(self, seed: int, setting: str) -> dict[str, Cell]:
-        """Every target alone, and in full data, for seeds that have transfers, all that only is an intermediate."""
-        is_below = self.study.transfers and setting == "full" and seed in self.study.seeds
-        tasks = self.splits if is_below else self.targets
-        made = {n: make_cell(self.study, self.backbone, rows, seed=seed, setting=setting) for n, rows in tasks.items()}
-        return {n: self._as(cell, n, OF_CONTROL) for n, cell in made.items()}
+        """Every target alone; in full data, for seeds that have transfers, every other intermediate too."""
+        is_stood_on = self.study.transfers and setting == "full" and seed in self.study.seeds
+        tasks = self.splits if is_stood_on else self.targets
+        cells = {n: make_cell(self.study, self.backbone, rows, seed=seed, setting=setting) for n, rows in tasks.items()}
+        return {name: self._as(cell, name, OF_CONTROL) for name, cell in cells.items()}
+
+    def control_intermediates(self, target: str, seed: int) -> dict[str, Cell]:
+        """What the controls of a target stand on, by control, in full data; ``random`` has nothing that is stored.
+
+        ``self`` stands on the baseline of the next baseline seed, in a circle; a study with one has a helper trained.
+        """
+        study, backbone, rows = self.study, self.backbone, self.splits[target]
+        cells = {}
+        if SELF in study.controls:
+            seeds = study.seeds_of_baselines
+            further = seeds[(seeds.index(seed) + 1) % len(seeds)] if len(seeds) > 1 else seed + FURTHER_SEED
+            other = make_cell(study, backbone, rows, seed=further, setting="full")
+            cells[SELF] = other if len(seeds) > 1 else replace(other, role=OF_SELF)
+        if SHUFFLED in study.controls:
+            cells[SHUFFLED] = make_cell(study, backbone, rows, seed=seed, setting="full", role=OF_SHUFFLED)
+        return cells
 
     def column(
-        self, target: str, setting: str, seed: int, full: Mapping[str, Cell], below: Mapping[str, Cell]
+        self, target: str, setting: str, seed: int, full: Mapping[str, Cell], of_controls: Mapping[str, Cell]
     ) -> list[Cell]:
-        """The target on other tasks' ``full`` baselines, the controls on the cells ``below``, and on imports."""
+        """The target on other tasks' ``full`` baselines, on the intermediates ``of_controls``, and on imports."""
         study, backbone, rows = self.study, self.backbone, self.splits[target]
         cells = []
-        for other, one in full.items():
-            if other != target and self.splits[other].task.role != "target":
-                cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=one)
-                cells.append(self._as(cell, other, CONTROL))
-        cells += control_lanes(study, backbone, rows, seed, setting, below)
+        for name, intermediate in full.items():
+            if name != target and self.splits[name].task.role != "target":
+                cell = make_cell(study, backbone, rows, seed=seed, setting=setting, intermediate=intermediate)
+                cells.append(self._as(cell, name, CONTROL))
+        cells += self._controls(target, setting, seed, of_controls)
         return cells + imported_lanes(study, backbone, rows, seed, setting, self.imported)
+
+    def _controls(self, target: str, setting: str, seed: int, intermediates: Mapping[str, Cell]) -> list[Cell]:
+        """The controls in a target's column, each on its own of the ``intermediates``."""
+        study, rows, cells = self.study, self.splits[target], []
+        for control in study.controls:
+            is_apart = control == RANDOM or not study.shared_noise  # self and shuffled stand on the same task
+            role, intermediate = control if is_apart else "", intermediates.get(control)
+            cell = make_cell(
+                study, self.backbone, rows, seed=seed, setting=setting, intermediate=intermediate, role=role
+            )
+            cells.append(replace(cell, role=control))
+        return cells
 
     def _as(self, cell: Cell, task: str, role: str) -> Cell:
         """The cell, with this role if ``task`` is a control."""
-        return dataclasses.replace(cell, role=role) if self.splits[task].task.role == "control" else cell
+        return replace(cell, role=role) if self.splits[task].task.role == "control" else cell

@@ -61,12 +61,12 @@ def digest(facts: Mapping[str, Any]) -> str:
 
 def config_facts(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a config that act, all written out; TypeError for a value of another type."""
-    facts = {name: _typed(name, config.get(name, default), default) for name, default in CONFIGS[model_type].items()}
+    facts = {name: _cast(name, config.get(name, default), default) for name, default in CONFIGS[model_type].items()}
     asked = [value for name, value in config.items() if "attn_implementation" in name and value is not None]
     return {"model_type": model_type, **facts, "attention": asked[0] if asked else ATTENTION}
 
 
-def _typed(name: str, value: object, default: object) -> object:
+def _cast(name: str, value: object, default: object) -> object:
     """The value in the default's type: 0 and 0.0 are one probability."""
     if value is None and name in ("classifier_dropout", "pad_token_id"):
         return None
@@ -84,42 +84,42 @@ def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) ->
     Not what a fast tokenizer does at other times: decoding, padding, cutting, and the template around a text, whose
     place the tokenizer's kind takes. ValueError, TypeError, KeyError or OSError for files that are missing or broken.
     """
-    said = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
-    kind = said.get("tokenizer_class") or config.get("tokenizer_class") or KINDS[model_type]
+    tokenizer_config = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
+    kind = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class") or KINDS[model_type]
     kind = str(kind).removesuffix("Fast")
     if (folder / "tokenizer.json").is_file():
-        backend = _backend(_json(folder / "tokenizer.json"), kind, said)
+        backend = _backend(_json(folder / "tokenizer.json"), kind, tokenizer_config)
     else:
-        backend = _vocabulary(folder, kind, said)
+        backend = _vocabulary(folder, kind, tokenizer_config)
     listed = {(token["content"], _flags(token)) for token in backend["added_tokens"]}
-    further = [_token(number, token) for number, token in said.get("added_tokens_decoder", {}).items()]
+    further = [_token(number, token) for number, token in tokenizer_config.get("added_tokens_decoder", {}).items()]
     return {
         "kind": kind,
-        "special": _special(folder, kind, said),
+        "special": _special(folder, kind, tokenizer_config),
         **backend,
-        "more_tokens": [one for one in further if (one["content"], _flags(one)) not in listed],
+        "more_tokens": [token for token in further if (token["content"], _flags(token)) not in listed],
     }
 
 
-def _backend(raw: Mapping[str, Any], kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _backend(raw: Mapping[str, Any], kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a tokenizer.json that act, as a tokenizer of this kind would have them."""
-    normalizer, before = raw.get("normalizer"), raw.get("pre_tokenizer")
+    normalizer, pre_tokenizer = raw.get("normalizer"), raw.get("pre_tokenizer")
     if kind == "BertTokenizer" and normalizer and normalizer.get("type") == "BertNormalizer":
-        normalizer = {**normalizer, **_of_bert(said)}
-    if before and before.get("type") == "ByteLevel":
-        before = {**before, "add_prefix_space": bool(said.get("add_prefix_space", False))}
-        before.pop("trim_offsets", None)
+        normalizer = {**normalizer, **_of_bert(tokenizer_config)}
+    if pre_tokenizer and pre_tokenizer.get("type") == "ByteLevel":
+        pre_tokenizer = {**pre_tokenizer, "add_prefix_space": bool(tokenizer_config.get("add_prefix_space", False))}
+        pre_tokenizer.pop("trim_offsets", None)
     added = [_token(token["id"], token) for token in raw.get("added_tokens") or []]
     return {
         "normalizer": normalizer,
-        "pre_tokenizer": before,
+        "pre_tokenizer": pre_tokenizer,
         "model": _model(raw["model"]),
         "added_tokens": sorted(added, key=lambda token: int(token["id"])),
     }
 
 
-def _of_bert(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: said.get(field, default) for name, (field, default) in BERT_NORMALIZER.items()}
+def _of_bert(tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tokenizer_config.get(field, default) for name, (field, default) in BERT_NORMALIZER.items()}
 
 
 def _model(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,13 +130,16 @@ def _model(raw: Mapping[str, Any]) -> dict[str, Any]:
     return model
 
 
-def _vocabulary(folder: Path, kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _vocabulary(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """The same from the files of a tokenizer that was not saved as a whole."""
     there = [name for name in VOCABULARIES if (folder / name).is_file()]
     if not there:
         raise FileNotFoundError(f"no tokenizer.json, and none of {', '.join(VOCABULARIES)}")
-    fields = _of_bert(said) if kind == "BertTokenizer" else {"add_prefix_space": said.get("add_prefix_space", False)}
-    return {"files": {name: _content(folder / name) for name in there}, "settings": fields, "added_tokens": []}
+    if kind == "BertTokenizer":
+        settings = _of_bert(tokenizer_config)
+    else:
+        settings = {"add_prefix_space": tokenizer_config.get("add_prefix_space", False)}
+    return {"files": {name: _content(folder / name) for name in there}, "settings": settings, "added_tokens": []}
 
 
 def _content(file: Path) -> object:
@@ -148,13 +151,13 @@ def _content(file: Path) -> object:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _special(folder: Path, kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _special(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """The special tokens by their roles; an older folder's map of them goes before its config."""
     file = folder / "special_tokens_map.json"
-    older = _json(file) if "added_tokens_decoder" not in said and file.is_file() else {}
-    named = {**SPECIAL.get(kind, {}), **said, **older}
-    further = [_text(token) for token in named.get(FURTHER) or []]
-    return {**{role: _text(named.get(role)) for role in ROLES}, FURTHER: further}
+    older = _json(file) if "added_tokens_decoder" not in tokenizer_config and file.is_file() else {}
+    by_role = {**SPECIAL.get(kind, {}), **tokenizer_config, **older}
+    further = [_text(token) for token in by_role.get(FURTHER) or []]
+    return {**{role: _text(by_role.get(role)) for role in ROLES}, FURTHER: further}
 
 
 def _text(token: object) -> str | None:

@@ -28,8 +28,8 @@ def check_tokenizer(folder: Path, model_type: str, facts: Mapping[str, Any], row
     ``facts`` are those of harness.study.backbones.identity: special tokens by their roles, and those added to them.
     """
     vocabulary, special = _vocabulary(folder, model_type), dict(facts["special"])
-    named = {*special.pop(FURTHER), *special.values(), *(token["content"] for token in facts["more_tokens"])}
-    check_ids(folder, vocabulary, len(named - vocabulary.keys() - {None}), rows)
+    tokens = {*special.pop(FURTHER), *special.values(), *(token["content"] for token in facts["more_tokens"])}
+    check_ids(folder, vocabulary, len(tokens - vocabulary.keys() - {None}), rows)
 
 
 def check_ids(folder: Path, vocabulary: Mapping[str, int], added: int, rows: int) -> None:

@@ -21,8 +21,8 @@ from transformers import RobertaConfig
 from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.search import search, trials
+from harness.search.journal import CannotSearch, open_journal
 from harness.search.outcome import search_folder
-from harness.search.search import CannotSearch, opened
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer, rate_factor
@@ -198,7 +198,7 @@ def test_a_search_of_another_adapter_of_the_same_method_is_refused(one):
 
 
 def test_two_processes_cannot_search_the_same(one):
-    with opened(one.folder, one.inputs), pytest.raises(CannotSearch, match="another process searches here"):
+    with open_journal(one.folder, one.inputs), pytest.raises(CannotSearch, match="another process searches here"):
         run(one, 2)
 
 

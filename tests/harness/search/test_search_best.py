@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from harness.search.outcome import Found, NoSearch, Trial, keep, search_folder, with_best
+from harness.search.outcome import NoSearch, SearchResult, Trial, keep, search_folder, with_best
 from harness.study import plan
 from harness.study.file import load_study
 from tasks.errors import BadStudy
@@ -16,7 +16,7 @@ from tasks.registry import Registry
 def settled(store, study, task, intermediate=None, **settings):
     """A finished search without any training."""
     values = {"learning_rate": 3e-3, "batch_size": 16, "epochs": 3, "method": "seq_bn"} | settings
-    found = Found(study, task, intermediate, {}, (Trial(0, "complete", validation=0.5, best_epoch=1, **values),))
+    found = SearchResult(study, task, intermediate, {}, (Trial(0, "complete", validation=0.5, best_epoch=1, **values),))
     search_folder(store, study, task, intermediate).mkdir(parents=True)
     keep(store, found)
 
