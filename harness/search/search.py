@@ -69,8 +69,8 @@ class Search:
                     gc.collect()  # a model refers to itself in circles: left alone, one backbone a group piles up
                     on_trial(ended_trials(journal))
             name = self.intermediate.target if self.intermediate else None
-            trained = tuple(ended_trials(journal))
-            result = SearchResult(self.study.name, self.splits.task.id, name, self.inputs, trained)
+            ended = tuple(ended_trials(journal))
+            result = SearchResult(self.study.name, self.splits.task.id, name, self.inputs, ended)
         keep(self.store, result)
         return result
 
@@ -149,8 +149,8 @@ class Search:
         for trial in trials:
             training = {name: trial.params[name] for name in SEARCHED}
             cell = self.cell(training, trial.params["method"])
-            serves_lanes = cell.spec["trainer"] == "lanes"
-            groups.setdefault((training["batch_size"], -1 if serves_lanes else trial.number), []).append((trial, cell))
+            is_for_lanes = cell.spec["trainer"] == "lanes"
+            groups.setdefault((training["batch_size"], -1 if is_for_lanes else trial.number), []).append((trial, cell))
         yield from groups.values()
 
     def _train(

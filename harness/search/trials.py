@@ -43,7 +43,7 @@ def try_library(
 ) -> list[TrialResult]:
     """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
     (cell,) = cells
-    _, parts, tokenizer = encoded(cell, backbone, _untested(splits), SEEN)
+    _, parts, tokenizer = encoded(cell, backbone, _without_test(splits), SEEN)
     trainer = Trainer(composed(cell, backbone, store).to(device.ready()), Recipe.of([cell]), tokenizer.pad_token_id)
     fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
     return [TrialResult(fitted)]
@@ -60,7 +60,7 @@ def try_lanes(
     device: Device = ANY_DEVICE,
 ) -> list[TrialResult]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
-    _, parts, tokenizer = encoded(cells[0], backbone, _untested(splits), SEEN)
+    _, parts, tokenizer = encoded(cells[0], backbone, _without_test(splits), SEEN)
 
     attempt = Attempt(cells, Recipe.of(cells), backbone, splits, store, watch, device)
 
@@ -78,7 +78,7 @@ def try_lanes(
     return [done[key] for key in keys]
 
 
-def _untested(splits: Splits) -> Splits:
+def _without_test(splits: Splits) -> Splits:
     """The training and validation rows, of the first fold where there are folds; no test row."""
     first = splits.folds[0] if splits.folds else splits
     return replace(first, test=())

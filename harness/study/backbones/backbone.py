@@ -69,7 +69,7 @@ class Backbone:
 
     @cached_property
     def vocabulary(self) -> int:
-        """Rows of the embedding of a backbone in a folder: ids of tokens are below it."""
+        """Rows of the embedding of a backbone in a folder: every id of a token is a smaller number."""
         return int(self._config.get("vocab_size", VOCABULARY[self.model_type]))
 
     @cached_property
@@ -94,7 +94,7 @@ class Backbone:
         return {"model_type": self.model_type} | {name: getattr(self, name) for name in HASHES}
 
     def unlike(self, identity: Mapping[str, str]) -> str:
-        """In words, in which of its parts an identity in a record is another one; empty where it is this backbone's.
+        """In words, in which of its parts a record's identity differs from this backbone's; empty where it is equal.
 
         Records of schema 1 name kind and weights alone, and are compared in those.
         """
@@ -107,7 +107,7 @@ class Backbone:
 
     @property
     def commit(self) -> str | None:
-        """The commit of a backbone from a hub: of its cache, every folder below ``snapshots`` is named by one."""
+        """The commit of a backbone from a hub, which names its folder in the cache (in ``snapshots``), or None."""
         is_of_hub = self.folder is not None and self.folder.parent.name == "snapshots"
         return self.folder.name if is_of_hub and self.folder is not None else None
 
@@ -118,7 +118,7 @@ def resolve(name: str) -> Backbone:
         return _random_tiny()
     if name == "minilm":
         return _minilm()
-    folder = _folder_named(name)
+    folder = _folder_of(name)
     if folder.is_dir():
         return _of_folder(folder.name, folder)
     if name.startswith((".", "/", "~")):
@@ -126,7 +126,7 @@ def resolve(name: str) -> Backbone:
     return _of_folder(name, _hub_folder(name))
 
 
-def _folder_named(name: str) -> Path:
+def _folder_of(name: str) -> Path:
     try:
         folder = Path(name).expanduser()
         folder.is_dir()
@@ -136,7 +136,7 @@ def _folder_named(name: str) -> Path:
 
 
 def _random_tiny() -> Backbone:
-    """The built-in backbone: nothing of it is a file, so versions of its recipes stand for what they yield."""
+    """The built-in backbone: nothing of it is a file, so the versions of its recipes are hashed instead."""
     weights = hashlib.sha256(json.dumps(RANDOM_TINY, sort_keys=True).encode()).hexdigest()
     drawing, tokenizer = (digest({"random-tiny": {what: number}}) for what, number in RANDOM_TINY_VERSION.items())
     return Backbone("random-tiny", "roberta", weights, 512, drawing, tokenizer)
@@ -157,7 +157,7 @@ def _minilm() -> Backbone:
 
 
 def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
-    """The backbone in a folder; one whose three hashes are compared needs no other look at what its files hold."""
+    """The backbone in a folder; where its three hashes are pinned, nothing else of its files needs to be checked."""
     weights, config = folder / "model.safetensors", folder / "config.json"
     if not config.is_file():
         raise BadBackbone(f"backbone {name!r}: {config} is missing; put it there, as it comes with the weights")

@@ -1,8 +1,9 @@
-"""Whether a folder's weights are those that its config describes, from the file's header alone; no model is loaded.
+"""Whether a folder's weights are those that its config describes, and finite; no model is loaded.
 
-The library fills what a file lacks with random numbers, drawn anew at every load, and leaves out what it has no place
-for. Both are a warning there and an error here: tensors of an encoder are all present, of the config's sizes, of a type
-that needs no scale, and finite. The pooler and heads of language models may be missing or left over: no cell uses them.
+The library fills what a file lacks with random numbers, new ones at every load, and drops what the encoder has no
+tensor for. Both are a warning there and an error here: tensors of an encoder are all present, of the config's sizes, of
+a type that needs no scale, and finite. The pooler and heads of language models may be missing or left over: no cell
+uses them. Sizes are read from the file's header alone; only ``check_finite`` reads the numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ACTIVATIONS = frozenset(
     "linear mish quick_gelu relu relu2 relu6 sigmoid silu swish tanh prelu xielu".split()
 )
 SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # numbers of places, which old files hold
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")  # numbers of positions, which old files hold
 ADAPTERS = "adapter_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
@@ -165,7 +166,7 @@ def _own_names(folder: Path, shapes: Mapping[str, Any], prefix: str) -> dict[str
     begins = f"{prefix}." if any(name.startswith(prefix) for name in shapes) else ""
     names: dict[str, str] = {}
     for name in shapes:
-        own = _today(name.removeprefix(begins)) if name.startswith(begins) else ""
+        own = _current_name(name.removeprefix(begins)) if name.startswith(begins) else ""
         if own in names:
             raise BadWeights(f"{folder / WEIGHTS}: holds {own} under two names; save it again")
         if own and own not in BUFFERS:
@@ -173,7 +174,7 @@ def _own_names(folder: Path, shapes: Mapping[str, Any], prefix: str) -> dict[str
     return names
 
 
-def _today(name: str) -> str:
+def _current_name(name: str) -> str:
     """A tensor's name as the library has it today."""
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from harness.study import device as places
+from harness.study import device as devices
 from harness.study import methods
 from harness.study.backbones import backbone as backbones
 from harness.study.backbones.backbone import resolve
@@ -194,6 +194,6 @@ def test_another_recipe_of_the_built_in_backbone_is_another_identity(part, monke
 
 
 def test_auto_is_a_processor_where_no_torch_for_a_gpu_can_be(monkeypatch):
-    monkeypatch.setattr(places, "_may_have_gpu", lambda: False)
-    monkeypatch.delitem(places.sys.modules, "torch", raising=False)
-    assert [places.kind_of(name) for name in ("auto", "cpu", "cuda:3")] == ["cpu", "cpu", "cuda"]
+    monkeypatch.setattr(devices, "_may_have_gpu", lambda: False)
+    monkeypatch.delitem(devices.sys.modules, "torch", raising=False)
+    assert [devices.kind_of(name) for name in ("auto", "cpu", "cuda:3")] == ["cpu", "cpu", "cuda"]
