@@ -144,16 +144,16 @@ def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapp
         return []
     like = {name: todo[0].cell.spec[name] for name in ("backbone", "precision", "max_tokens")}
     least = SHORTEST * median(cell.work for cell in todo)
-    measured: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    timings: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        spec, made = record.spec, record.provenance
+        spec, provenance = record.spec, record.provenance
         if spec["target"] in tokens and all(spec.get(name) == value for name, value in like.items()):
             system, attempts = system_of(spec), 2 if "retried" in record.results else 1
             work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
             if work >= least:
-                way = system.way(spec, int(made.get("lanes", 1)))
-                measured[str(made["device"])][way].append((float(made["wall_seconds"]), work))
-    return sorted((_rates(device, ways) for device, ways in measured.items()), key=lambda rates: -rates.whole.records)
+                way = system.way(spec, int(provenance.get("lanes", 1)))
+                timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
+    return sorted((_rates(device, ways) for device, ways in timings.items()), key=lambda rates: -rates.whole.records)
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
@@ -162,6 +162,7 @@ def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
 
 
 def _rate(pairs: list[tuple[float, float]]) -> Rate:
+    """The rate of pairs of seconds and work: all seconds by all work, so that long trainings count more."""
     each = [seconds / work for seconds, work in pairs]
     return Rate(sum(s for s, _ in pairs) / sum(w for _, w in pairs), min(each), max(each), len(pairs))
 
@@ -183,6 +184,7 @@ def _flat(seconds: float) -> Rate:
 def encoder_weights(backbone: Backbone) -> int:
     """Weights of the encoder's matrices, each of which multiplies every token once."""
     layers, width, inner = _shape(backbone)
+    # A layer has query, key, value and output of attention (width x width), and two matrices (width x inner) after it.
     return layers * (4 * width * width + 2 * width * inner)
 
 

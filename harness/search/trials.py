@@ -88,6 +88,8 @@ def _race(
     trainer: LaneTrainer, parts: Mapping[str, Part], epochs: Sequence[int], watch: Watch, *, is_halving: bool
 ) -> list[TrialResult]:
     """Train every lane for its own number of epochs; lanes leave when they are through or, halving, fall behind."""
+    # An epoch at a time: every lane that is left trains on, then those that are through or behind leave. A lane's
+    # learning rate has its own schedule, over the steps of its own number of epochs.
     per_epoch = math.ceil(len(parts["train"].rows) / trainer.recipe.batch_size)
     present, results = list(range(len(epochs))), dict[int, TrialResult]()
     while present:

@@ -161,7 +161,10 @@ class StudyConfig:
 
 
 def share_of(setting: str) -> float:
-    """The share of its training rows that a target has in a setting, above 0; BadStudy if it is none."""
+    """The share of its training rows that a target has in a setting, above 0; BadStudy if it is none.
+
+    ``full`` is 1.0, ``half`` 0.5, ``25%`` and ``25%-stratified`` 0.25.
+    """
     if setting in NAMED_SHARES:
         return NAMED_SHARES[setting]
     match = PERCENT.fullmatch(setting)

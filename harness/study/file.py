@@ -59,7 +59,10 @@ TYPES: Mapping[object, tuple[str, type]] = {  # of fields: in words, and the cla
 
 
 def load_study(name_or_path: str, overrides: Sequence[str] = ()) -> StudyConfig:
-    """The study of a built-in name or file, after ``extends`` and ``key=value`` overrides; BadStudy if unusable."""
+    """The study of a built-in name or file, after ``extends`` and ``key=value`` overrides; BadStudy if unusable.
+
+    For instance ``load_study("demo", ["training.epochs=3", "seeds=[1, 2]"])``.
+    """
     values = _read_layers(name_or_path, ())
     for override in overrides:
         _apply_override(values, override)
