@@ -11,7 +11,8 @@ from harness.cli.data import progress
 from harness.cli.options import best_option, change_options, leaf_options, splits_option
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json
-from harness.preflight.doctor import PROBLEM, Line, machine_lines, store_lines, study_lines
+from harness.preflight.doctor import store_lines, study_lines
+from harness.preflight.machine import PROBLEM, Line, machine_lines
 from harness.preflight.prefetch import FAILED, environment, prefetch
 
 

@@ -12,9 +12,8 @@ from collections import namedtuple
 import pytest
 
 from harness.cli.main import main
-from harness.preflight import doctor
-from harness.preflight import doctor as doctor_study
-from harness.preflight.doctor import OK, PROBLEM, WARNING
+from harness.preflight import doctor, machine
+from harness.preflight.machine import OK, PROBLEM, WARNING
 from harness.study.file import load_study
 from tasks.registry import Registry
 
@@ -26,8 +25,8 @@ DOWNLOADED = (
 @pytest.fixture
 def slurm(monkeypatch):
     """A machine with Slurm's commands."""
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: object())
+    monkeypatch.setattr(machine.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(machine, "find_spec", lambda name: object())
 
 
 def brought(tmp_path, *names):
@@ -41,31 +40,31 @@ def brought(tmp_path, *names):
 
 
 def test_this_python_and_these_packages_are_as_the_project_declares(tmp_path):
-    assert doctor.python_line().state == OK
-    line = doctor.packages_line(tmp_path / "none.txt")
+    assert machine.python_line().state == OK
+    line = machine.packages_line(tmp_path / "none.txt")
     assert (line.state, "declared ranges" in line.detail) == (OK, True)
 
 
 def test_a_python_that_is_too_old_is_a_problem(monkeypatch):
-    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 1))
-    line = doctor.python_line()
+    monkeypatch.setattr(machine.sys, "version_info", (3, 9, 1))
+    line = machine.python_line()
     assert (line.state, line.detail.startswith("3.9.1, not >=3")) == (PROBLEM, True)
 
 
 def test_versions_other_than_the_constraints_are_named_with_both(tmp_path, monkeypatch):
-    versions = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: "1.2.3+cpu" if name == "numpy" else versions(name))
+    versions = machine._version
+    monkeypatch.setattr(machine, "_version", lambda name: "1.2.3+cpu" if name == "numpy" else versions(name))
     (tmp_path / "constraints.txt").write_text("# known good\nnumpy==1.2.4 # why\nseaborn-x==1\n", encoding="utf-8")
-    line = doctor.packages_line(tmp_path / "constraints.txt")
+    line = machine.packages_line(tmp_path / "constraints.txt")
     assert (line.state, line.detail) == (WARNING, "other than in constraints.txt: numpy 1.2.3+cpu (1.2.4)")
     (tmp_path / "constraints.txt").write_text("numpy==1.2.3\n", encoding="utf-8")
-    assert doctor.packages_line(tmp_path / "constraints.txt").state == OK
+    assert machine.packages_line(tmp_path / "constraints.txt").state == OK
 
 
 def test_a_missing_package_and_one_out_of_range_are_problems(monkeypatch):
     here = {"adapters": "9.0.0", "numpy": None}
-    monkeypatch.setattr(doctor, "_version", lambda name: here.get(name, "4.57.6"))
-    line = doctor.packages_line()
+    monkeypatch.setattr(machine, "_version", lambda name: here.get(name, "4.57.6"))
+    line = machine.packages_line()
     assert line.state == PROBLEM
     assert "adapters~=1.3.0 (here: 9.0.0)" in line.detail
     assert "numpy (here: none)" in line.detail
@@ -85,39 +84,39 @@ def test_the_device_line_says_why_there_is_no_gpu(monkeypatch, names, is_for_cud
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    line = doctor.device_line(names, is_for_cuda=is_for_cuda, driver=driver)
+    line = machine.device_line(names, is_for_cuda=is_for_cuda, driver=driver)
     assert line.state == state
     assert said in line.detail
     assert bool(line.cure) == (state != OK)
 
 
 def test_the_driver_s_version_is_read_where_the_kernel_says_it(tmp_path):
-    assert doctor.driver_version(tmp_path / "none") is None
+    assert machine.driver_version(tmp_path / "none") is None
     note = tmp_path / "version"
     note.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n", encoding="utf-8")
-    assert doctor.driver_version(note) == "550.54.15"
+    assert machine.driver_version(note) == "550.54.15"
     note.write_text("", encoding="utf-8")
-    assert doctor.driver_version(note) is None
+    assert machine.driver_version(note) is None
 
 
 def test_more_threads_than_cores_are_a_warning(monkeypatch):
-    monkeypatch.setattr(doctor, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert (doctor.threads_line().state, doctor.threads_line().cure[:18]) == (WARNING, "OMP_NUM_THREADS=4,")
+    assert (machine.threads_line().state, machine.threads_line().cure[:18]) == (WARNING, "OMP_NUM_THREADS=4,")
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    assert doctor.threads_line().state == OK
+    assert machine.threads_line().state == OK
 
 
 def test_without_slurm_only_a_study_that_asks_for_it_is_warned(monkeypatch):
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    assert doctor.slurm_line({}).state == OK
-    assert doctor.slurm_line({"partition": "gpu"}).state == WARNING
+    monkeypatch.setattr(machine.shutil, "which", lambda name: None)
+    assert machine.slurm_line({}).state == OK
+    assert machine.slurm_line({"partition": "gpu"}).state == WARNING
 
 
 def test_slurm_s_partitions_are_listed_and_an_unknown_one_is_a_problem(slurm):
-    assert doctor.slurm_line({}, lambda: "low*\nhigh\nlow*\n").detail == "partitions low*, high (* is the default)"
-    assert doctor.slurm_line({"partition": "high,low"}, lambda: "low*\nhigh\n").state == OK
-    line = doctor.slurm_line({"partition": "lo"}, lambda: "low*\n")
+    assert machine.slurm_line({}, lambda: "low*\nhigh\nlow*\n").detail == "partitions low*, high (* is the default)"
+    assert machine.slurm_line({"partition": "high,low"}, lambda: "low*\nhigh\n").state == OK
+    line = machine.slurm_line({"partition": "lo"}, lambda: "low*\n")
     assert (line.state, line.detail) == (PROBLEM, "no partition 'lo'; there are low*")
 
 
@@ -125,77 +124,77 @@ def test_a_slurm_that_does_not_answer_is_told_in_its_own_words(slurm):
     def fails():
         raise subprocess.CalledProcessError(1, "sinfo", stderr="slurm_load: Unable to contact\nmore")
 
-    line = doctor.slurm_line({}, fails)
+    line = machine.slurm_line({}, fails)
     assert (line.state, line.detail) == (WARNING, "sinfo does not answer: slurm_load: Unable to contact")
-    assert doctor.slurm_line({"partition": "low"}, fails).state == PROBLEM
+    assert machine.slurm_line({"partition": "low"}, fails).state == PROBLEM
 
     def waits():
         raise subprocess.TimeoutExpired("sinfo", 10)
 
-    assert doctor.slurm_line({}, waits).detail == "sinfo does not answer: nothing in 10 s"
+    assert machine.slurm_line({}, waits).detail == "sinfo does not answer: nothing in 10 s"
 
 
 def test_slurm_without_submitit_says_what_to_install(slurm, monkeypatch):
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert "[slurm]" in doctor.slurm_line({}).cure
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    assert "[slurm]" in machine.slurm_line({}).cure
 
 
 def test_a_ray_cluster_is_asked_whether_it_answers(monkeypatch, tmp_path):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: object())
-    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.60.0")
+    monkeypatch.setattr(machine, "find_spec", lambda name: object())
+    monkeypatch.setattr(machine.metadata, "version", lambda name: "2.60.0")
     note = tmp_path / "ray_current_cluster"
-    assert "no cluster" in doctor.ray_line(noted=note).detail
+    assert "no cluster" in machine.ray_line(noted=note).detail
     with socket.create_server(("127.0.0.1", 0)) as server:
         note.write_text(f"127.0.0.1:{server.getsockname()[1]}\n", encoding="utf-8")
-        assert doctor.ray_line(noted=note).detail.endswith("answers")
-    assert doctor.ray_line(noted=note).state == WARNING
-    assert doctor.ray_line(note.read_text().strip(), noted=note).state == PROBLEM
-    assert doctor.ray_line("ray://nowhere").state == PROBLEM
+        assert machine.ray_line(noted=note).detail.endswith("answers")
+    assert machine.ray_line(noted=note).state == WARNING
+    assert machine.ray_line(note.read_text().strip(), noted=note).state == PROBLEM
+    assert machine.ray_line("ray://nowhere").state == PROBLEM
 
 
 def test_without_ray_only_a_study_that_names_a_cluster_is_warned(monkeypatch):
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert doctor.ray_line().state == OK
-    assert doctor.ray_line("10.0.0.1:6379").state == WARNING
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    assert machine.ray_line().state == OK
+    assert machine.ray_line("10.0.0.1:6379").state == WARNING
 
 
 def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    line = doctor_study.backbone_line(load_study("tiny"))
+    line = doctor.backbone_line(load_study("tiny"))
     assert (line.state, "random-tiny, weights sha256 " in line.detail) == (OK, True)
     seen = []
-    monkeypatch.setattr(doctor_study, "resolve", lambda name: seen.append(os.environ["HF_HUB_OFFLINE"]) or broken())
+    monkeypatch.setattr(doctor, "resolve", lambda name: seen.append(os.environ["HF_HUB_OFFLINE"]) or broken())
 
     def broken():
-        raise doctor_study.BadInput("no such backbone")
+        raise doctor.BadInput("no such backbone")
 
-    line = doctor_study.backbone_line(load_study("tiny"))
+    line = doctor.backbone_line(load_study("tiny"))
     assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer prefetch tiny")
     assert seen == ["1"]
     assert "HF_HUB_OFFLINE" not in os.environ
 
 
 def test_more_tokens_than_the_backbone_takes_are_a_problem():
-    line = doctor_study.backbone_line(dataclasses.replace(load_study("tiny"), max_tokens=600))
+    line = doctor.backbone_line(dataclasses.replace(load_study("tiny"), max_tokens=600))
     assert (line.state, line.cure) == (PROBLEM, "--set max_tokens=512")
 
 
 def test_datasets_that_are_missing_have_a_line_each_and_synthetic_ones_none(tmp_path):
     study, registry = brought(tmp_path, "kind", "warm")
     (tmp_path / "data").mkdir()
-    lines = list(doctor_study.data_lines(study, registry, tmp_path / "data"))
+    lines = list(doctor.data_lines(study, registry, tmp_path / "data"))
     assert [line.state for line in lines] == [PROBLEM, WARNING, WARNING]
     (tmp_path / "data" / "kind.csv").write_text("t,l\na,1\n", encoding="utf-8")
-    first, second = doctor_study.data_lines(study, registry, tmp_path / "data")
+    first, second = doctor.data_lines(study, registry, tmp_path / "data")
     assert (first.state, first.detail) == (OK, "1 of 2 datasets are here, 0 of them verified by checksum")
     assert (second.what, second.detail, second.cure) == ("data warm", "warm.csv missing: warm", "ask the keepers")
-    (line,) = doctor_study.data_lines(load_study("tiny"), registry, tmp_path)
+    (line,) = doctor.data_lines(load_study("tiny"), registry, tmp_path)
     assert line.state == OK
 
 
 def test_the_store_is_tried_where_it_will_be_and_nothing_is_left_behind(tmp_path):
-    lines = list(doctor_study.store_lines(tmp_path / "not" / "yet"))
+    lines = list(doctor.store_lines(tmp_path / "not" / "yet"))
     assert "will be made" in lines[0].detail
     assert {line.state for line in lines} == {OK}
     assert list(tmp_path.iterdir()) == []
@@ -203,27 +202,27 @@ def test_the_store_is_tried_where_it_will_be_and_nothing_is_left_behind(tmp_path
 
 def test_a_store_that_fails_a_trial_is_a_problem(tmp_path, monkeypatch):
     finding = namedtuple("Finding", "what ok detail")
-    monkeypatch.setattr(doctor_study, "probe", lambda root: [finding("fsync", False, "not permitted")])
-    found = {line.what: line for line in doctor_study.store_lines(tmp_path)}
+    monkeypatch.setattr(doctor, "probe", lambda root: [finding("fsync", False, "not permitted")])
+    found = {line.what: line for line in doctor.store_lines(tmp_path)}
     assert (found["store: fsync"].state, found["store: fsync"].detail) == (PROBLEM, "not permitted")
 
 
 def test_clocks_that_differ_are_a_warning_either_way():
-    assert [doctor_study.skew_line(skew).state for skew in (0.5, -90.0, 90.0)] == [OK, WARNING, WARNING]
-    assert "-90 s" in doctor_study.skew_line(-90.0).detail
+    assert [doctor.skew_line(skew).state for skew in (0.5, -90.0, 90.0)] == [OK, WARNING, WARNING]
+    assert "-90 s" in doctor.skew_line(-90.0).detail
 
 
 def test_the_file_system_is_that_of_the_nearest_mount(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"a / ext4 rw 0 0\nb {tmp_path.resolve()} nfs4 rw 0 0\n", encoding="utf-8")
-    assert doctor_study.file_system(tmp_path, mounts) == "nfs4"
-    assert doctor_study.file_system(tmp_path.parent, mounts) == "ext4"
-    assert "unknown" in doctor_study.file_system(tmp_path, tmp_path / "none")
+    assert doctor.file_system(tmp_path, mounts) == "nfs4"
+    assert doctor.file_system(tmp_path.parent, mounts) == "ext4"
+    assert "unknown" in doctor.file_system(tmp_path, tmp_path / "none")
 
 
 @pytest.mark.slow  # loads torch
 def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: None)
     options = ["doctor", "tiny", "--store", str(tmp_path / "runs")]
     assert main([*options, "--json"]) == 0
     found = {line["what"]: line["state"] for line in json.loads(capsys.readouterr().out)}
