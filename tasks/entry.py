@@ -128,12 +128,12 @@ def tasks_of(file: Path) -> list[Task]:
     if "task" in table:
         shared.setdefault("dataset", file.stem)
     own = table.get("task", [{}])
-    if not isinstance(own, list) or not all(isinstance(one, dict) for one in own):
+    if not isinstance(own, list) or not all(isinstance(table, dict) for table in own):
         raise BadEntry(f"{file}: `task` must be a list of tables; write [[task]] above each task")
     untitled = sum("title" not in table for table in own)
     if "title" in shared and untitled > 1:
         raise BadEntry(f"{file}: `title` above [[task]] would name {untitled} tasks alike; write one below each")
-    return [_task(shared | one, str(file)) for one in own]
+    return [_task(shared | table, str(file)) for table in own]
 
 
 def _task(entry: Mapping[str, Any], file: str) -> Task:
@@ -156,18 +156,18 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
 def _label(entry: Mapping[str, Any]) -> Label:
     """The label of one column, or of a list of 0/1 columns."""
     columns = entry["label"]
-    given = _picked(entry, LABEL_FIELDS)
+    fields = _picked(entry, LABEL_FIELDS)
     if isinstance(columns, str):
-        return Label(column=columns, **given)
-    return Label(column=", ".join(columns), columns=tuple(columns), **given)
+        return Label(column=columns, **fields)
+    return Label(column=", ".join(columns), columns=tuple(columns), **fields)
 
 
 def _dataset(entry: Mapping[str, Any]) -> Dataset:
     """Fill the dataset's record; id, title and family fall back on the task's id."""
     name = entry.get("dataset", entry["id"])
-    given = {"family": name} | _picked(entry, DATASET_FIELDS)
-    given["downloads"] = tuple(_download(one) for one in given.get("downloads", ()))
-    return Dataset(id=name, title=entry.get("dataset_title", name), **given)
+    fields = {"family": name} | _picked(entry, DATASET_FIELDS)
+    fields["downloads"] = tuple(_download(download) for download in fields.get("downloads", ()))
+    return Dataset(id=name, title=entry.get("dataset_title", name), **fields)
 
 
 def _download(table: Mapping[str, Any]) -> Download:
@@ -226,8 +226,8 @@ def _check_paths(entry: Mapping[str, Any], file: str) -> None:
     for name in ("files", "fallback_files"):
         for path in entry.get(name, []):
             if not is_inside(path.removeprefix(BESIDE)):
-                place = "below the data folder (--data), or beside the entry or its folder"
-                raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {place}")
+                folder = "below the data folder (--data), or beside the entry or its folder"
+                raise BadEntry(f"{file}: `{name}` {path!r} leads elsewhere; put the file {folder}")
 
 
 def _fits(value: object, kind: FieldType) -> bool:

@@ -19,9 +19,9 @@ def macro_f1(labels: ArrayLike, predictions: ArrayLike) -> float:
     if classes.size == 0:
         return float("nan")
     scores = []
-    for one in classes:
-        hits = np.sum((true == one) & (predicted == one))
-        scores.append(2 * hits / (np.sum(true == one) + np.sum(predicted == one)))
+    for label in classes:
+        hits = np.sum((true == label) & (predicted == label))
+        scores.append(2 * hits / (np.sum(true == label) + np.sum(predicted == label)))
     return float(np.mean(scores))
 
 

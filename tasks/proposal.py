@@ -45,7 +45,7 @@ LOOKED_AT = 2000  # rows; enough to tell a label from a text
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadableFile:
     """A file that can be read: its cells, and encoding, delimiter and escape where an entry must name them."""
 
     raw: Raw
@@ -54,7 +54,7 @@ class Found:
     escape: str = ""
 
 
-def opened(path: Path) -> Found:
+def read_file(path: Path) -> ReadableFile:
     """Read a file of rows, finding encoding, delimiter and escape; BadRow or BadEntry if it cannot be."""
     content = _read(path)
     if not content.raw.rows:
@@ -62,40 +62,40 @@ def opened(path: Path) -> Found:
     return content
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> ReadableFile:
     """The cells of a file; where quotes are not doubled, those that come of backslashes before them."""
     ending = ending_of(path)
     if ending in COLUMNAR or ending in CONVERTED:
-        return Found(read_raw(path))
+        return ReadableFile(read_raw(path))
     encoding = _encoding(path)
     if ending in (*JSON_LINES, ".json"):
-        return Found(read_raw(path, encoding=encoding or "utf-8"), encoding)
+        return ReadableFile(read_raw(path, encoding=encoding or "utf-8"), encoding)
     delimiter = _delimiter(path, encoding) if ending != ".tsv" else ""
     try:
-        return Found(read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter), encoding, delimiter)
+        return ReadableFile(read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter), encoding, delimiter)
     except BadRow:
         with suppress(BadRow):
             raw = read_raw(path, encoding=encoding or "utf-8", delimiter=delimiter, escape=BACKSLASH)
-            return Found(raw, encoding, delimiter, BACKSLASH)
+            return ReadableFile(raw, encoding, delimiter, BACKSLASH)
         raise
 
 
-def proposal(found: Found, given: Mapping[str, object], guessed: Sequence[str] = GUESSED) -> dict[str, object]:
+def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence[str] = GUESSED) -> dict[str, object]:
     """Fields of an entry, as given or, those to be guessed, as the columns suggest; others are left out.
 
     BadRow when a given column is not there or its labels suit no kind.
     """
-    fields: dict[str, object] = {name: value for name, value in given.items() if value}
+    fields: dict[str, object] = {name: value for name, value in stated.items() if value}
     for name in _columns_of(fields):
-        found.raw.column(name)
+        file.raw.column(name)
     for part in guessed:
         taken = _columns_of(fields)
-        if part not in fields and (guess := _guess(found.raw, part, taken)):
+        if part not in fields and (guess := _guess(file.raw, part, taken)):
             fields[part] = guess
-    fields |= _of_label(found.raw, fields)
+    fields |= _of_label(file.raw, fields)
     if "text" in fields and "language" not in fields:
-        fields |= _language(cells_of(found.raw, str(fields["text"])))
-    return fields | _gaps(found.raw, fields) | _sets(found.raw, fields) | _format(found)
+        fields |= _language(cells_of(file.raw, str(fields["text"])))
+    return fields | _gaps(file.raw, fields) | _sets(file.raw, fields) | _format(file)
 
 
 def entry_text(fields: Mapping[str, object]) -> str:
@@ -121,8 +121,8 @@ def _toml(value: object) -> str:
     """A string, number, list or table as TOML; strings are written as in JSON, and a table in a list has its line."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + " }"
-    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
-        return "[\n" + "".join(f"  {_toml(one)},\n" for one in value) + "]"
+    if isinstance(value, list) and any(isinstance(element, Mapping) for element in value):
+        return "[\n" + "".join(f"  {_toml(element)},\n" for element in value) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -143,14 +143,14 @@ def _encoding(path: Path) -> str:
 def _delimiter(path: Path, encoding: str) -> str:
     """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
     header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
-    counts = Counter({one: header.count(one) for one in DELIMITERS})
+    counts = Counter({delimiter: header.count(delimiter) for delimiter in DELIMITERS})
     best, count = counts.most_common(1)[0]
     is_usual = best == "," and ending_of(path) == ".csv"
     return "" if is_usual or not count else best
 
 
-def _format(found: Found) -> dict[str, object]:
-    return {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(found, name))}
+def _format(file: ReadableFile) -> dict[str, object]:
+    return {name: value for name in ("encoding", "delimiter", "escape") if (value := getattr(file, name))}
 
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
@@ -200,7 +200,7 @@ def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """What the label's columns suggest beside what the fields say: kind, separator, decimal mark, combining."""
     label, kind = fields.get("label"), fields.get("kind")
     if isinstance(label, list):
-        return {name: value for name, value in _annotated(raw, fields).items() if name not in fields}
+        return {name: value for name, value in _of_annotators(raw, fields).items() if name not in fields}
     if label is None or kind not in (None, "continuous", "multilabel"):
         return {}
     if kind is None:
@@ -216,8 +216,8 @@ def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     label = fields.get("label")
     if not isinstance(label, str) or fields.get("kind") == "multilabel" or "drop_labels" in fields:
         return {}
-    place = raw.column(label)
-    return {"drop_labels": [""]} if any(not cells[place].strip() for cells in raw.rows) else {}
+    position = raw.column(label)
+    return {"drop_labels": [""]} if any(not cells[position].strip() for cells in raw.rows) else {}
 
 
 def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
@@ -229,7 +229,7 @@ def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     return {}
 
 
-def _annotated(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """Kind of several label columns: one per class where all hold 0 and 1, else one per annotator."""
     columns = [str(name) for name in _columns_of({"label": fields["label"]})]
     cells = {cell for name in columns for cell in cells_of(raw, name)}
@@ -297,8 +297,8 @@ def _separator(cells: Sequence[str]) -> dict[str, object]:
 
 def _language(cells: Sequence[str]) -> dict[str, object]:
     """The language that the texts' script suggests, where it is one that few languages share."""
-    letters = [one for one in "".join(cells[:200]) if one.isalpha()]
-    scripts = Counter(unicodedata.name(one, "").partition(" ")[0] for one in letters)
+    letters = [letter for letter in "".join(cells[:200]) if letter.isalpha()]
+    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
     if scripts["HIRAGANA"] + scripts["KATAKANA"] > len(letters) / 10:
         return {"language": "ja"}
     script, count = scripts.most_common(1)[0] if scripts else ("", 0)

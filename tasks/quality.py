@@ -33,7 +33,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "rows": {name: len(rows) for name, rows in parts.items()},
         "groups": {name: len({row.group for row in rows}) for name, rows in parts.items()},
         "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
-        **_before_dropping(splits),
+        **_dropped_rows(splits),
         "conflicting": conflicting(splits),
         "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
         "words_with_context": {name: spread([_words_of(row) for row in rows]) for name, rows in parts.items()},
@@ -45,7 +45,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
     }
 
 
-def _before_dropping(splits: Splits) -> dict[str, Any]:
+def _dropped_rows(splits: Splits) -> dict[str, Any]:
     """How many rows each split lost as repetitions of a later one, and its labels with them; nothing where none did."""
     lost = {name: rows for name, rows in zip(NAMES, splits.dropped, strict=True) if rows}
     if not lost:
@@ -59,7 +59,7 @@ def _before_dropping(splits: Splits) -> dict[str, Any]:
 def conflicting(splits: Splits) -> dict[str, int]:
     """Rows equal in context and text whose labels differ, dropped ones too, and how many texts that are."""
     labels: dict[tuple[Any, str], list[Any]] = {}
-    parts = (*(getattr(splits, name) for name in splits.counted), *(() if splits.folds else splits.dropped))
+    parts = (*(getattr(splits, name) for name in splits.names), *(() if splits.folds else splits.dropped))
     for rows in parts:
         for row in rows:
             labels.setdefault((row.context, row.text), []).append(row.label)
@@ -72,7 +72,7 @@ def labels_of(splits: Splits, rows: Sequence[Example]) -> dict[str, float]:
     label = splits.task.label
     if label.kind == "continuous":
         return moments(np.array([row.label for row in rows], dtype=np.float64))
-    counts = Counter(one for row in rows for one in classes_of(row.label))
+    counts = Counter(index for row in rows for index in classes_of(row.label))
     return {name: 100 * counts[i] / len(rows) for i, name in enumerate(label.names or label.classes)}
 
 
@@ -100,15 +100,15 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
     occur in the first (test rows in train, ...). ``near`` counts texts of at least 40 characters, equal ones too.
     Of a task in folds, whose test is all rows, those between splits are summed over the folds.
     """
-    parts = {name: getattr(splits, name) for name in splits.counted}
-    found = {f"within {name}": _within(rows, texts.of(rows), texts) for name, rows in parts.items()}
-    for one in splits.folds or (splits,):
+    parts = {name: getattr(splits, name) for name in splits.names}
+    repeats = {f"within {name}": _within(rows, texts.of(rows), texts) for name, rows in parts.items()}
+    for fold in splits.folds or (splits,):
         for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
-            rows, others = getattr(one, earlier), getattr(one, later)
+            rows, others = getattr(fold, earlier), getattr(fold, later)
             counts = _across(rows, others, texts.of(rows), texts.of(others), texts)
-            before = found.get(f"{later} in {earlier}", {})
-            found[f"{later} in {earlier}"] = {name: count + before.get(name, 0) for name, count in counts.items()}
-    return found
+            so_far = repeats.get(f"{later} in {earlier}", {})
+            repeats[f"{later} in {earlier}"] = {name: count + so_far.get(name, 0) for name, count in counts.items()}
+    return repeats
 
 
 def people_shared(splits: Splits, people: Mapping[str, str]) -> dict[str, int] | None:
@@ -119,9 +119,9 @@ def people_shared(splits: Splits, people: Mapping[str, str]) -> dict[str, int] |
     if not people:
         return None
     rows, seen = 0, set[str]()
-    for one in splits.folds or (splits,):
-        trained = {people[row.id] for row in one.train}
-        shared = [people[row.id] for row in one.test if people[row.id] in trained]
+    for fold in splits.folds or (splits,):
+        trained = {people[row.id] for row in fold.train}
+        shared = [people[row.id] for row in fold.test if people[row.id] in trained]
         rows, seen = rows + len(shared), seen | set(shared)
     return {"test_rows": rows, "people": len(seen), "test_people": len({people[row.id] for row in splits.test})}
 
@@ -186,16 +186,16 @@ def _within(rows: Sequence[Example], numbers: NDArray[np.int64], texts: Texts) -
 def _across(
     earlier: Sequence[Example],
     later: Sequence[Example],
-    before: NDArray[np.int64],
+    earlier_texts: NDArray[np.int64],
     after: NDArray[np.int64],
     texts: Texts,
 ) -> dict[str, int]:
     """Rows of the later split whose text occurs in the earlier one, exactly or nearly."""
-    known, here = {_pair(row) for row in earlier}, texts.marked(before)
+    known, here = {_pair(row) for row in earlier}, texts.mask_of(earlier_texts)
     return {
         "context_and_text": sum(_pair(row) in known for row in later),
         "text": int(here[after].sum()),
-        "near": int(texts.with_near(here)[after].sum()),
+        "near": int(texts.add_near(here)[after].sum()),
     }
 
 
@@ -212,7 +212,7 @@ def statistics(splits: Splits) -> dict[str, Any]:
     and lower case apart. The paper's own counts (Table 1) are of an unnamed tokeniser and hold its speaker tags.
     Of a task in folds every row is a test row, so that is its only split here.
     """
-    parts = {name: getattr(splits, name) for name in splits.counted}
+    parts = {name: getattr(splits, name) for name in splits.names}
     everything = [row for rows in parts.values() for row in rows]
     words: Counter[str] = Counter()
     for row in everything:

@@ -24,17 +24,17 @@ class Registry:
     @classmethod
     def load(cls, extra: Sequence[Path] = ()) -> Registry:
         """Read the built-in entries and every ``*.toml`` of the extra folders; BadEntry when two entries clash."""
-        found: dict[str, Task] = {}
+        by_id: dict[str, Task] = {}
         for file in _entry_files(extra):
             for task in tasks_of(file):
                 _check_theme(task)
-                if task.id in found:
+                if task.id in by_id:
                     raise BadEntry(
-                        f"task {task.id!r} is in two entries, {found[task.id].entry_file} and {task.entry_file}; "
+                        f"task {task.id!r} is in two entries, {by_id[task.id].entry_file} and {task.entry_file}; "
                         "rename one of them"
                     )
-                found[task.id] = task
-        return cls(_with_family_salts(dict(sorted(found.items()))))
+                by_id[task.id] = task
+        return cls(_with_family_salts(dict(sorted(by_id.items()))))
 
     def task(self, id: str) -> Task:
         """Return the task with this id, or raise UnknownTask with the nearest name."""

@@ -330,5 +330,5 @@ class Task:
     @property
     def folds(self) -> int:
         """K of a ``cvK`` split; 0 for a split that has no folds."""
-        found = re.fullmatch(r"cv([0-9]{1,3})", self.split)
-        return int(found[1]) if found else 0
+        match = re.fullmatch(r"cv([0-9]{1,3})", self.split)
+        return int(match[1]) if match else 0

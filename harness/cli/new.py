@@ -22,7 +22,7 @@ from harness.raw.fetch import fetch
 from harness.raw.hub_dataset import PREFIX, hub_dataset
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
-from tasks.proposal import cells_of, entry_text, opened, proposal, task_id
+from tasks.proposal import cells_of, entry_text, proposal, read_file, task_id
 from tasks.quality import quality
 from tasks.readers.rows import refuse_folder
 from tasks.registry import Registry
@@ -142,7 +142,7 @@ def new_task(options: argparse.Namespace) -> int:
 def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
     path, known = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
-    table = opened(path)
+    table = read_file(path)
     fields_known: dict[str, object] = {
         "id": options.id,
         "text": options.text,

@@ -296,7 +296,7 @@ def _cuts(study: Study, name: str) -> dict[str, object]:
     from harness.training.lengths import cut_shares
 
     splits = study.plan.splits[name]
-    rows = [row for part in splits.counted for row in getattr(splits, part)]
+    rows = [row for part in splits.names for row in getattr(splits, part)]
     shares = cut_shares(splits.task, rows, study.config, study.plan.backbone)
     names = {"history": "history cut", "target": "text cut"}
     shown: dict[str, object] = {names[part]: f"{100 * share:.1f} %" for part, share in shares.items()}

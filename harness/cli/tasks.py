@@ -161,7 +161,7 @@ def _rows(splits: Splits) -> dict[str, object]:
     names = ("train", "validation", "test")
     shown: dict[str, object] = {name: len(getattr(splits, name)) for name in names}
     shown["groups"] = {name: len({row.group for row in getattr(splits, name)}) for name in names}
-    everything = [row.label for name in splits.counted for row in getattr(splits, name)]
+    everything = [row.label for name in splits.names for row in getattr(splits, name)]
     if splits.task.label.classes:
         counts = Counter(index for label in everything for index in classes_of(label))
         shown["balance"] = {

@@ -23,7 +23,7 @@ from harness.study.device import ANY_DEVICE, Device
 from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat, rows_of
 from harness.training.model import load_backbone, load_tokenizer, stored_adapter
-from tasks.splits.contamination import evened
+from tasks.splits.contamination import normalise
 from tasks.splits.loading import Splits
 from tasks.task import Example
 
@@ -44,7 +44,7 @@ def text_of(row: Example) -> str:
 
 def words_of(rows: Sequence[Example]) -> Counter[str]:
     """How often every word (lower case, without punctuation) occurs in the rows."""
-    return Counter(word for row in rows for word in evened(text_of(row)).split())
+    return Counter(word for row in rows for word in normalise(text_of(row)).split())
 
 
 def overlap(intermediate: Mapping[str, int], target: Mapping[str, int]) -> dict[str, float]:

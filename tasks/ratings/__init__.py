@@ -44,7 +44,7 @@ def ratings(extra: Sequence[Path] = ()) -> list[Rating]:
     BadRow for an unknown construct, a value off its scale, or a second rating of the same thing by one rater.
     """
     seen: dict[tuple[str, str, str], str] = {}
-    found = []
+    judgements = []
     for file in (*sorted(FOLDER.glob("*.csv")), *extra):
         for where, rating in _rows(file):
             first = seen.setdefault(rating[:3], where)
@@ -52,8 +52,8 @@ def ratings(extra: Sequence[Path] = ()) -> list[Rating]:
                 raise BadRow(
                     f"{where}: {rating.rater} rated {rating.task} on {rating.construct} at {first} too; keep one"
                 )
-            found.append(rating)
-    return found
+            judgements.append(rating)
+    return judgements
 
 
 def rating_files(folders: Sequence[str]) -> list[Path]:
@@ -61,13 +61,13 @@ def rating_files(folders: Sequence[str]) -> list[Path]:
     return [file for folder in folders for file in sorted(Path(folder).glob("ratings*.csv"))]
 
 
-def comparable_pairs(found: Sequence[Rating], construct: str) -> dict[tuple[str, str], tuple[str, ...]]:
+def comparable_pairs(judgements: Sequence[Rating], construct: str) -> dict[tuple[str, str], tuple[str, ...]]:
     """Pairs of raters (by name) who may be compared on a construct, each with the tasks that both rated, sorted.
 
     Raters who rated no task in common are no pair: nothing can be said about their agreement.
     """
     rated: dict[str, set[str]] = {}
-    for rating in found:
+    for rating in judgements:
         if rating.construct == construct:
             rated.setdefault(rating.rater, set()).add(rating.task)
     pairs = {(a, b): tuple(sorted(rated[a] & rated[b])) for a, b in combinations(sorted(rated), 2)}

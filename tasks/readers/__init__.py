@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tasks.errors import BadRow
 from tasks.readers.annotators import Annotators
-from tasks.readers.answers import alike, class_names, examples, relabelled
+from tasks.readers.answers import class_names, examples, relabel, spelling_note
 from tasks.readers.chats import motivational, parlai
 from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
 from tasks.readers.esconv import esconv
@@ -19,7 +19,7 @@ from tasks.readers.table import joined, table
 from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
-MOST_FOUND_CLASSES = 100
+MOST_CLASSES = 100
 NEXT_STEP = "name the `classes` in the entry or change `kind`"
 
 READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
@@ -36,7 +36,7 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
 }
 
 
-class Found(NamedTuple):
+class TaskRows(NamedTuple):
     """What a task's files hold: the task with its classes known, its examples, and what a reader should know."""
 
     task: Task
@@ -44,14 +44,14 @@ class Found(NamedTuple):
     notes: tuple[str, ...]
 
 
-def found(task: Task, data: Path) -> Found:
+def read_task(task: Task, data: Path) -> TaskRows:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
     rows, left_out, annotators = _labelled(task, data)
     notes: list[str] = []
     if not task.label.is_complete:
         rows = list(rows)
-        notes += filter(None, [alike(task.label, rows)])
-        task = _with_classes(task, rows)
+        notes += filter(None, [spelling_note(task.label, rows)])
+        task = _fill_classes(task, rows)
     checked, skipped = examples(task, rows)
     if uses_fallback(task, data):
         notes.append(f"read from {', '.join(column_names(task, 'fallback_files'))}: {', '.join(task.files)} not there")
@@ -61,7 +61,7 @@ def found(task: Task, data: Path) -> Found:
         notes.append(f"{left_out['']} of {left_out[''] + len(checked)} rows have no label; left out by `drop_labels`")
     if annotators:
         notes += annotators.notes(task.label.classes)
-    return Found(task, checked, tuple(notes))
+    return TaskRows(task, checked, tuple(notes))
 
 
 def _labelled(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
@@ -70,30 +70,30 @@ def _labelled(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], A
     if task.label.combine:
         annotators = Annotators(task)
         return annotators.combined(rows), left_out, annotators
-    return relabelled(task, rows, left_out), left_out, None
+    return relabel(task, rows, left_out), left_out, None
 
 
 def read(task: Task, data: Path) -> list[Example]:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
-    return found(task, data).rows
+    return read_task(task, data).rows
 
 
-def resolved(task: Task, data: Path) -> Task:
+def with_classes(task: Task, data: Path) -> Task:
     """Return the task with its classes filled in: the sorted distinct labels, where the entry names none."""
     if task.label.is_complete:
         return task
-    return _with_classes(task, _labelled(task, data)[0])
+    return _fill_classes(task, _labelled(task, data)[0])
 
 
-def _with_classes(task: Task, rows: Iterable[RawRow]) -> Task:
+def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:
     """The task with the distinct labels of its rows as classes; BadRow where they are too few or too many."""
     rows = list(rows)
     values = {name for row in rows for name in class_names(task.label, row.label)}
-    most = 2 if task.label.kind == "binary" else MOST_FOUND_CLASSES
+    most = 2 if task.label.kind == "binary" else MOST_CLASSES
     if not 2 <= len(values) <= most:
         raise BadRow(
             f"{task.files[0]}: task {task.id}: column {task.label.column!r} has {len(values)} distinct labels, which "
-            f"suits no {task.label.kind} label; {alike(task.label, rows) or NEXT_STEP}"
+            f"suits no {task.label.kind} label; {spelling_note(task.label, rows) or NEXT_STEP}"
         )
     return replace(task, label=replace(task.label, classes=_in_order(task, values)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.readers.answers import UNIT, index_of, number_of, renaming
+from tasks.readers.answers import UNIT, index_of, label_names, number_of
 from tasks.readers.rows import RawRow, column_names
 from tasks.task import Task
 
@@ -16,7 +16,7 @@ class Annotators:
     def __init__(self, task: Task) -> None:
         """Start without rows."""
         self._task = task
-        self._rename, self._dropped = renaming(task), set(column_names(task, "drop_labels")) | {""}
+        self._rename, self._dropped = label_names(task), set(column_names(task, "drop_labels")) | {""}
         self._indices = {name: index for index, name in enumerate(task.label.classes)}
         self._marks: list[list[str | float]] = []
         self._ties = 0
@@ -45,8 +45,8 @@ class Annotators:
         """How far the annotators agree, and how many rows have no majority; of ordered classes by their distance."""
         marks, is_number = self._marks, self._task.label.combine == "mean"
         if self._task.label.kind == "ordinal":
-            place = {name: float(index) for index, name in enumerate(classes)}
-            marks, is_number = [[place[str(mark)] for mark in row if mark in place] for row in marks], True
+            order = {name: float(index) for index, name in enumerate(classes)}
+            marks, is_number = [[order[str(mark)] for mark in row if mark in order] for row in marks], True
         several = [row for row in marks if len(row) > 1]
         value = krippendorff(several, is_number=is_number)
         shown = "not defined" if value is None else f"{value:.2f}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from tasks.errors import BadRow
-from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, shown
+from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, quote
 from tasks.task import Answer, Example, Label, Task
 
 UNIT = "\x1f"  # between the class names of a row whose classes are columns, or the labels of several annotators
@@ -19,13 +19,13 @@ DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 MOST_ALIKE = 5  # lines of relabel in a message
 
 
-def relabelled(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = None) -> Iterator[RawRow]:
+def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = None) -> Iterator[RawRow]:
     """Yield the rows with the labels that the entry's ``relabel`` asks for, less those in ``drop_labels``.
 
     A label that ``relabel`` does not list becomes ``relabel_rest``, or stays as it is where the entry has none.
     ``left_out`` counts the labels of rows that are left out.
     """
-    rename, dropped = renaming(task), column_names(task, "drop_labels")
+    rename, dropped = label_names(task), column_names(task, "drop_labels")
     for row in rows:
         if row.label not in dropped:
             label = rename(row.label)
@@ -34,7 +34,7 @@ def relabelled(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None
             left_out[row.label] += 1
 
 
-def renaming(task: Task) -> Callable[[str], str]:
+def label_names(task: Task) -> Callable[[str], str]:
     """The function that gives a label the name that the entry's ``relabel`` and ``relabel_rest`` ask for."""
     names = task.columns.get("relabel")
     table = {str(old): str(new) for old, new in names.items()} if isinstance(names, Mapping) else {}
@@ -47,7 +47,7 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
 
     BadRow for a bad label, a repeated id, or an empty text unless the entry says ``skip_empty``.
     """
-    answer, kept = _answers(task.label), kept_turns(task.history)
+    answer, kept = _answer_of(task.label), kept_turns(task.history)
     first: dict[str, str] = {}
     checked, skipped = [], 0
     for row in rows:
@@ -59,24 +59,24 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
         if not (row.id and row.group and row.block):
             raise BadRow(f"{row.where}: the row's id, group or block is empty; fill it in")
         if first.setdefault(row.id, row.where) is not row.where:
-            id = "the row's id" if task.dataset.private else f"id {shown(row.id)}"
+            id = "the row's id" if task.dataset.private else f"id {quote(row.id)}"
             raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
         parts = (row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale, row.split)
         checked.append(Example(*parts))
     return checked, skipped
 
 
-def _answers(label: Label) -> Callable[[RawRow], Answer]:
+def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
     """The function that turns the text of a row's label into a number, or into one 0 or 1 per class."""
     indices = {name: index for index, name in enumerate(label.classes)}
     if label.kind == "continuous":
         return partial(number_of, label)
     if label.kind == "multilabel":
-        return partial(_members, label, indices)
+        return partial(_multilabel, label, indices)
     return partial(index_of, label, indices)
 
 
-def _members(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
+def _multilabel(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
     """One 0 or 1 per class of a multilabel row."""
     named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
     return tuple(int(index in named) for index in range(len(indices)))
@@ -100,7 +100,7 @@ def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
     for column, cell in zip(label.columns, cells, strict=True):
         if cell.strip().lower() not in TRUTH:
             hint = "of several annotators, set another `kind` and `combine`"
-            raise BadRow(f"{where}: {column} {shown(cell)} is neither 0 nor 1; mend the row, or {hint}")
+            raise BadRow(f"{where}: {column} {quote(cell)} is neither 0 nor 1; mend the row, or {hint}")
     return UNIT.join(name for name, cell in zip(label.classes, cells, strict=True) if TRUTH[cell.strip().lower()])
 
 
@@ -108,9 +108,9 @@ def index_of(label: Label, indices: Mapping[str, int], row: RawRow) -> int:
     """Index of the row's class; BadRow lists the classes when it is none of them."""
     if row.label not in indices:
         _refuse_empty(label, row)
-        alike = [name for name in indices if evened(name) == evened(row.label)]
+        alike = [name for name in indices if normalise(name) == normalise(row.label)]
         hint = f"; written otherwise it is: {relabel_line({row.label: alike[0]})}" if alike else ""
-        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not one of {', '.join(label.classes)}{hint}")
+        raise BadRow(f"{row.where}: {label.column} {quote(row.label)} is not one of {', '.join(label.classes)}{hint}")
     return indices[row.label]
 
 
@@ -125,7 +125,7 @@ def number_of(label: Label, row: RawRow) -> float:
     if not math.isfinite(value):
         comma = not label.decimal and DECIMAL_COMMA.fullmatch(row.label)
         hint = 'write `decimal = ","` in the entry' if comma else "mend or remove the row"
-        raise BadRow(f"{row.where}: {label.column} {shown(row.label)} is not a number; {hint}")
+        raise BadRow(f"{row.where}: {label.column} {quote(row.label)} is not a number; {hint}")
     low = -math.inf if label.minimum is None else label.minimum
     high = math.inf if label.maximum is None else label.maximum
     if not low <= value <= high:
@@ -141,7 +141,7 @@ def _refuse_empty(label: Label, row: RawRow) -> None:
         )
 
 
-def evened(label: str) -> str:
+def normalise(label: str) -> str:
     """A label without differences of case and space."""
     return " ".join(label.casefold().split())
 
@@ -154,7 +154,7 @@ def relabel_line(names: Mapping[str, str]) -> str:
     return f"relabel = {{ {', '.join(pairs)} }}"
 
 
-def alike(label: Label, rows: Iterable[RawRow]) -> str:
+def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
     """What to say of labels that differ by case or space only, to be renamed to the most frequent; else nothing."""
     if label.kind == "continuous":
         return ""
@@ -162,14 +162,18 @@ def alike(label: Label, rows: Iterable[RawRow]) -> str:
     commonest: dict[str, str] = {}
     renamed = {}
     for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if (usual := commonest.setdefault(evened(name), name)) != name:
+        if (usual := commonest.setdefault(normalise(name), name)) != name:
             renamed[name] = usual
     if not renamed:
         return ""
-    numbers = ", ".join(f"{shown(old)} ({counts[old]}) and {shown(new)} ({counts[new]})" for old, new in _few(renamed))
-    cure = "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(dict(_few(renamed)))}"
+    numbers = ", ".join(
+        f"{quote(old)} ({counts[old]}) and {quote(new)} ({counts[new]})" for old, new in _first(renamed)
+    )
+    cure = (
+        "mend the file" if label.kind == "multilabel" else f"to join them, write {relabel_line(dict(_first(renamed)))}"
+    )
     return f"labels that differ by case or space only: {numbers}; {cure}"
 
 
-def _few(names: Mapping[str, str]) -> list[tuple[str, str]]:
+def _first(names: Mapping[str, str]) -> list[tuple[str, str]]:
     return list(names.items())[:MOST_ALIKE]

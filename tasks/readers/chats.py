@@ -32,18 +32,18 @@ def motivational(task: Task, data: Path) -> Iterator[RawRow]:
     dialogue, text = required_column(task, "group"), required_column(task, "text")
     for path in data_files(task, data):
         raw = read_table(task, path, (dialogue, "author", text, task.label.column))
-        before: tuple[Turn, ...] = ()
+        context: tuple[Turn, ...] = ()
         current, number = "", 0
         for i, (id, author, sentence, label) in enumerate(raw.rows):
             if i == 0 or id != current:
-                before, current, number = (), id, 0
+                context, current, number = (), id, 0
             number += 1
             if author not in AUTHORS:
                 raise BadRow(f"{raw.where(i)}: author must be {' or '.join(AUTHORS)}; mend the row")
             if author == "speaker":
-                before = (Turn("speaker", sentence),)
+                context = (Turn("speaker", sentence),)
             else:
-                yield RawRow(raw.where(i), f"{id}:{number}", id, id, before, sentence, label.strip())
+                yield RawRow(raw.where(i), f"{id}:{number}", id, id, context, sentence, label.strip())
 
 
 def parlai(task: Task, data: Path) -> Iterator[RawRow]:
@@ -80,15 +80,15 @@ def _chats(path: Path) -> Iterator[Sequence[_Pair]]:
     for line, content in enumerate(text_lines(path), start=1):
         if not content.strip():
             continue
-        found = PARLAI_LINE.fullmatch(content)
-        if not found:
+        match = PARLAI_LINE.fullmatch(content)
+        if not match:
             raise BadRow(f"{path}:{line}: the line does not start with its number in the dialogue; get the file again")
-        if found[1] == "1" and chat:
+        if match[1] == "1" and chat:
             yield chat
             chat = []
-        if found[2].startswith(PERSONAS):
+        if match[2].startswith(PERSONAS):
             continue
-        utterance, tab, reply = found[2].partition("\t")
+        utterance, tab, reply = match[2].partition("\t")
         if not tab or not utterance.strip() or not reply.strip():
             raise BadRow(f"{path}:{line}: no utterance and reply with a tab between them; get the file again")
         chat.append(_Pair(f"{path}:{line}", utterance, reply.split("\t")[0]))

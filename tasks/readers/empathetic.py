@@ -51,7 +51,7 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
     They are named by dialogue and turn (counted from 1); situations are no turns.
     """
     dialogue_at, kind, actor, text_at = (raw.column(name) for name in (dialogue, "Type", "Actor", text))
-    found = []
+    utterances = []
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][dialogue_at]):
         context: tuple[Turn, ...] = ()
         for i in indices:
@@ -60,9 +60,11 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
                 continue
             if cells[actor] not in ACTORS:
                 raise BadRow(f"{raw.where(i)}: Actor of an utterance must be {' or '.join(ACTORS)}; mend the row")
-            found.append((i, RawRow(raw.where(i), f"{id}:{len(context) + 1}", id, id, context, cells[text_at], "")))
+            utterances.append(
+                (i, RawRow(raw.where(i), f"{id}:{len(context) + 1}", id, id, context, cells[text_at], ""))
+            )
             context = (*context, Turn(cells[actor], cells[text_at]))
-    return found
+    return utterances
 
 
 # The reader for the empathetic question taxonomy: labelled questions of listeners in EmpatheticDialogues.
@@ -113,36 +115,36 @@ def _turn_rows(
     """Yield the labelled questions of one turn, named by dialogue, turn and their number in the turn (from 0)."""
     sentences = [_plain(str(sentence)) for sentence in _list(raw, i, SENTENCES)]
     lists = [_list(raw, i, name) for name in (INDICES, *columns)]
-    if len({len(one) for one in lists}) != 1:
+    if len({len(column) for column in lists}) != 1:
         raise BadRow(f"{raw.where(i)}: {INDICES}, {columns[0]} and {columns[1]} differ in length; get the file again")
     wanted = column_names(task, "label_sources")
     for number, (index, label, source) in enumerate(zip(*lists, strict=True)):
         if not isinstance(index, int) or not 0 <= index < len(sentences):
             raise BadRow(f"{raw.where(i)}: {INDICES} names a sentence that {SENTENCES} lacks; get the file again")
         if not wanted or source in wanted:
-            before, question = " ".join(sentences[:index]), sentences[index]
-            yield _question(raw.where(i), f"{dialogue}:{turn}:{number}", context, before, question, str(label))
+            opening, question = " ".join(sentences[:index]), sentences[index]
+            yield _question(raw.where(i), f"{dialogue}:{turn}:{number}", context, opening, question, str(label))
 
 
 def _test_rows(task: Task, path: Path) -> Iterator[RawRow]:
     raw = read_raw(path)
     id, text, label = (raw.column(name) for name in ("id", "utterance_truncated", TEST_COLUMNS[task.label.column]))
     for i, cells in enumerate(raw.rows):
-        dialogue, _, place = cells[id].rpartition("-")[0].rpartition("-")
+        dialogue, _, turn = cells[id].rpartition("-")[0].rpartition("-")
         index = cells[id].rpartition("-")[2]
         *earlier, last = cells[text].split(TURN_END)
-        *before, question = SENTENCE_END.split(last.strip())
-        if not (place.isdecimal() and index.isdecimal() and len(earlier) < int(place)):
+        *opening, question = SENTENCE_END.split(last.strip())
+        if not (turn.isdecimal() and index.isdecimal() and len(earlier) < int(turn)):
             raise BadRow(f"{raw.where(i)}: the id does not end in the numbers of a turn and a sentence, as in -2-0")
         context = tuple(Turn(ROLES[number % 2], turn.strip()) for number, turn in enumerate(earlier))
-        name = f"{dialogue}:{place}:{sum('?' in sentence for sentence in before)}"
-        yield _question(raw.where(i), name, context, " ".join(before), question, cells[label].strip())
+        name = f"{dialogue}:{turn}:{sum('?' in sentence for sentence in opening)}"
+        yield _question(raw.where(i), name, context, " ".join(opening), question, cells[label].strip())
 
 
-def _question(where: str, name: str, context: tuple[Turn, ...], before: str, question: str, label: str) -> RawRow:
+def _question(where: str, name: str, context: tuple[Turn, ...], opening: str, question: str, label: str) -> RawRow:
     """The row of a question, after what the listener said in the same turn (may be nothing)."""
     dialogue = name.rsplit(":", 2)[0]
-    context = (*context, Turn("listener", before)) if before else context
+    context = (*context, Turn("listener", opening)) if opening else context
     return RawRow(where, name, dialogue, dialogue, context, question, label)
 
 

@@ -45,11 +45,11 @@ def _from_json(path: Path) -> Iterator[RawRow]:
         turns = conversation.get("dialog") if isinstance(conversation, dict) else None
         if not isinstance(turns, list):
             raise BadRow(f"{path}: conversation {number} (from 0) has no list `dialog`; get the file again")
-        for place, turn in enumerate(turns, start=1):
-            where = f"{path}: conversation {number}, turn {place}"
+        for position, turn in enumerate(turns, start=1):
+            where = f"{path}: conversation {number}, turn {position}"
             role, text, strategy = _json_turn(where, turn)
             if role == "listener" and strategy:
-                yield RawRow(where, f"{id}:{place}", id, id, context, text, strategy)
+                yield RawRow(where, f"{id}:{position}", id, id, context, text, strategy)
             context = (*context, Turn(role, text))
 
 
@@ -70,11 +70,11 @@ def _from_flat(path: Path) -> Iterator[RawRow]:
             continue
         where = f"{path}:{line}"
         parts = [FLAT_TURN.fullmatch(part.strip()) for part in content.split(" EOS ")]
-        found = [part for part in parts if part]
-        if len(found) < len(parts) or found[-1][1] != "1" or found[-1][3] is None:
+        turns = [part for part in parts if part]
+        if len(turns) < len(parts) or turns[-1][1] != "1" or turns[-1][3] is None:
             raise BadRow(f"{where}: not turns of the form `1.0 1 4 [Strategy] text` up to a supporter's; get it again")
-        conversation += int(found[-1][2]) <= last or last < 0
-        last = int(found[-1][2])
+        conversation += int(turns[-1][2]) <= last or last < 0
+        last = int(turns[-1][2])
         id = f"{path.stem}:{conversation}"
-        context = tuple(Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in found[:-1])
-        yield RawRow(where, f"{id}:{last}", id, id, context, found[-1][4].strip(), found[-1][3])
+        context = tuple(Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in turns[:-1])
+        yield RawRow(where, f"{id}:{last}", id, id, context, turns[-1][4].strip(), turns[-1][3])

@@ -109,7 +109,7 @@ def whole_number(where: str, column: str, cell: str) -> int:
         if value != int(value):
             raise ValueError
     except (ValueError, OverflowError):
-        raise BadRow(f"{where}: {column} {shown(cell)} is not a whole number") from None
+        raise BadRow(f"{where}: {column} {quote(cell)} is not a whole number") from None
     return int(value)
 
 
@@ -120,6 +120,6 @@ def required_column(task: Task, name: str) -> str:
     return column_name(task, name)
 
 
-def shown(value: str) -> str:
+def quote(value: str) -> str:
     """Return a value for a message; a long one could be raw text and is not repeated."""
     return repr(value) if len(value) <= LONGEST_SHOWN else f"({len(value)} characters)"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.rows import column_name, shown
+from tasks.readers.rows import column_name, quote
 from tasks.task import Task
 
 SETS = {
@@ -55,7 +55,7 @@ def set_of_cell(task: Task, where: str, cell: str) -> str:
     name = cell.strip().casefold()
     if name and name not in SETS:
         column = column_name(task, "split_column")
-        raise BadRow(f"{where}: {column} {shown(cell.strip())} is no set; sets are {_names()}, or empty for none")
+        raise BadRow(f"{where}: {column} {quote(cell.strip())} is no set; sets are {_names()}, or empty for none")
     return SETS.get(name, "")
 
 

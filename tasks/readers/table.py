@@ -63,19 +63,19 @@ def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: 
                 continue
             seen.add(key)
         where = raw.where(index)
-        found = {part: cells[i] for part, i in parts.items()}
-        id = found.get("row_id", str(number + index)).strip()
-        group = found.get("group", id).strip()
+        values = {part: cells[i] for part, i in parts.items()}
+        id = values.get("row_id", str(number + index)).strip()
+        group = values.get("group", id).strip()
         yield RawRow(
             where=where,
             id=id,
             group=group,
-            block=found.get("block", group).strip(),
-            context=(Turn("speaker", found["context"]),) if found.get("context", "").strip() else (),
-            text=found["text"],
+            block=values.get("block", group).strip(),
+            context=(Turn("speaker", values["context"]),) if values.get("context", "").strip() else (),
+            text=values["text"],
             label=label_text(task.label, where, [cells[i] for i in label]),
-            rationale=tuple(span for span in found.get("rationale", "").split("|") if span.strip()),
-            split=set_of_cell(task, where, found["split_column"]) if "split_column" in found else split,
+            rationale=tuple(span for span in values.get("rationale", "").split("|") if span.strip()),
+            split=set_of_cell(task, where, values["split_column"]) if "split_column" in values else split,
         )
 
 
@@ -101,8 +101,8 @@ def joined(task: Task, data: Path) -> Iterator[RawRow]:
     label = [labels.column(name) for name in label_columns(task)]
     for index, cells in enumerate(labels.rows):
         id, where = cells[0].strip(), labels.where(index)
-        found = label_text(task.label, where, [cells[i] for i in label])
-        yield RawRow(where, id, id, id, (), texts.get(id, ""), found)
+        answer = label_text(task.label, where, [cells[i] for i in label])
+        yield RawRow(where, id, id, id, (), texts.get(id, ""), answer)
 
 
 def _texts(task: Task, file: Path, key: str) -> dict[str, str]:

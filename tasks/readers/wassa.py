@@ -56,15 +56,15 @@ def wassa_turns(task: Task, data: Path) -> list[RawRow]:
         )
         for where, cells, label in _labelled(task, data, TURN_GOLD)
     ]
-    turns.sort(key=lambda one: (int(one.conversation), one.turn))
+    turns.sort(key=lambda turn: (int(turn.conversation), turn.turn))
     rows: list[RawRow] = []
     context: tuple[Turn, ...] = ()
-    for i, one in enumerate(turns):
-        if i == 0 or turns[i - 1].conversation != one.conversation:
+    for i, turn in enumerate(turns):
+        if i == 0 or turns[i - 1].conversation != turn.conversation:
             context = ()
-        id = f"{one.conversation}:{one.turn}"
-        rows.append(RawRow(one.where, id, one.conversation, one.block, context, one.text, one.label))
-        context = (*context, Turn(("speaker", "listener")[len(context) % 2], one.text))
+        id = f"{turn.conversation}:{turn.turn}"
+        rows.append(RawRow(turn.where, id, turn.conversation, turn.block, context, turn.text, turn.label))
+        context = (*context, Turn(("speaker", "listener")[len(context) % 2], turn.text))
     return rows
 
 

@@ -58,16 +58,16 @@ class Published:
                 raise BadEntry(f"{task.entry_file}: unknown field `published.{name}`{nearest(name, FIELDS)}")
         if table.get("unit", "group") not in ("group", "row"):
             raise BadEntry(f"{task.entry_file}: `published.unit` {table['unit']!r} is not group or row")
-        given = [name for name in NAMES if name in table]
-        if given and given != list(NAMES):
+        named = [name for name in NAMES if name in table]
+        if named and named != list(NAMES):
             raise BadEntry(
-                f"{task.entry_file}: `published` gives {', '.join(given)}; it needs all of {', '.join(NAMES)}"
+                f"{task.entry_file}: `published` gives {', '.join(named)}; it needs all of {', '.join(NAMES)}"
             )
         return cls(
             key=_words(task, table.get("key", ["id"]), "key"),
             rows=_words(task, table.get("rows", []), "rows"),
             unit=str(table.get("unit", "group")),
-            ranges={name: _range(task, name, table[name]) for name in NAMES} if given else None,
+            ranges={name: _range(task, name, table[name]) for name in NAMES} if named else None,
         )
 
 
@@ -100,7 +100,7 @@ def _official(task: Task, rows: Sequence[Example]) -> Parts:
     warnings = []
     complete = tuple(name for name in NAMES if sets[name])
     if not sets["validation"] and sets["train"]:
-        is_kept = _places(task, [row.group for row in sets["train"]]) < TRAIN_SHARE
+        is_kept = _positions(task, [row.group for row in sets["train"]]) < TRAIN_SHARE
         sets["validation"] = list(compress(sets["train"], ~is_kept))
         sets["train"] = list(compress(sets["train"], is_kept))
         complete = ("test",)
@@ -137,8 +137,8 @@ def _named_sets(
     if not named:
         raise BadRow(f"{file}:2: none of its {len(sets)} ids is a row of {task.id}; check `published.key` in the entry")
     lost = len(sets) - len(named)
-    asked, found = (Counter(name for one in all_sets.values() for name in one) for all_sets in (sets, named))
-    complete = tuple(name for name in NAMES if found[name] > COMPLETE * asked[name])
+    asked, present = (Counter(name for names in all_sets.values() for name in names) for all_sets in (sets, named))
+    complete = tuple(name for name in NAMES if present[name] > COMPLETE * asked[name])
     return named, complete, [f"{lost} of {len(sets)} published ids are not in the data"] if lost else []
 
 
@@ -158,11 +158,11 @@ def _raw_keys(task: Task, data: Path, columns: Sequence[str]) -> dict[str, str]:
     for path in data_files(task, data):
         id_column = column_name(task, "row_id")
         raw = read_table(task, path, (*columns, *filter(None, [id_column])))
-        places = [raw.column(name) for name in columns]
+        columns_at = [raw.column(name) for name in columns]
         named = raw.column(id_column) if id_column else None
         for i, cells in enumerate(raw.rows):
             id = str(number + i) if named is None else cells[named].strip()
-            keys[id] = ":".join(cells[place] for place in places)
+            keys[id] = ":".join(cells[i] for i in columns_at)
         number += len(raw.rows)
     return keys
 
@@ -188,14 +188,14 @@ def _with_the_rest(
         raise BadEntry(f"{task.entry_file}: the id file names {', '.join(known)} only; give `published` shares")
     else:
         open_sets = [name for name in NAMES if name not in known]
-        filled.update(_drawn(task, rest, published, open_sets))
+        filled.update(_draw(task, rest, published, open_sets))
         warnings.append(f"approximate: ids of {', '.join(open_sets)} are unknown, drawn with the published shares")
     if left_out:
         warnings.append(f"{left_out} rows are in no published set; left out")
     return filled, warnings
 
 
-def _drawn(
+def _draw(
     task: Task, rows: Sequence[Example], published: Published, names: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Sets drawn for rows without known ones: whole units in the order of their hash, by the published ranges."""
@@ -206,14 +206,14 @@ def _drawn(
         ends /= ends[-1]
         ranges = dict(zip(names, pairwise(ends.tolist()), strict=True))
     units = [row.group if published.unit == "group" else row.id for row in rows]
-    place = _places(task, units)
+    positions = _positions(task, units)
     return {
         row.id: tuple(name for name in names if ranges[name][0] <= where < ranges[name][1])
-        for row, where in zip(rows, place, strict=True)
+        for row, where in zip(rows, positions, strict=True)
     }
 
 
-def _places(task: Task, units: Sequence[str]) -> NDArray[np.float64]:
+def _positions(task: Task, units: Sequence[str]) -> NDArray[np.float64]:
     """Where each row's unit stands among all rows, from 0 to below 1, when units are put in the order of their hash."""
     names, unit_of, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
     order = np.argsort(block_hashes(f"published {task.dataset.id}", names.tolist()), kind="stable")

@@ -56,10 +56,10 @@ def clean(task: Task, rows: Sequence[Example]) -> Parts:
     units = units_of(task, rows)
     _check_units(task, units)
     hashes = block_hashes(task.dataset.family, units.names)
-    salt = searched_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
+    salt = find_salt(task, rows, hashes, units.of_row) if task.split_salt is None else task.split_salt
     split = splits_of(hashes, salt)[units.of_row]
-    parts = parted(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
-    few = [_few(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
+    parts = make_parts(task, *(tuple(compress(rows, split == k)) for k in range(len(NAMES))))
+    few = [_small_test_note(task, len(rows), len(parts.test))] if len(parts.test) < FEW_TEST_ROWS else []
     return replace(parts, warnings=(*filter(None, (units.joined, *few)), *parts.warnings))
 
 
@@ -72,12 +72,14 @@ def _check_units(task: Task, units: Units) -> None:
         )
 
 
-def _few(task: Task, n_rows: int, n_test: int) -> str:
+def _small_test_note(task: Task, n_rows: int, n_test: int) -> str:
     """What to say of a test split so small that one row changes the score."""
     return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
 
 
-def parted(task: Task, train: tuple[Example, ...], validation: tuple[Example, ...], test: tuple[Example, ...]) -> Parts:
+def make_parts(
+    task: Task, train: tuple[Example, ...], validation: tuple[Example, ...], test: tuple[Example, ...]
+) -> Parts:
     """The three splits without rows that repeat a later split's context and text, checked and with warnings."""
     kept_validation, dropped_validation = _without(validation, test)
     kept_train, dropped_train = _without(train, (*validation, *test))
@@ -120,11 +122,11 @@ def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:
 
 def splits_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.int64]:
     """Split of each block under a salt: 0 train, 1 validation, 2 test."""
-    share = (_mixed(hashes ^ _mixed(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
+    share = (_mix(hashes ^ _mix(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
     return np.searchsorted(CUTS, share, side="right")
 
 
-def searched_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], block_of: NDArray[np.int64]) -> int:
+def find_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], block_of: NDArray[np.int64]) -> int:
     """First salt whose split is near 80/10/10 of the rows and keeps the classes; else the nearest one.
 
     Every class must be in train, and one with ten blocks or more in all three splits. Where no salt gives all of
@@ -138,11 +140,11 @@ def searched_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64
     best, best_salt = (np.inf, np.inf), 0
     for salt in range(SALTS):
         split = splits_of(hashes, salt)
-        found = np.bincount(split[block] * n_classes + label, weights=count, minlength=needed.size)
-        found = found.reshape(needed.shape)
+        counts = np.bincount(split[block] * n_classes + label, weights=count, minlength=needed.size)
+        counts = counts.reshape(needed.shape)
         share = np.bincount(split, weights=sizes, minlength=len(NAMES)) / len(rows)
         deviation = float(np.abs(share - SHARES).max())
-        lacking = (found == 0) & needed
+        lacking = (counts == 0) & needed
         if deviation <= TOLERANCE and not lacking.any():
             return salt
         if (rank := (float(lacking[0].sum()), deviation)) < best:
@@ -150,7 +152,7 @@ def searched_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64
     return best_salt
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The splitmix64 finaliser: spreads 64-bit numbers evenly, wrapping around."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -164,7 +166,7 @@ def _block_label_counts(
     """Block, class and number of rows of each pair that occurs; a continuous label counts as one class."""
     named = [(0,) if task.label.kind == "continuous" else classes_of(row.label) for row in rows]
     block = np.repeat(block_of, [len(classes) for classes in named])
-    labels = np.array([one for classes in named for one in classes], dtype=np.int64)
+    labels = np.array([index for classes in named for index in classes], dtype=np.int64)
     pairs, counts = np.unique(block * task.label.n_outputs + labels, return_counts=True)
     return pairs // task.label.n_outputs, pairs % task.label.n_outputs, counts
 
@@ -190,8 +192,8 @@ def missing_classes(task: Task, parts: dict[str, tuple[Example, ...]]) -> list[s
     """One warning per class that a split lacks."""
     warnings = []
     for name, part in parts.items():
-        found = {one for row in part for one in classes_of(row.label)} if task.label.classes else set()
-        lacking = (value for index, value in enumerate(task.label.classes) if index not in found)
+        present = {index for row in part for index in classes_of(row.label)} if task.label.classes else set()
+        lacking = (value for index, value in enumerate(task.label.classes) if index not in present)
         warnings += [f"class_missing_in_{name}:{value}" for value in lacking]
     return warnings
 

@@ -30,7 +30,7 @@ FEATURES = 2**22
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
 
-def evened(text: str) -> str:
+def normalise(text: str) -> str:
     """The text in small letters, without punctuation, words one space apart."""
     return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).lower()).strip()
 
@@ -43,10 +43,8 @@ def near_pairs(texts: Sequence[str]) -> NDArray[np.int64]:
     grams = _grams([texts[i] for i in long])
     rarest = _rarest(grams)
     transposed = rarest.T.tocsr()
-    found = [
-        _verified(grams, rarest[start : start + BLOCK] @ transposed, start) for start in range(0, len(long), BLOCK)
-    ]
-    return long[np.concatenate(found)]
+    pairs = [_verify(grams, rarest[start : start + BLOCK] @ transposed, start) for start in range(0, len(long), BLOCK)]
+    return long[np.concatenate(pairs)]
 
 
 class Texts:
@@ -54,7 +52,7 @@ class Texts:
 
     def __init__(self, parts: Sequence[Sequence[Example]]) -> None:
         """Number the texts and compare them."""
-        forms = {text: evened(text) for text in {row.text for rows in parts for row in rows}}
+        forms = {text: normalise(text) for text in {row.text for rows in parts for row in rows}}
         self.names = sorted(set(forms.values()))
         number = {form: i for i, form in enumerate(self.names)}
         self.number = {text: number[form] for text, form in forms.items()}
@@ -65,19 +63,19 @@ class Texts:
         """Numbers ``[rows]`` of the rows' texts."""
         return np.array([self.number[row.text] for row in rows], dtype=np.int64)
 
-    def marked(self, texts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def mask_of(self, texts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which texts ``[all]`` are among these."""
-        found = np.zeros(len(self.names), dtype=bool)
-        found[texts] = True
-        return found
+        mask = np.zeros(len(self.names), dtype=bool)
+        mask[texts] = True
+        return mask
 
-    def with_near(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def add_near(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which long texts are marked or near one that is."""
-        found: NDArray[np.bool_] = marked & self.is_long
+        mask: NDArray[np.bool_] = marked & self.is_long
         first, second = self.near[:, 0], self.near[:, 1]
-        found[first[marked[second]]] = True
-        found[second[marked[first]]] = True
-        return found
+        mask[first[marked[second]]] = True
+        mask[second[marked[first]]] = True
+        return mask
 
 
 def _grams(texts: Sequence[str]) -> Any:  # noqa: ANN401 - scipy has no types
@@ -111,13 +109,13 @@ def _rarest(grams: Any) -> Any:  # noqa: ANN401
 
     sizes = np.diff(grams.indptr)
     kept = sizes - np.ceil(THRESHOLD**2 * sizes - 1e-9).astype(np.int64) + 1
-    place = np.arange(grams.nnz) - np.repeat(grams.indptr[:-1], sizes)
-    mask = place < np.repeat(kept, sizes)
+    rank = np.arange(grams.nnz) - np.repeat(grams.indptr[:-1], sizes)
+    mask = rank < np.repeat(kept, sizes)
     ends = np.concatenate([[0], np.cumsum(np.minimum(kept, sizes))])
     return csr_array((grams.data[mask], grams.indices[mask], ends), shape=grams.shape)
 
 
-def _verified(grams: Any, candidates: Any, start: int) -> NDArray[np.int64]:  # noqa: ANN401
+def _verify(grams: Any, candidates: Any, start: int) -> NDArray[np.int64]:  # noqa: ANN401
     """Those candidate pairs ``[rows of a block, texts]`` that really are near, first < second."""
     pairs = candidates.tocoo()
     first, second = pairs.row.astype(np.int64) + start, pairs.col.astype(np.int64)
@@ -179,9 +177,9 @@ def contacts(
     """
     wanted = list(pairs)
     named = {name: splits[name] for pair in wanted for name in pair}
-    index = texts or Texts([part for one in named.values() for part in (one.test, one.train)])
-    tests = {name: _Side(one.task, one.test, index) for name, one in named.items()}
-    trains = {name: _Side(one.task, one.train, index) for name, one in named.items()}
+    index = texts or Texts([part for own in named.values() for part in (own.test, own.train)])
+    tests = {name: _Side(own.task, own.test, index) for name, own in named.items()}
+    trains = {name: _Side(own.task, own.train, index) for name, own in named.items()}
     return [
         _by_fold(named[target], index)
         if target == other and named[target].folds
@@ -192,13 +190,13 @@ def contacts(
 
 def _by_fold(splits: Splits, index: Texts) -> Contact:
     """Each fold's test rows with its own training rows."""
-    sides = ((_Side(one.task, one.test, index), _Side(one.task, one.train, index)) for one in splits.folds)
+    sides = ((_Side(fold.task, fold.test, index), _Side(fold.task, fold.train, index)) for fold in splits.folds)
     return _sum([_contact(test, train, index) for test, train in sides])
 
 
-def _sum(found: Sequence[Contact]) -> Contact:
+def _sum(folds: Sequence[Contact]) -> Contact:
     """All counts of several contacts of one pair."""
-    return Contact(*found[0][:2], *(sum(counts) for counts in zip(*(one[2:] for one in found), strict=True)))
+    return Contact(*folds[0][:2], *(sum(counts) for counts in zip(*(contact[2:] for contact in folds), strict=True)))
 
 
 class _Side:
@@ -224,21 +222,21 @@ def _contact(test: _Side, train: _Side, index: Texts) -> Contact:
 
     Another dataset of the family names groups in its own way, but blocks in a common one.
     """
-    one, other = test.task.dataset, train.task.dataset
+    own, other = test.task.dataset, train.task.dataset
     ids, groups, blocks, pairs = train.distinct
-    of_test, of_train = (test.groups, groups) if one.id == other.id else (test.blocks, blocks)
-    shared = of_train if one.family == other.family else set()
-    trained = index.marked(train.texts)
+    of_test, of_train = (test.groups, groups) if own.id == other.id else (test.blocks, blocks)
+    shared = of_train if own.family == other.family else set()
+    trained = index.mask_of(train.texts)
     return Contact(
         target=test.task.id,
         intermediate=train.task.id,
         n_test=test.size,
         n_long=int(index.is_long[test.texts].sum()),
-        same_row=_count(test.rows, ids) if one.id == other.id else 0,
+        same_row=_count(test.rows, ids) if own.id == other.id else 0,
         same_group=_count(of_test, shared),
         same_pair=_count(test.pairs, pairs),
         same_text=int(trained[test.texts].sum()),
-        near_text=int(index.with_near(trained)[test.texts].sum()),
+        near_text=int(index.add_near(trained)[test.texts].sum()),
         n_groups=len(set(of_test)),
         groups_in_train=len(set(of_test) & shared),
     )

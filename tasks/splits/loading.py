@@ -12,10 +12,10 @@ from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
 from tasks.errors import BadInput
-from tasks.readers import found
+from tasks.readers import read_task
 from tasks.splits.as_published import as_published
 from tasks.splits.clean import NAMES, Parts, clean
-from tasks.splits.folds import folded
+from tasks.splits.folds import make_folds
 from tasks.splits.units import units_of
 from tasks.task import Example, Task
 
@@ -47,7 +47,7 @@ class Splits:
     dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
 
     @property
-    def counted(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The names of the splits in which every row occurs once: with folds the test alone."""
         return ("test",) if self.folds else NAMES
 
@@ -60,59 +60,66 @@ def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None)
     """
     if splits not in KINDS:
         raise BadInput(f"splits {splits!r} is not one of {', '.join(KINDS)}")
-    with _uncollected():
-        known, rows, notes = found(task, data)
+    with _without_collection():
+        known, rows, notes = read_task(task, data)
         if (splits == "clean" or known.folds) and any(row.split for row in rows):
             notes = (*notes, UNUSED)
         if known.folds:
             joined = units_of(known, rows).joined
             notes = (*notes, joined) if joined else notes
-            return _folded(known, [_shown(known, one) for one in folded(known, rows)], notes)
-        parts = _shown(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
+            return _fold_splits(known, [_pseudonymise(known, parts) for parts in make_folds(known, rows)], notes)
+        parts = _pseudonymise(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
         content = content_hash(parts.train, parts.validation, parts.test)
     warnings = (*notes, *parts.warnings)
     sets = (parts.train, parts.validation, parts.test)
     return Splits(known, *sets, content, warnings, parts.known, dropped=parts.dropped)
 
 
-def _shown(task: Task, parts: Parts) -> Parts:
+def _pseudonymise(task: Task, parts: Parts) -> Parts:
     """The rows as the rest of the program sees them: of private data, ids, groups and blocks are pseudonyms."""
     if not task.dataset.private:
         return parts
     family = task.dataset.family
     sets = (*(getattr(parts, name) for name in NAMES), *parts.dropped)
-    train, validation, test, *dropped = (tuple(_hidden(family, row) for row in rows) for rows in sets)
+    train, validation, test, *dropped = (tuple(_pseudonymous_row(family, row) for row in rows) for rows in sets)
     return replace(parts, train=train, validation=validation, test=test, dropped=tuple(dropped))
 
 
-def _hidden(family: str, row: Example) -> Example:
+def _pseudonymous_row(family: str, row: Example) -> Example:
     id, group, block = (
         sha256(f"{family}\0{name}".encode()).hexdigest()[:16] for name in (row.id, row.group, row.block)
     )
     return row._replace(id=id, group=group, block=block)
 
 
-def _folded(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
+def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
     """The splits of every fold, and what stands for all of them."""
     each = tuple(
         replace(
-            Splits(task, one.train, one.validation, one.test, content_hash(one.train, one.validation, one.test), ()),
-            dropped=one.dropped,
+            Splits(
+                task,
+                parts.train,
+                parts.validation,
+                parts.test,
+                content_hash(parts.train, parts.validation, parts.test),
+                (),
+            ),
+            dropped=parts.dropped,
         )
-        for one in folds
+        for parts in folds
     )
-    digest = sha256("".join(one.content_hash for one in each).encode()).hexdigest()
+    digest = sha256("".join(fold.content_hash for fold in each).encode()).hexdigest()
     warnings = (
         *notes,
         f"cross-validation in {len(folds)} folds: every row is a test row once; as an intermediate, fold 1's adapter",
-        *(f"fold {number}: {warning}" for number, one in enumerate(folds, start=1) for warning in one.warnings),
+        *(f"fold {number}: {warning}" for number, parts in enumerate(folds, start=1) for warning in parts.warnings),
     )
-    test = tuple(row for one in each for row in one.test)
+    test = tuple(row for fold in each for row in fold.test)
     return Splits(task, each[0].train, each[0].validation, test, digest, warnings, folds=each, dropped=each[0].dropped)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Pause the search for reference cycles: rows hold none, and looking costs a third of the time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -54,7 +54,7 @@ def units_of(task: Task, rows: Sequence[Example]) -> Units:
         )
         if count
     )
-    return _joined(names, component, component[block_of], said)
+    return _join(names, component, component[block_of], said)
 
 
 def _edges(block_of: NDArray[np.int64], keys: Iterable[Hashable]) -> tuple[int, NDArray[np.int64]]:
@@ -79,7 +79,7 @@ def _components(size: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
-def _joined(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], said: str) -> Units:
+def _join(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], said: str) -> Units:
     """Units made of components of blocks, numbered in the order of their first rows."""
     first: dict[int, str] = {}
     for name, number in zip(names, component.tolist(), strict=True):  # blocks stand in the order of their first rows

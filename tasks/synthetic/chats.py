@@ -54,9 +54,9 @@ def write_esconv(folder: Path, rng: random.Random, rows: int) -> None:
     chats = []
     for number in range(-(-rows // 8)):
         turns = [("seeker", "", f"Chat {number}: {pick(rng, PEOPLE)} again.")]
-        for place in range(8 + weighted(rng, (1, 1, 1))):
+        for turn in range(8 + weighted(rng, (1, 1, 1))):
             strategy = weighted(rng, (4, 2, 2, 2, 3, 3, 2, 4))
-            text = f"Let us {cue(rng, VERBS, 8, strategy)} and {cue(rng, VERBS, 8, strategy)} ({number}.{place})."
+            text = f"Let us {cue(rng, VERBS, 8, strategy)} and {cue(rng, VERBS, 8, strategy)} ({number}.{turn})."
             turns += [("supporter", STRATEGIES[strategy], text), ("seeker", "", f"Yes, {pick(rng, PEOPLE)}.")]
         chats.append(turns)
     flat = folder / "esconv/raw/codes/dataset"
@@ -79,12 +79,12 @@ def _json_turn(speaker: str, strategy: str, text: str) -> dict[str, object]:
 def _flat_lines(turns: list[tuple[str, str, str]]) -> list[str]:
     """One line per supporter's turn, up to that turn."""
     words = [
-        f"1.0 {int(speaker == 'supporter')} {place} "
+        f"1.0 {int(speaker == 'supporter')} {turn} "
         + (f"[{FLAT_STRATEGIES.get(strategy, strategy)}] " if strategy else "")
         + text
-        for place, (speaker, strategy, text) in enumerate(turns)
+        for turn, (speaker, strategy, text) in enumerate(turns)
     ]
-    ends = [place for place, turn in enumerate(turns) if turn[0] == "supporter"]
+    ends = [position for position, turn in enumerate(turns) if turn[0] == "supporter"]
     return [" EOS ".join(words[max(0, end - FLAT_TURNS + 1) : end + 1]) + "\n" for end in ends]
 
 
@@ -93,12 +93,12 @@ def write_personachat(folder: Path, rng: random.Random, rows: int) -> None:
     lines = []
     for chat in range(-(-rows // 8)):
         topic = pick(rng, VERBS)
-        lines += [f"{place} your persona: i like to {pick(rng, VERBS)} ." for place in (1, 2)]
-        for place in range(8):
+        lines += [f"{line} your persona: i like to {pick(rng, VERBS)} ." for line in (1, 2)]
+        for turn in range(8):
             mark = "?" if chance(rng, 0.3) else "."
             opener = "do you" if mark == "?" else "i"
-            reply = f"{opener} {topic} on day {chat} {place} {mark}"
-            lines.append(f"{place + 3} i {topic} a lot , {chat} {place} .\t{reply}")
+            reply = f"{opener} {topic} on day {chat} {turn} {mark}"
+            lines.append(f"{turn + 3} i {topic} a lot , {chat} {turn} .\t{reply}")
     path = folder / "personachat/raw/data/ConvAI2/valid_self_original_no_cands.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -107,23 +107,23 @@ def write_personachat(folder: Path, rng: random.Random, rows: int) -> None:
 def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
     """Write the full file, one row per turn with lists as Python prints them, and a third of it as the test set."""
     full, test = [], []
-    found = dialogue = 0
-    while found < rows:
+    labelled = dialogue = 0
+    while labelled < rows:
         id = f"hit:{dialogue}_conv:{2 * dialogue}"
         head = (f"Someone left_comma_ case {dialogue}", str(dialogue % 7))
         turns: list[str] = []
-        for place in range(1, 5):
-            questions = _questions(rng, place)
-            before = f"I see {pick(rng, PEOPLE)}." if place % 2 == 0 else f"Case {dialogue}.{place}_comma_ yes."
-            sentences = [before, *(question[0] for question in questions)]
-            full.append(_full_row(id, place, head, sentences, questions))
+        for turn in range(1, 5):
+            questions = _questions(rng, turn)
+            opening = f"I see {pick(rng, PEOPLE)}." if turn % 2 == 0 else f"Case {dialogue}.{turn}_comma_ yes."
+            sentences = [opening, *(question[0] for question in questions)]
+            full.append(_full_row(id, turn, head, sentences, questions))
             test += [
-                _test_row(id, place, turns, sentences[: index + 2], question)
+                _test_row(id, turn, turns, sentences[: index + 2], question)
                 for index, question in enumerate(questions)
                 if dialogue % 3 == 0
             ]
             turns.append(" ".join(sentences))
-            found += len(questions)
+            labelled += len(questions)
         dialogue += 1
     full_columns = (
         "conv_id", "utterance_idx", "context", "prompt", "speaker_idx", "utterance", "set_id", "utterance_split",
@@ -135,30 +135,30 @@ def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
     write_csv(folder / "empqt/derived/test_set.csv", test_columns, numbered)
 
 
-def _questions(rng: random.Random, place: int) -> list[Question]:
+def _questions(rng: random.Random, turn: int) -> list[Question]:
     """None to two labelled questions of a listener's turn; a speaker's has none."""
-    if place % 2:
+    if turn % 2:
         return []
-    found = []
+    questions = []
     for _ in range(weighted(rng, (1, 3, 2))):
         act, intent = weighted(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1)), weighted(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1))
         text = f"Did you {cue(rng, VERBS, 9, act)} and {cue(rng, VERBS, 12, intent)}?"
-        found.append((text, ACTS[act], QUESTION_INTENTS[intent], pick(rng, SOURCES)))
-    return found
+        questions.append((text, ACTS[act], QUESTION_INTENTS[intent], pick(rng, SOURCES)))
+    return questions
 
 
 def _full_row(
-    id: str, place: int, head: tuple[str, str], sentences: list[str], questions: list[Question]
+    id: str, turn: int, head: tuple[str, str], sentences: list[str], questions: list[Question]
 ) -> tuple[str, ...]:
-    count = len(questions) if place % 2 == 0 else -1
-    lists = [list(one) for one in zip(*questions, strict=True)] if questions else []
-    acts, intents, sources = (repr(one) for one in lists[1:]) if lists else ("", "", "")
+    count = len(questions) if turn % 2 == 0 else -1
+    lists = [list(column) for column in zip(*questions, strict=True)] if questions else []
+    acts, intents, sources = (repr(column) for column in lists[1:]) if lists else ("", "", "")
     indices = repr(list(range(1, len(questions) + 1))) if questions else ""
     utterance = " ".join(sentences)
-    start = (id, str(place), "sad", head[0], head[1], utterance, "train", repr(sentences), str(count))
+    start = (id, str(turn), "sad", head[0], head[1], utterance, "train", repr(sentences), str(count))
     return (*start, indices, acts, intents, sources, sources)
 
 
-def _test_row(id: str, place: int, turns: list[str], sentences: list[str], question: Question) -> tuple[str, ...]:
+def _test_row(id: str, turn: int, turns: list[str], sentences: list[str], question: Question) -> tuple[str, ...]:
     text = " \n ".join([*turns, " ".join(sentences)]).replace("_comma_", ",")
-    return f"{id}-{place}-{len(sentences) - 1}", text, question[1], question[2]
+    return f"{id}-{turn}-{len(sentences) - 1}", text, question[1], question[2]

@@ -46,7 +46,7 @@ def _conversation(rng: random.Random, index: int, rows: int) -> list[dict[str, s
     """The turns of one conversation; some pairs of conversations are about the same article."""
     article = (index - (index % 10 == 9)) % articles(rows) + 1
     turns: list[dict[str, str]] = []
-    before = 0
+    earlier = 0
     for number in range(SHORTEST + pick(rng, LENGTHS)):
         animals = [pick(rng, ANIMALS) for _ in range(3)]
         instrument, time = pick(rng, INSTRUMENTS), pick(rng, TIMES)
@@ -58,13 +58,13 @@ def _conversation(rng: random.Random, index: int, rows: int) -> list[dict[str, s
             "text": text,
             "EmotionalPolarity": _third(rng, 1 + 0.45 * total(INSTRUMENTS, [instrument]), 2),
             "Emotion": _third(rng, 2.5 + 0.9 * total(TIMES, [time]), 5),
-            "Empathy": _third(rng, 2.5 + 0.45 * worth + 0.2 * before, 5),
+            "Empathy": _third(rng, 2.5 + 0.45 * worth + 0.2 * earlier, 5),
             "speaker_number": str(number % 2 + 1),
             "article_id": f"{article}.0",
             "speaker_id": f"{2 * index + number % 2}.0",
             "essay_id": f"{2 * index + 500 * (number % 2)}.0",
         })  # fmt: skip
-        before = worth
+        earlier = worth
     return turns
 
 

@@ -38,13 +38,13 @@ class Pair(NamedTuple):
 
 
 def write_epitome(folder: Path, rng: random.Random, rows: int) -> None:
-    """Write ``rows`` distinct pairs to each of the three files, then repeats of every fiftieth, some relabelled."""
+    """Write ``rows`` distinct pairs to each of the three files, then repeats of every fiftieth, some relabel."""
     raw = folder / FOLDER
     raw.mkdir(parents=True, exist_ok=True)
     pairs = [_pair(rng, index) for index in range(rows)]
-    for place, name in enumerate(FILES):
-        lines = [_line(pair, place, 0) for pair in pairs]
-        lines += [_line(pair, place, again % 6 == 5) for again, pair in enumerate(pairs[::50])]
+    for mechanism, name in enumerate(FILES):
+        lines = [_line(pair, mechanism, 0) for pair in pairs]
+        lines += [_line(pair, mechanism, again % 6 == 5) for again, pair in enumerate(pairs[::50])]
         _write_csv(raw / name, lines)
 
 
@@ -59,10 +59,10 @@ def _pair(rng: random.Random, index: int) -> Pair:
     return Pair(f"s{number:05x}", f"r{index:05x}", post, response, levels, spans)
 
 
-def _line(pair: Pair, place: int, shift: int) -> tuple[str, ...]:
+def _line(pair: Pair, mechanism: int, shift: int) -> tuple[str, ...]:
     """One row of the file of mechanism ``place``; ``shift`` moves the level of a repeat."""
-    level = (pair.levels[place] + shift) % 3
-    rationale = f"{pair.spans[place]}|" if level else ""
+    level = (pair.levels[mechanism] + shift) % 3
+    rationale = f"{pair.spans[mechanism]}|" if level else ""
     return pair.post_id, pair.response_id, pair.post, pair.response, str(level), rationale
 
 

@@ -65,7 +65,7 @@ def write_hope(folder: Path, rng: random.Random, rows: int) -> None:
         gold = weighted(rng, (4, 5))
         id = str(TWEET_ID + number * 987654321)
         split = weighted(rng, (9, 1, 1, 1))
-        votes = [GOLD[gold if place != split else 1 - gold] for place in range(1, 4)]
+        votes = [GOLD[gold if rater != split else 1 - gold] for rater in range(1, 4)]
         labels.append((id, *votes, GOLD[gold]))
         if number % 3 < 2:
             verbs = " and ".join(cue(rng, VERBS, 2, gold) for _ in range(2))

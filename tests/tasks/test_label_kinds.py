@@ -10,7 +10,7 @@ import pytest
 
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadInput
-from tasks.readers import read, resolved
+from tasks.readers import read, with_classes
 from tasks.splits.loading import load
 from tasks.task import Label, Task, Turn
 
@@ -118,7 +118,7 @@ def test_a_multilabel_task_is_split_with_every_class_in_train_and_near_80_10_10(
 def test_classes_found_once_are_kept(tmp_path: Path) -> None:
     (tmp_path / "my.csv").write_text("text,felt\na b,joy; fear\nc d,\n", encoding="utf-8")
     task = task_of(tmp_path, BOTH)
-    known = resolved(task, tmp_path)
+    known = with_classes(task, tmp_path)
     assert known.label == replace(task.label, classes=("fear", "joy"))
-    assert resolved(known, tmp_path) is known
+    assert with_classes(known, tmp_path) is known
     assert Label("x", "multilabel", ("a", "b"), separator=";").n_outputs == 2

@@ -7,12 +7,12 @@ import tomllib
 import pytest
 
 from tasks.errors import BadRow
-from tasks.proposal import entry_text, opened, proposal, task_id
+from tasks.proposal import entry_text, proposal, read_file, task_id
 
 
 def propose(path, content, **given):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return proposal(opened(path), given)
+    return proposal(read_file(path), given)
 
 
 def table(header, *rows):
@@ -82,7 +82,7 @@ def test_what_is_given_wins(tmp_path):
 def test_nothing_is_guessed_when_nothing_may_be(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text(labelled("yes", "no"), encoding="utf-8")
-    assert proposal(opened(path), {"text": "reply"}, guessed=()) == {"text": "reply"}
+    assert proposal(read_file(path), {"text": "reply"}, guessed=()) == {"text": "reply"}
 
 
 def test_a_list_of_columns_is_multilabel(tmp_path):

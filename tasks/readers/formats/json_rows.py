@@ -37,32 +37,32 @@ def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
 
 def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of an array, each with the line on which it starts."""
-    decoder, place, line, counted = json.JSONDecoder(), text.index("[") + 1, 1, 0
+    decoder, position, line, counted = json.JSONDecoder(), text.index("[") + 1, 1, 0
     while True:
-        place = _past_blanks(text, place)
-        line, counted = line + text.count("\n", counted, place), place
-        if text[place : place + 1] == "]" and not text[place + 1 :].strip():
+        position = _past_blanks(text, position)
+        line, counted = line + text.count("\n", counted, position), position
+        if text[position : position + 1] == "]" and not text[position + 1 :].strip():
             return
         try:
-            value, place = decoder.raw_decode(text, place)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "too large or nested too deeply"
             raise BadRow(f"{path}:{line}: not a valid JSON array: {reason}; get the file again") from None
         if not isinstance(value, dict):
             raise BadRow(f"{path}:{line}: an item of the array is no object; rows are objects with names and values")
         yield line, value
-        place = _past_blanks(text, place)
-        if text[place : place + 1] == ",":
-            place += 1
-        elif text[place : place + 1] != "]":
-            line += text.count("\n", counted, place)
+        position = _past_blanks(text, position)
+        if text[position : position + 1] == ",":
+            position += 1
+        elif text[position : position + 1] != "]":
+            line += text.count("\n", counted, position)
             raise BadRow(f"{path}:{line}: not a valid JSON array: a comma or ] is missing; get the file again")
 
 
-def _past_blanks(text: str, place: int) -> int:
+def _past_blanks(text: str, position: int) -> int:
     """Where the next character stands that is no JSON white space."""
-    blanks = BLANKS.match(text, place)
-    return blanks.end() if blanks else place
+    blanks = BLANKS.match(text, position)
+    return blanks.end() if blanks else position
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:

@@ -177,11 +177,11 @@ def _archives(folder: Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def _read_rows(file: Path) -> object:
-    from tasks.proposal import opened
+    from tasks.proposal import read_file
     from tasks.readers.raw import read_raw
 
     read_raw(file, delimiter="," if file.suffix == ".txt" else "")
-    return opened(file)
+    return read_file(file)
 
 
 def _read_entry(file: Path) -> object:

@@ -15,8 +15,8 @@ from analysis.ratings.agreement import alpha
 from harness.cli.main import main
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadInput
-from tasks.proposal import opened, proposal
-from tasks.readers import found
+from tasks.proposal import proposal, read_file
+from tasks.readers import read_task
 from tasks.readers.annotators import krippendorff
 
 ENTRY = 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\nlabel = ["a1", "a2", "a3"]\n'
@@ -30,7 +30,7 @@ def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[s
     (folder / "my.csv").write_text("text;a1;a2;a3\n" + lines)
     (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
     (task,) = tasks_of(folder / "mine.toml")
-    _, examples, notes = found(task, folder)
+    _, examples, notes = read_task(task, folder)
     return [row.label for row in examples], notes
 
 
@@ -173,5 +173,5 @@ def test_several_label_columns_suggest_how_they_are_combined(
 ) -> None:
     lines = "".join(f"some words {i};{cells[i % len(cells)]};{cells[i // 2 % len(cells)]}\n" for i in range(12))
     (tmp_path / "my.csv").write_text("text;a1;a2\n" + lines)
-    fields = proposal(opened(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
+    fields = proposal(read_file(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
     assert {name: fields.get(name) for name in ("kind", "combine", "decimal") if name in fields} == expected

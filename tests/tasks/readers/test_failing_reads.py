@@ -21,7 +21,7 @@ from harness.run import notes
 from harness.study.file import load_study
 from tasks.errors import BadEntry, BadRow, BadStudy
 from tasks.plain_text import read_toml
-from tasks.proposal import opened
+from tasks.proposal import read_file
 from tasks.readers import raw
 from tasks.readers.formats.cells import check_header
 from tests.support.studies.stored import KEY
@@ -67,7 +67,7 @@ def breaking(monkeypatch):
         ("rows.jsonl", b'{"text": "something"}\n', raw.read_raw),
         ("lines.txt", b"something\n", raw.text_lines),
         ("value.json", b"[1, 2,\n", raw.json_value),
-        ("new.csv", b"text,label\nsomething,1\n", opened),
+        ("new.csv", b"text,label\nsomething,1\n", read_file),
     ],
 )
 def test_a_file_that_fails_while_it_is_read_is_one_line_that_names_it(tmp_path, breaking, name, content, read, code):

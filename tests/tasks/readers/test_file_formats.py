@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness.cli.main import main
 from tasks.errors import BadInput
-from tasks.proposal import opened, proposal
+from tasks.proposal import proposal, read_file
 from tasks.readers import read
 from tasks.readers.formats import streams
 from tasks.readers.raw import read_raw
@@ -109,7 +109,7 @@ def test_a_key_with_a_dot_in_it_is_meant_before_a_path(tmp_path: Path) -> None:
 def test_all_columns_of_nested_objects_have_dotted_names(tmp_path: Path) -> None:
     raw = read_raw(written(tmp_path, "my.jsonl", POSTS))
     assert raw.header == ("id", "post.body", "post.votes", "kind.name")
-    fields = proposal(opened(raw.path), {})
+    fields = proposal(read_file(raw.path), {})
     assert (fields["text"], fields["label"], fields["kind"]) == ("post.body", "kind.name", "binary")
 
 
@@ -160,14 +160,14 @@ def test_compressed_files_are_read_as_they_stand(tmp_path: Path, name: str, endi
     }
     path = packed(tmp_path / f"{name}{ending}", texts[name].encode())
     assert [cells[0] for cells in read_raw(path, columns=("text",)).rows] == [f"wörds {i}" for i in range(50)]
-    assert opened(path).encoding == ""
+    assert read_file(path).encoding == ""
     assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zip"])
 def test_the_encoding_and_delimiter_of_a_compressed_file_are_found(tmp_path: Path, ending: str) -> None:
     path = packed(tmp_path / f"my.csv{ending}", PLAIN.replace(",", ";").replace("warm", "w\u00e4rm").encode("cp1252"))
-    found = opened(path)
+    found = read_file(path)
     assert (found.encoding, found.delimiter) == ("cp1252", ";")
     with pytest.raises(BadInput, match=r":2: not utf-8; set the entry's `encoding`"):
         read_raw(path, delimiter=";")
@@ -287,13 +287,13 @@ def test_escaped_quotes_are_proposed_where_doubled_ones_do_not_read(tmp_path: Pa
     path = tmp_path / "my.csv"
     path.write_text(ESCAPED)
     assert 'escaped by a backslash they need `escape = "\\\\"` in the entry' in refusal(path)
-    assert proposal(opened(path), {})["escape"] == "\\"
+    assert proposal(read_file(path), {})["escape"] == "\\"
     assert next(row.text for row in read(a_task("my.csv", escape="\\"), tmp_path)) == 'she said "no", twice'
     path.write_text(PLAIN.replace("warm", "back\\slash"))
-    assert opened(path).escape == ""
+    assert read_file(path).escape == ""
     path.write_text('text,label\n"open,yes\n')
     with pytest.raises(BadInput, match="not valid quoting"):
-        opened(path)
+        read_file(path)
 
 
 @pytest.mark.parametrize("escape", ["ab", '"', ",", "\n"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import BadEntry, BadInput, MissingData
-from tasks.readers import found, read
+from tasks.readers import read, read_task
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
@@ -96,7 +96,7 @@ def test_without_the_full_file_the_test_set_is_read_and_that_is_said(tmp_path: P
     text = "Oh, rain. \n I see. Wet? Cold?"
     content = f'index,id,utterance_truncated,type,intent\n0,a-b-2-2,"{text}",Irony,Support\n'
     data = written(tmp_path, content, "empqt/derived/test_set.csv")
-    (row,), notes = found(QACT, data)[1:]
+    (row,), notes = read_task(QACT, data)[1:]
     assert (row.id, row.group, row.text) == ("a-b:2:1", "a-b", "Cold?")
     assert row.context == (Turn("speaker", "Oh, rain."), Turn("listener", "I see. Wet?"))
     assert "test_set.csv" in notes[0] and "ed_annotated.csv" in notes[0]
@@ -147,7 +147,7 @@ def hope_files(folder: Path, texts: str) -> Path:
 
 
 def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
-    _, rows, notes = found(HOPE, hope_files(tmp_path, '333,"be safe,\nall"\n111,pray\n'))
+    _, rows, notes = read_task(HOPE, hope_files(tmp_path, '333,"be safe,\nall"\n111,pray\n'))
     assert [(row.id, row.text, row.label) for row in rows] == [("111", "pray", 1), ("333", "be safe,\nall", 1)]
     assert notes == ("1 of 3 rows have no text; left out",)
 

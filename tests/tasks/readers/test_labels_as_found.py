@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from harness.cli.main import main
 from tasks.errors import BadEntry, BadInput
-from tasks.proposal import opened, proposal
-from tasks.readers import found, read
+from tasks.proposal import proposal, read_file
+from tasks.readers import read, read_task
 from tasks.readers.answers import number_of
 from tasks.readers.rows import RawRow
 from tasks.registry import Registry
@@ -53,23 +53,23 @@ def test_what_is_no_number_with_a_decimal_comma_is_refused(tmp_path: Path, text:
 def test_a_decimal_comma_that_the_entry_does_not_know_is_answered_with_the_line(tmp_path: Path) -> None:
     task = a_task(tmp_path, ["1", "2,5"], 'kind = "continuous"\n')
     assert "label '2,5' is not a number; write `decimal = \",\"` in the entry" in refusal(task, tmp_path)
-    assert proposal(opened(tmp_path / "my.csv"), {}) == {
+    assert proposal(read_file(tmp_path / "my.csv"), {}) == {
         "text": "text", "label": "label", "kind": "binary", "delimiter": ";",
     }  # fmt: skip
     a_task(tmp_path, ["1", "2,5", "3,25", "4"])
-    assert proposal(opened(tmp_path / "my.csv"), {})["decimal"] == ","
-    assert proposal(opened(tmp_path / "my.csv"), {"kind": "continuous"})["decimal"] == ","
+    assert proposal(read_file(tmp_path / "my.csv"), {})["decimal"] == ","
+    assert proposal(read_file(tmp_path / "my.csv"), {"kind": "continuous"})["decimal"] == ","
 
 
 def test_labels_that_differ_by_case_or_space_are_warned_of_with_the_line_to_write(tmp_path: Path) -> None:
     labels = ["very warm", "cold", "Very  warm", "Cold"] * 3 + ["very warm", "cold"] * 20
     task = a_task(tmp_path, labels, 'kind = "multiclass"\n')
-    (warning,) = [one for one in found(task, tmp_path).notes if "case or space" in one]
+    (warning,) = [one for one in read_task(task, tmp_path).notes if "case or space" in one]
     line = warning.partition("write ")[2]
     assert tomllib.loads(line) == {"relabel": {"Cold": "cold", "Very  warm": "very warm"}}
     mended = a_task(tmp_path, labels, f'kind = "binary"\n{line}\n')
-    assert found(mended, tmp_path).task.label.classes == ("cold", "very warm")
-    assert not any("case or space" in one for one in found(mended, tmp_path).notes)
+    assert read_task(mended, tmp_path).task.label.classes == ("cold", "very warm")
+    assert not any("case or space" in one for one in read_task(mended, tmp_path).notes)
 
 
 def test_three_spellings_of_two_labels_say_how_to_join_them(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_an_empty_label_points_to_drop_labels_and_that_counts_them(tmp_path: Pat
     splits = load(a_task(tmp_path, labels, 'kind = "binary"\ndrop_labels = [""]\n'), tmp_path)
     assert "40 of 120 rows have no label; left out by `drop_labels`" in splits.warnings
     assert sum(len(part) for part in (splits.train, splits.validation, splits.test)) == 80
-    assert proposal(opened(tmp_path / "my.csv"), {})["drop_labels"] == [""]
+    assert proposal(read_file(tmp_path / "my.csv"), {})["drop_labels"] == [""]
     task = a_task(tmp_path, ["1.5", ""] * 9, 'kind = "continuous"\n')
     assert '`drop_labels = [""]`' in refusal(task, tmp_path)
 
@@ -178,9 +178,9 @@ def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path: Path) -> No
 def test_a_column_of_sets_is_proposed(tmp_path: Path) -> None:
     official(tmp_path, 'split_column = "fold"\n', column=True)
     path = tmp_path / "all.csv"
-    assert "split_column" not in proposal(opened(path), {})
+    assert "split_column" not in proposal(read_file(path), {})
     path.write_text(path.read_text().replace("dialogue,fold", "dialogue,split"))
-    assert proposal(opened(path), {})["split_column"] == "split"
+    assert proposal(read_file(path), {})["split_column"] == "split"
 
 
 def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

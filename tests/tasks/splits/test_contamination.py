@@ -11,7 +11,7 @@ import pytest
 from adapters_store import Store
 from adapters_store.measures import CONTAMINATION, NEAR_DUPLICATES, contamination_inputs
 from harness.study.measures import contacts_of
-from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, Contact, contacts, evened, near_pairs
+from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, Contact, contacts, near_pairs, normalise
 from tasks.splits.loading import Splits, content_hash
 from tasks.task import Dataset, Example, Label, Task, Turn
 
@@ -58,7 +58,7 @@ def test_exactly_the_pairs_above_the_threshold_are_found() -> None:
 
 
 def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone() -> None:
-    assert evened("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
+    assert normalise("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
     short = "thank you very much"
     assert len(short) < SHORTEST and near_pairs([short, f"{short} x"]).shape == (0, 2)
     assert near_pairs([]).shape == (0, 2)

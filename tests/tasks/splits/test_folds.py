@@ -10,7 +10,7 @@ import pytest
 
 from tasks.errors import BadInput
 from tasks.splits.clean import block_hashes
-from tasks.splits.folds import dealt, folded
+from tasks.splits.folds import deal, make_folds
 from tasks.splits.loading import load
 from tasks.task import Dataset, Example, Label, Task
 
@@ -40,7 +40,7 @@ def rows_of(kind: str, count: int = 150, per_block: int = 3) -> list[Example]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind: str) -> None:
     rows = rows_of(kind)
-    folds = folded(task_of(kind), rows)
+    folds = make_folds(task_of(kind), rows)
     assert sorted(row.id for fold in folds for row in fold.test) == sorted(row.id for row in rows)
     for fold in folds:
         sides = [{row.block for row in part} for part in (fold.train, fold.validation, fold.test)]
@@ -52,27 +52,27 @@ def test_every_row_is_tested_once_and_no_block_stands_on_both_sides(kind: str) -
 def test_classes_are_spread_over_the_folds() -> None:
     rows = rows_of("multiclass", 60, per_block=1)
     counts = np.array(
-        [[sum(r.label == c for r in fold.test) for c in range(3)] for fold in folded(task_of("multiclass"), rows)]
+        [[sum(r.label == c for r in fold.test) for c in range(3)] for fold in make_folds(task_of("multiclass"), rows)]
     )
     assert np.ptp(counts, axis=0).max() <= 1
 
 
 def test_folds_do_not_depend_on_the_order_of_the_rows() -> None:
     rows = rows_of("multiclass")
-    one, other = (folded(task_of("multiclass"), order) for order in (rows, rows[::-1]))
+    one, other = (make_folds(task_of("multiclass"), order) for order in (rows, rows[::-1]))
     assert [{row.id for row in fold.test} for fold in one] == [{row.id for row in fold.test} for fold in other]
 
 
 def test_a_text_of_the_test_fold_is_no_training_text() -> None:
     rows = [row._replace(text=f"words {i % 60}") for i, row in enumerate(rows_of("multiclass", 120, per_block=1))]
-    for fold in folded(task_of("multiclass"), rows):
+    for fold in make_folds(task_of("multiclass"), rows):
         test = {row.text for row in fold.test}
         assert not any(row.text in test for row in (*fold.train, *fold.validation))
 
 
 def test_too_few_blocks_are_refused_with_what_to_do() -> None:
     with pytest.raises(BadInput, match="5 blocks cannot be cut into 5 folds; give more rows or a smaller `split`"):
-        folded(task_of("multiclass"), rows_of("multiclass", 10, per_block=2))
+        make_folds(task_of("multiclass"), rows_of("multiclass", 10, per_block=2))
 
 
 def test_loading_gives_a_splits_per_fold_and_what_stands_for_all(tmp_path) -> None:
@@ -131,13 +131,13 @@ def dealt_by_hand(kind: str, rows: list[Example], count: int) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_are_dealt_out_as_a_plain_loop_deals_them(kind: str) -> None:
     rows = uneven(kind)
-    assert dealt(task_of(kind), rows, 5).tolist() == dealt_by_hand(kind, rows, 5)
+    assert deal(task_of(kind), rows, 5).tolist() == dealt_by_hand(kind, rows, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rare_class_and_a_continuous_label_are_spread_over_the_folds(kind: str) -> None:
     rows = uneven(kind)
-    share_of, strata = dealt(task_of(kind), rows, 5), strata_by_hand(kind, rows)
+    share_of, strata = deal(task_of(kind), rows, 5), strata_by_hand(kind, rows)
     width = 5 if kind == "continuous" else 3
     counts = np.array(
         [[sum(c in strata[i] for i in np.flatnonzero(share_of == k)) for c in range(width)] for k in range(5)]

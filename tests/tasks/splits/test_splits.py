@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import BadInput
-from tasks.splits.clean import SALTS, SHARES, TOLERANCE, Parts, block_hashes, clean, searched_salt, splits_of
+from tasks.splits.clean import SALTS, SHARES, TOLERANCE, Parts, block_hashes, clean, find_salt, splits_of
 from tasks.splits.loading import content_hash, load
 from tasks.task import Dataset, Example, Label, Task, Turn
 
@@ -112,7 +112,7 @@ def test_the_first_salt_that_keeps_the_classes_is_taken() -> None:
     rows = [a_row(i, i, label=float(i < 12)) for i in range(400)]
     task = a_task(BINARY)
     blocks, block_of = np.unique([row.block for row in rows], return_inverse=True)
-    salt = searched_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
+    salt = find_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
     parts = clean(replace(task, split_salt=salt), rows)
     for part in (parts.train, parts.validation, parts.test):
         assert {row.label for row in part} == {0, 1}
@@ -217,7 +217,7 @@ def first_salt(rows: Sequence[Example], in_all: Sequence[float]) -> int:
 
 def salt_of(task: Task, rows: Sequence[Example]) -> int:
     blocks, block_of = np.unique([row.block for row in rows], return_inverse=True)
-    return searched_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
+    return find_salt(task, rows, block_hashes("toy", blocks.tolist()), block_of)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tasks.readers import read
 from tasks.registry import Registry
 from tasks.splits.clean import Parts, block_hashes, clean, splits_of
 from tasks.splits.contamination import Texts
-from tasks.splits.folds import folded
+from tasks.splits.folds import make_folds
 from tasks.splits.loading import load
 from tasks.splits.units import units_of
 from tasks.synthetic import write
@@ -62,7 +62,7 @@ def test_a_group_that_stands_in_several_blocks_joins_them() -> None:
 
 
 def test_folds_divide_neither_groups_nor_blocks() -> None:
-    for parts in folded(replace(TASK, split="cv4"), crossed(400, 3, 3)):
+    for parts in make_folds(replace(TASK, split="cv4"), crossed(400, 3, 3)):
         assert divided(parts, "group") == divided(parts, "block") == set()
 
 
@@ -173,7 +173,7 @@ def test_repeats_kept_together_lose_no_row_and_part_no_text() -> None:
     kept = [one.id for one in (*parts.train, *parts.validation, *parts.test)]
     assert sorted(kept) == sorted(one.id for one in rows)
     assert "27 texts stand in several blocks and are kept together: joined, 300 blocks make 217" in parts.warnings[0]
-    for fold in folded(replace(TASK, repeats="together", split="cv3"), rows):
+    for fold in make_folds(replace(TASK, repeats="together", split="cv3"), rows):
         assert divided(fold, "text") == set() and fold.dropped == ((), (), ())
 
 
