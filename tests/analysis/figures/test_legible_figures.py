@@ -121,7 +121,7 @@ def contrasts(axes: Axes) -> list[float]:
         lambda: cosine_map(similar("t", 18), ""),
         lambda: rank_map(similar("t", 18), ""),
         lambda: draw_map(correlated("t", 12), ""),
-        lambda: heatmaps._drawn(
+        lambda: heatmaps._contamination_heatmap(
             contaminated()
             .assign(w=lambda one: 100 * one.share_group)
             .pivot(index="intermediate", columns="target", values="w"),
