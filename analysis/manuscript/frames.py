@@ -18,7 +18,7 @@ from analysis.figures.heatmaps import METRIC_NAMES, squares
 from analysis.figures.paper_figures import MEASURED, NUMBERS, importance_rows, percent_squares, similarity_squares
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
-from analysis.manuscript.subject import Stored, Subject
+from analysis.manuscript.subject import Subject
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import theme_counts
 from analysis.results.results import ROWS
@@ -26,6 +26,7 @@ from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
 from analysis.sections.importance import Progress
 from analysis.sections.paper_tables import write_tables
+from analysis.sections.study_results import StudyResults
 from analysis.tables import write_csv
 from tasks.errors import BadInput
 
@@ -50,7 +51,7 @@ def figure_frames(subject: Subject) -> Frames:
     return found
 
 
-def _heatmaps(stored: Stored | None) -> Frames:
+def _heatmaps(stored: StudyResults | None) -> Frames:
     """One frame of squares for every metric and setting that has targets."""
     if stored is None:
         return {}

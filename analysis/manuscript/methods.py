@@ -210,7 +210,7 @@ def _settings(subject: Subject) -> Iterator[Answer]:
     yield "Which training settings?", settings or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
-    yield "Which search space?", _searched(subject.stored.searches)
+    yield "Which search space?", _searched(subject.searches)
     adapter = {name: value for name, value in study["adapter"].items() if value is not None}
     inputs = {"input format": study.get("input_format"), "tokens at most": study.get("max_tokens")}
     yield (

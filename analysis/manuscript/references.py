@@ -134,7 +134,7 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
         yield TRAINING, "AdamW", (ADAMW,)
-        if subject.stored.searches:
+        if subject.searches:
             yield TRAINING, "search of settings", (OPTUNA,)
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from adapters_store import disk
-from adapters_store.record import Record, imports_of, read_signed
+from adapters_store.record import imports_of, read_signed
 from adapters_store.store import Store
 from analysis.figures.paper_figures import why_not_drawn
-from analysis.gains.baselines import baselines
-from analysis.gains.cells import Manifest, cells
-from analysis.gains.gains import gains
+from analysis.gains.cells import Manifest
 from analysis.importance.grid import grid_of
 from analysis.importance.ridge import why_no_fold
 from analysis.results.results import Results
-from analysis.sections.question import Question, of_published, of_stored
+from analysis.sections.question import Question, of_published
+from analysis.sections.study_results import Snapshot, StudyResults
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.task import Dataset
@@ -34,32 +31,19 @@ NO_TASKS: Mapping[str, Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What the store has of a study: manifest, finished records, searches, and frames of cells, gains, baselines.
-
-    ``imports`` are the specs of the adapters of others, by name.
-    """
-
-    manifest: Manifest
-    records: tuple[Record, ...]
-    searches: tuple[Mapping[str, Any], ...]
-    cells: pd.DataFrame
-    gains: pd.DataFrame
-    baselines: pd.DataFrame
-    imports: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
 class Subject:
-    """A question to results, the data sets behind their tasks as entries know them, and what the store has, if it does.
+    """A question to results, the data sets behind their tasks as entries know them, and the study, if one is stored.
 
-    ``unknown`` names the entries that could not be read, each with the reason.
+    ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
+    ``imports`` the specs of the adapters of others that targets stand on, by name.
     """
 
     question: Question
     datasets: Mapping[str, Dataset]
-    stored: Stored | None = None
+    stored: StudyResults | None = None
     unknown: tuple[str, ...] = ()
+    searches: tuple[Mapping[str, Any], ...] = ()
+    imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def results(self) -> Results:
@@ -87,11 +71,6 @@ class Subject:
         return not any(line.startswith("Figure 2 ") for line in why_not_drawn(self.results, self.question.similarities))
 
     @property
-    def imports(self) -> Mapping[str, Mapping[str, Any]]:
-        """The specs of adapters of others that targets stand on, by name."""
-        return self.stored.imports if self.stored else {}
-
-    @property
     def title(self) -> str:
         """The study's title, or its name."""
         return str(self.study.get("title") or self.results.name)
@@ -106,14 +85,11 @@ def published() -> Subject:
 
 def stored_study(store: Store, manifest: Manifest) -> Subject:
     """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
-    found, planned = gains(store, manifest), cells(store, manifest)
-    question = of_stored(store, manifest, found, Path())
-    records = tuple(store.get(key) for key in planned.key[planned.status == "done"])
+    store = Snapshot.of(store)
+    study = StudyResults.of(store, manifest, Path())
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
-    alone = baselines(store, manifest)
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    stored = Stored(manifest, records, _searches(store, manifest["name"]), planned, found, alone, imports)
-    return Subject(question, datasets, stored, unknown)
+    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:

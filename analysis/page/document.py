@@ -27,8 +27,7 @@ from analysis.page.plain import page_id, plain, plain_frame, plain_sections
 from analysis.ratings.themes import rating_means
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.question import Question
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from analysis.tables import interval, number, signed
 from tasks.plain_text import harmless
 from tasks.ratings import constructs, themes
@@ -40,10 +39,9 @@ FIGURE_2 = "figure-2-importances"
 
 @dataclass(frozen=True)
 class ReportContent:
-    """What a report says and shows: a study's frames, the question and its answer, drawn figures, and the sections."""
+    """What a report says and shows: a study's results, what explains its gains, drawn figures, and the sections."""
 
-    study: Findings
-    question: Question
+    study: StudyResults
     answer: Answer
     figures: Sequence[FigureFiles]
     sections: Sequence[Section]
@@ -63,7 +61,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "metrics": METRIC_NAMES,
         "tasks": _tasks(content),
         "themes": list(themes()),
-        "constructs": [{"id": name, "title": _construct(name)} for name in content.question.results.constructs],
+        "constructs": [{"id": name, "title": _construct(name)} for name in content.study.question.results.constructs],
         "missing": dict(manifest["missing"]),
         "maps": heatmaps(study),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
@@ -76,8 +74,8 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
 
 def _tasks(content: ReportContent) -> list[dict[str, Any]]:
     """What tasks can be sorted and filtered by, in the study's order."""
-    means = rating_means(content.question.results).set_index("task")
-    kept = [*content.question.results.constructs, "overall"]
+    means = rating_means(content.study.question.results).set_index("task")
+    kept = [*content.study.question.results.constructs, "overall"]
     return [
         {
             "id": name,

@@ -12,14 +12,14 @@ from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import control_name
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from analysis.tables import bare, interval, number, signed
 
 ARROW = "\u2192"
 Row = Mapping[str, Any]
 
 
-def heatmaps(study: Findings) -> list[dict[str, Any]]:
+def heatmaps(study: StudyResults) -> list[dict[str, Any]]:
     """One map per metric and setting: rows and columns by id, and a square for each of their meetings.
 
     A square's ``hover`` are lines of text, ``page`` the address of its cell's page or None.
@@ -32,7 +32,7 @@ def heatmaps(study: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _map(study: Findings, metric: str, setting: str) -> dict[str, Any]:
+def _map(study: StudyResults, metric: str, setting: str) -> dict[str, Any]:
     squares = figures.squares(study.gains, study.baselines, study.manifest, metric=metric, setting=setting)
     alone, gained = _by_pair(study.baselines, metric, setting), _by_pair(study.gains, metric, setting)
     shown = [
@@ -74,7 +74,7 @@ def _square(row: str, target: str, status: str, hover: list[str], page: str | No
     return {**shown, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
 
 
-def _alone(study: Findings, square: Square, row: Row) -> dict[str, Any]:
+def _alone(study: StudyResults, square: Square, row: Row) -> dict[str, Any]:
     name = f"{square.column} alone"
     page = page_id(BASELINE, None, square.target, row["setting"])
     if square.status != "baseline":
@@ -84,7 +84,7 @@ def _alone(study: Findings, square: Square, row: Row) -> dict[str, Any]:
     return {**_square("", square.target, "baseline", hover, page), **_numbers(row["score"], None)}
 
 
-def _pair(study: Findings, square: Square, row: Row | None, setting: str) -> dict[str, Any]:
+def _pair(study: StudyResults, square: Square, row: Row | None, setting: str) -> dict[str, Any]:
     name, where = f"{square.row} {ARROW} {square.column}", (square.intermediate, square.target, square.status)
     page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
     if row is None or square.status == "missing":
@@ -97,7 +97,7 @@ def _pair(study: Findings, square: Square, row: Row | None, setting: str) -> dic
     return {**_square(*where, hover, page), **_numbers(square.score, square.points), "marks": marks}
 
 
-def _control(study: Findings, row: Row, row_id: str, title: str) -> dict[str, Any]:
+def _control(study: StudyResults, row: Row, row_id: str, title: str) -> dict[str, Any]:
     name = f"{title} {ARROW} {study.title(row['target'])}"
     page = page_id(row["control"], row["intermediate"], row["target"], row["setting"])
     if row["n_seeds"] == 0:

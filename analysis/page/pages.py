@@ -18,7 +18,8 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import predictions
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import WAYS, control_name
-from analysis.sections.study import MEANINGS, Findings
+from analysis.sections.study import MEANINGS
+from analysis.sections.study_results import StudyResults
 from analysis.tables import count, inline, interval, number, percent, yes_no
 
 # What a cell predicted, counted: confusion of classes, or values in bins. No row can be told from these counts.
@@ -81,17 +82,17 @@ SETTINGS = ("training", "adapter", "composition", "input_format", "max_tokens", 
 HASHES = ("splits_hash", "training_version")
 
 
-def pages(store: Store, study: Findings) -> list[dict[str, Any]]:
+def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
     """One page per planned (role, intermediate, target, setting), in the manifest's order."""
     by_page = _rows_by_page(study)
-    records = {key: store.get(key) for key in study.cells.key[study.cells.status == "done"]}
+    records = {record.key: record for record in study.records}
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
         groups.setdefault(_where(cell), []).append(cell)
     return [_page(store, study, where, cells, by_page.get(where), records) for where, cells in groups.items()]
 
 
-def cell_title(study: Findings, where: Where) -> str:
+def cell_title(study: StudyResults, where: Where) -> str:
     """What a page is called."""
     role, intermediate, target, _ = where
     if role in SCORED_ALONE:
@@ -104,7 +105,7 @@ def cell_title(study: Findings, where: Where) -> str:
 
 def _page(
     store: Store,
-    study: Findings,
+    study: StudyResults,
     where: Where,
     cells: list[Row],
     row: Row | None,
@@ -129,7 +130,7 @@ def _page(
     }
 
 
-def _rows_by_page(study: Findings) -> dict[Where, Row]:
+def _rows_by_page(study: StudyResults) -> dict[Where, Row]:
     """The row of gains, baselines or controls that a page is about, by where the page belongs."""
     rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
     rows += study.baselines.to_dict("records")

@@ -26,6 +26,7 @@ from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
+from analysis.sections.study_results import Snapshot, finished
 from analysis.tables import Declared, few, framed, interval, number, write_frames
 from tasks.errors import BadInput
 from tasks.plain_text import counted
@@ -97,9 +98,10 @@ class Side:
 
 def side_of_study(store: Store, manifest: Manifest) -> Side:
     """One side from a stored study."""
+    store = Snapshot.of(store)
     frame = planned_cells(store, manifest)
     done = frame[frame.status == "done"]
-    records = [store.get(key) for key in done.key]
+    records = finished(store, done)
     splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
     done = done.assign(intermediate=done.intermediate.fillna(""), splits=done.key.map(splits))
     groups = done.groupby(CELL, sort=False)

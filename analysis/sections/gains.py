@@ -11,7 +11,7 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL
 from analysis.sections.blocks import Block, Section, Table, Text
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from analysis.tables import count, interval, number
 from tasks.plain_text import counted
 
@@ -32,7 +32,7 @@ WHAT = {
 }
 
 
-def gains(study: Findings) -> Section:
+def gains(study: StudyResults) -> Section:
     """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
     frame = study.gains
     if frame.empty:
@@ -67,7 +67,7 @@ def gains(study: Findings) -> Section:
     return Section("Gains", [*blocks, Text(text)])
 
 
-def visible(study: Findings, frame: pd.DataFrame) -> Section | None:
+def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
     """How small a gain each target's test set could have shown; nothing where no gain has a p."""
     shown = frame[frame.n_pairs > 0]
     if shown.empty:
@@ -93,7 +93,7 @@ def visible(study: Findings, frame: pd.DataFrame) -> Section | None:
     return Section("Smallest visible gains", [Text(text), Table(head, rows)])
 
 
-def controls(study: Findings) -> Section | None:
+def controls(study: StudyResults) -> Section | None:
     """What the controls gain, as means over targets and one by one; nothing where a study has none."""
     if study.controls.empty:
         return None
@@ -158,7 +158,7 @@ def _less(row: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
     return number(row.transfers_less_control, 1), interval(row.low_less_control, row.high_less_control, 1)
 
 
-def control_name(study: Findings, control: str, intermediate: str) -> str:
+def control_name(study: StudyResults, control: str, intermediate: str) -> str:
     """What a control is called in tables, with what it means."""
     return WHAT[control] if control in WHAT else f"{control}: {study.title(intermediate)}"
 
@@ -180,7 +180,7 @@ def _counts(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _pairs(study: Findings, frame: pd.DataFrame) -> Table:
+def _pairs(study: StudyResults, frame: pd.DataFrame) -> Table:
     is_limited = _is_limited(study.gains)
     head = ["intermediate", "target", "data", "setting", "alone", "with", "points", "95 % interval", "p (BH)"]
     head += ["points over full", "95 % interval"] if is_limited else []

@@ -23,7 +23,7 @@ from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from analysis.tables import Declared, count, few, framed, number, write_csv, yes_no
 
 PAIR = ["intermediate", "target", "setting"]
@@ -237,7 +237,7 @@ SHORT = {
 }
 
 
-def answers(study: Findings, visible: pd.DataFrame, out: Path, further: Sequence[Block] = ()) -> Section:
+def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequence[Block] = ()) -> Section:
     """Rejections, units, visible gains and changed claims, with their frames written, and ``further`` blocks.
 
     Without a tested gain there is nothing but a word on that, and what is further.
@@ -287,7 +287,7 @@ def _two(first: float, second: float) -> str:
     return f"{number(first)}, {number(second)}"
 
 
-def _rejections(study: Findings, frame: pd.DataFrame) -> list[Block]:
+def _rejections(study: StudyResults, frame: pd.DataFrame) -> list[Block]:
     text = Text(
         f"Gains / harms at {LEVEL}, by target. max-T is the step-down maximum, over the target's own gains or over all;"
         " BH, BY and Holm are over all.",
@@ -300,7 +300,7 @@ def _rejections(study: Findings, frame: pd.DataFrame) -> list[Block]:
     return [text, Table(["target", "setting", "tests", *SHORT.values()], rows)]
 
 
-def _units_table(study: Findings, frame: pd.DataFrame) -> list[Block]:
+def _units_table(study: StudyResults, frame: pd.DataFrame) -> list[Block]:
     text = Text(
         "Groups (dialogues, posts, articles) are resampled, never single items; families are data sets that share"
         " texts or people. Visible: the smallest true gain in points that a test finds with a power of 80 %, alone or"
@@ -321,7 +321,7 @@ def _units_table(study: Findings, frame: pd.DataFrame) -> list[Block]:
     return [text, Table([*head, "visible", "visible in the grid"], rows)]
 
 
-def _changes(study: Findings, frame: pd.DataFrame, claims: pd.DataFrame) -> list[Block]:
+def _changes(study: StudyResults, frame: pd.DataFrame, claims: pd.DataFrame) -> list[Block]:
     metrics = second_metrics(study.gains)
     pairs = ", ".join(f"{other} beside {METRIC_NAMES[own]}" for own, other in metrics.items())
     text = Text(
@@ -339,7 +339,7 @@ def _changes(study: Findings, frame: pd.DataFrame, claims: pd.DataFrame) -> list
     return [text, Table(head, rows), _changed_claims(study, claims)]
 
 
-def _changed_claims(study: Findings, claims: pd.DataFrame) -> Block:
+def _changed_claims(study: StudyResults, claims: pd.DataFrame) -> Block:
     """The claims that are lost or new, by choice; reviewer_claims.csv has all of them."""
     rows = []
     for cells, part in claims[claims.there != LEFT_OUT].groupby("cells", sort=False):
@@ -351,10 +351,10 @@ def _changed_claims(study: Findings, claims: pd.DataFrame) -> Block:
     return Table(["cells", "claims", "which"], rows)
 
 
-def _pair(study: Findings, row: Any) -> str:  # noqa: ANN401 - a row of a frame
+def _pair(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of a frame
     return f"{study.title(row.intermediate)} -> {study.title(row.target)} ({row.setting})"
 
 
-def _target(study: Findings, row: Mapping[str, Any]) -> tuple[str, str]:
+def _target(study: StudyResults, row: Mapping[str, Any]) -> tuple[str, str]:
     """The target and setting of a row, as a table names them."""
     return (ALL, "") if row["target"] == row["setting"] == ALL else (study.title(row["target"]), row["setting"])

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from adapters_store.record import Record
 from adapters_store.roles import BASELINE, TRANSFER, role_of
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import Manifest, mixed_columns
+from analysis.gains.cells import mixed_columns
 from analysis.gains.gains import FEW_GROUPS
-from analysis.gains.other_metrics import OTHERS
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
-from analysis.tables import count, few, framed, inline, interval, number, percent, tally, yes_no
+from analysis.sections.study_results import StudyResults
+from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
 
 SYNTHETIC = Text(
     "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"
@@ -45,32 +43,7 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What a report tells: a study's manifest and its frames of cells, gains, baselines and controls.
-
-    ``others`` are the gains by second metrics (analysis.gains.other_metrics).
-    ``records`` are those of the finished cells, in the order of ``cells``.
-    ``shared`` says what is in a copy for others and what is not; None in a study's own report.
-    """
-
-    manifest: Manifest
-    records: Sequence[Record]
-    cells: pd.DataFrame
-    gains: pd.DataFrame
-    baselines: pd.DataFrame
-    controls: pd.DataFrame
-    control_means: pd.DataFrame
-    draws: int
-    others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
-    shared: Text | None = None
-
-    def title(self, task: str) -> str:
-        """A task's title, by its id; what is no task is called by its name."""
-        return str(self.manifest["tasks"].get(task, {"title": task})["title"])
-
-
-def opening(study: Findings) -> Section:
+def opening(study: StudyResults) -> Section:
     """Title, banner and the study's settings."""
     name, settings = study.manifest["name"], study.manifest["study"]
     blocks: list[Block] = [Heading(str(settings.get("title") or name)), *([study.shared] if study.shared else [])]
@@ -94,7 +67,7 @@ def opening(study: Findings) -> Section:
     return Section("", [*blocks, Bullets.of(facts)])
 
 
-def tasks(study: Findings) -> Section:
+def tasks(study: StudyResults) -> Section:
     """Tables of the tasks in the study and of those whose data are not there."""
     head = ("task", "family", "metric", "train", "validation", "test", "data", "history cut", "text cut", "warnings")
     cut = study.cells.groupby("target")[["cut_history", "cut_target"]].max()
@@ -116,7 +89,7 @@ def tasks(study: Findings) -> Section:
     return Section("Tasks", blocks)
 
 
-def baselines(study: Findings) -> Section:
+def baselines(study: StudyResults) -> Section:
     """Table of the targets alone, with intervals and floors."""
     head = (
         "target",
@@ -153,7 +126,7 @@ def baselines(study: Findings) -> Section:
     return Section("Baselines", [Text(text), Table(head, rows), *_ordered(study)])
 
 
-def _ordered(study: Findings) -> list[Block]:
+def _ordered(study: StudyResults) -> list[Block]:
     """Table of the further metrics of targets whose classes have an order; nothing where there are none."""
     shown = study.baselines[study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()]
     rows = [
@@ -174,12 +147,12 @@ def figures(drawn: Sequence[FigureFiles], why_not_drawn: Sequence[str]) -> Secti
     return Section("The paper's figures", [*map(Picture.of, drawn), *map(Text, why_not_drawn)])
 
 
-def flags(study: Findings) -> Section:
+def flags(study: StudyResults) -> Section:
     """What is unusual about cells and gains, counted and named, and whose cells were not trained alike."""
     return Section("Flags", [*_flags(study), *_mixed(study)])
 
 
-def _flags(study: Findings) -> list[Block]:
+def _flags(study: StudyResults) -> list[Block]:
     blocks: list[Block] = []
     missing = study.cells[study.cells.status == "missing"]
     if len(missing):
@@ -206,13 +179,13 @@ def _flags(study: Findings) -> list[Block]:
     return [*blocks, Table(("flag", "meaning", "times", "where"), rows)]
 
 
-def _mixed(study: Findings) -> list[Block]:
+def _mixed(study: StudyResults) -> list[Block]:
     """The columns whose cells were trained on different devices or with other versions; nothing where none were."""
     columns = mixed_columns(study.cells, study.records)
     return [MIXED, Bullets(columns)] if columns else []
 
 
-def caveats(study: Findings) -> Section:
+def caveats(study: StudyResults) -> Section:
     """What this page cannot tell."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
@@ -233,7 +206,7 @@ def caveats(study: Findings) -> Section:
     return Section("Caveats", [Bullets(points)])
 
 
-def provenance(study: Findings, identities: Sequence[str]) -> Section:
+def provenance(study: StudyResults, identities: Sequence[str]) -> Section:
     """Versions, machines and keys behind the page; ``identities`` says of each record what its key names."""
     records = study.records
     facts = {
@@ -250,7 +223,7 @@ def provenance(study: Findings, identities: Sequence[str]) -> Section:
     return Section("Provenance", [Bullets.of(facts)])
 
 
-def _cell_name(study: Findings, row: Any) -> str:  # noqa: ANN401 - a row of cells or of gains
+def _cell_name(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of cells or of gains
     target = study.title(row.target)
     name = target if row.intermediate is None else f"{study.title(row.intermediate)} -> {target}"
     role = getattr(row, "role", TRANSFER)

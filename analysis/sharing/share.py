@@ -25,10 +25,12 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.significance import DRAWS
-from analysis.report import findings, finished, write_report
+from analysis.report import write_report
 from analysis.sections.answers import silent
 from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
+from analysis.sections.question import of_stored
+from analysis.sections.study_results import Snapshot, StudyResults, finished
 from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
 from tasks.errors import BadInput
 from tasks.plain_text import counted
@@ -75,11 +77,12 @@ def shared_report(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} is not an empty folder; a report for others needs one of its own: give it with --out")
     names = names_of(manifest)
-    study, notice = findings(store, manifest, draws, seed), notice_of(manifest, names)
+    store, notice = Snapshot.of(store), notice_of(manifest, names)
+    study = StudyResults.of(store, manifest, out, draws=draws, seed=seed).with_controls(store)
     with copied(store, manifest, measures, names) as (copy, hidden, keys):
         frames = {name: _frame(getattr(study, name), names, keys) for name in FRAMES}
-        records = finished(copy, frames["cells"])
-        shown = replace(study, manifest=hidden, records=records, shared=notice, **frames)
+        records, question = finished(copy, frames["cells"]), of_stored(copy, hidden, frames["gains"], out)
+        shown = replace(study, manifest=hidden, records=records, question=question, shared=notice, **frames)
         page = write_report(copy, shown, out, progress)
     return Shared(page, names.study, f"{notice.lead} {notice.text}", occurrences(out, names.words))
 
@@ -117,7 +120,7 @@ def copied(
             if key in store:
                 _copy_record(store, copy, key, keys, names)
         _copy_measures(store, copy, zip(measures(manifest), measures(hidden), strict=True), names)
-        yield copy, hidden, keys.shown
+        yield Snapshot.of(copy), hidden, keys.shown
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

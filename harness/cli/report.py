@@ -93,6 +93,7 @@ def question_of(options: argparse.Namespace) -> Question:
     from analysis.gains.gains import gains
     from analysis.results.own_table import ENDINGS, read_own_table
     from analysis.sections.question import of_own_table, of_published, of_stored
+    from analysis.sections.study_results import Snapshot
 
     margin = getattr(options, "margin", None)
     beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
@@ -104,7 +105,7 @@ def question_of(options: argparse.Namespace) -> Question:
         )
     if options.study == PUBLISHED:
         return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
-    store, name = Store(Path(options.store)), name_of(options.study)
+    store, name = Snapshot(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
     return of_stored(store, manifest, gains(store, manifest), Path(options.out or f"results/{name}"), margin)
 
@@ -116,11 +117,13 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.figures.paper_figures import write_figures as draw
     from analysis.gains.gains import gains
     from analysis.sections.question import of_stored
+    from analysis.sections.study_results import Snapshot
 
     if options.study == PUBLISHED:
         question = question_of(options)
     else:
         store, name, out = _store_name_out(options)
+        store = Snapshot.of(store)
         manifest = stored_manifest(store, name)
         pairs = gains(store, manifest)
         question = of_stored(store, manifest, pairs, out)

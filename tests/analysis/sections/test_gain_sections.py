@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from analysis.gains.gains import gains
 from analysis.gains.power import visible_gains
 from analysis.sections import gains as gain_sections
 from analysis.sections.markdown import markdown
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     folder: Path = tmp_path_factory.mktemp("study")
     store, manifest = fake_study(folder, tasks, helpful=[("role", "hope")], constant=[("hope", "distress")])
-    empty = pd.DataFrame()
-    return Findings(manifest, (), empty, gains(store, manifest, draws=300), empty, empty, empty, draws=300)
+    return StudyResults.of(store, manifest, folder, draws=300)
 
 
-def test_every_correction_is_counted_from_its_own_column(study: Findings) -> None:
+def test_every_correction_is_counted_from_its_own_column(study: StudyResults) -> None:
     page = markdown([gain_sections.gains(study)])
     for name, what in gain_sections.WAYS.items():
         sure = study.gains.points[study.gains[name] <= 0.05]
@@ -34,7 +31,7 @@ def test_every_correction_is_counted_from_its_own_column(study: Findings) -> Non
     assert f"from 300 paired draws (of {more} gain{'s' * (more > 1)} 3000, where a decision" in page
 
 
-def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: Findings) -> None:
+def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: StudyResults) -> None:
     frame = visible_gains(study.gains)
     page = markdown([gain_sections.visible(study, frame)])
     for one in frame.itertuples():

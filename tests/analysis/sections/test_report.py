@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from adapters_store import Store
 from adapters_store.roles import CONTROLS
 from analysis.report import report
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -159,3 +161,25 @@ def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path) -> No
     plain = _page(tmp_path / "plain", CLASSIFICATION)
     section = page.partition("## Gains")[2].partition("## Flags")[0]
     assert section == plain.partition("## Gains")[2].partition("## Flags")[0]
+
+
+def test_a_report_reads_every_record_at_most_once_and_checks_every_file_at_most_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, manifest = fake_study(tmp_path / "store", BOTH, seeds=(1, 2), controls=CONTROLS)
+    reads: Counter[tuple[str, ...]] = Counter()
+    get, checked = Store.get, Store.open
+
+    def counted_get(self: Store, key: str) -> object:
+        reads[(key,)] += 1
+        return get(self, key)
+
+    def counted_open(self: Store, key: str, name: str) -> Path:
+        reads[key, name] += 1
+        return checked(self, key, name)
+
+    monkeypatch.setattr(Store, "get", counted_get)
+    monkeypatch.setattr(Store, "open", counted_open)
+    report(store, manifest, tmp_path / "out", draws=50)
+    assert {key for key, *name in reads if not name} == {cell["key"] for cell in manifest["cells"]}
+    assert set(reads.values()) == {1}

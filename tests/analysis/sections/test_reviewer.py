@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from analysis.gains.corrections import benjamini_hochberg
-from analysis.gains.gains import COLUMNS, SEED, gains
-from analysis.gains.other_metrics import OTHERS, other_gains
+from analysis.gains.gains import COLUMNS
+from analysis.gains.other_metrics import OTHERS
 from analysis.gains.power import visible_gains
 from analysis.sections.markdown import markdown
 from analysis.sections.reviewer import (
@@ -21,7 +21,7 @@ from analysis.sections.reviewer import (
     rejections,
     units,
 )
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 from analysis.tables import framed
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -140,10 +140,8 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     store, manifest = fake_study(tmp_path / "store", tasks, helpful=[("hope", "role"), ("role", "distress")])
-    own, empty = gains(store, manifest, draws=300), pd.DataFrame()
-    second = other_gains(store, manifest, draws=300, seed=SEED)
-    study = Findings(manifest, (), empty, own, empty, empty, empty, 300, second)
-    page = markdown([answers(study, visible_gains(own), tmp_path)])
+    study = StudyResults.of(store, manifest, tmp_path, draws=300).with_controls(store)
+    page = markdown([answers(study, visible_gains(study.gains), tmp_path)])
     for part in (
         "## Answers for a reviewer",
         "max-T (grid)",
@@ -154,11 +152,10 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
     assert "nan" not in page.casefold()
     tables = {file.stem for file in tmp_path.glob("*.csv")}
     assert tables == {f"reviewer_{one}" for one in ("rejections", "units", "changes", "claims", "second_metric")}
-    assert pd.read_csv(tmp_path / "reviewer_rejections.csv").n_tests.iloc[-1] == own.p.notna().sum()
+    assert pd.read_csv(tmp_path / "reviewer_rejections.csv").n_tests.iloc[-1] == study.gains.p.notna().sum()
 
 
 def test_without_a_tested_gain_the_section_says_so(tmp_path):
     store, manifest = fake_study(tmp_path / "store", (FakeTask("hope"),))
-    own, empty = gains(store, manifest, draws=100), pd.DataFrame()
-    study = Findings(manifest, (), empty, own, empty, empty, empty, 100)
-    assert "no claim to change" in markdown([answers(study, visible_gains(own), tmp_path)])
+    study = StudyResults.of(store, manifest, tmp_path, draws=100)
+    assert "no claim to change" in markdown([answers(study, visible_gains(study.gains), tmp_path)])

@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store
-from analysis.gains.baselines import baselines
-from analysis.gains.cells import Manifest, cells
-from analysis.gains.controls import control_means, controls
-from analysis.gains.gains import gains
+from analysis.gains.cells import Manifest
 from analysis.page.document import ReportContent
-from analysis.report import finished
-from analysis.results.results import Results
 from analysis.sections import study as study_sections
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.question import of_study
-from analysis.sections.study import Findings
+from analysis.sections.study_results import StudyResults
 
 HISTORY = [{"epoch": epoch, "train_loss": 1.0 / epoch, "validation": 0.1 * epoch} for epoch in (1, 2, 3, 4)]
 NO_SECTION = Section("What explains a gain", ())
@@ -28,21 +22,9 @@ SILENT = Answer((), NO_SECTION, {"headline": "nothing was asked", "features": []
 
 def page_content(store: Store, manifest: Manifest, out: Path, *, draws: int = 100) -> ReportContent:
     """What a report of the study would have on its page, but for the answers about ratings and features."""
-    gained, controlled = (frame(store, manifest, draws=draws) for frame in (gains, controls))
-    checked = cells(store, manifest)
-    study = Findings(
-        manifest=manifest,
-        records=finished(store, checked),
-        cells=checked,
-        gains=gained,
-        baselines=baselines(store, manifest, draws=draws),
-        controls=controlled,
-        control_means=control_means(controlled, gained),
-        draws=draws,
-    )
-    question = of_study(Results.by_setting(store, manifest, gained), out)
+    study = StudyResults.of(store, manifest, out, draws=draws).with_controls(store)
     sections = [part(study) for part in (study_sections.opening, study_sections.tasks, study_sections.caveats)]
-    return ReportContent(study, question, SILENT, (), sections)
+    return ReportContent(study, SILENT, (), sections)
 
 
 def document_in(html: str) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""What is computed once of a stored study and then asked by all that write about it.
+
+store = Snapshot.of(store)
+study = StudyResults.of(store, store.manifest("tiny"), Path("results/tiny")).with_controls(store)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pandas as pd
+
+from adapters_store.record import Record
+from adapters_store.store import Store
+from analysis.gains.baselines import baselines
+from analysis.gains.cells import Manifest, cells
+from analysis.gains.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
+from analysis.gains.gains import SEED, gains
+from analysis.gains.other_metrics import OTHERS, other_gains
+from analysis.gains.significance import DRAWS
+from analysis.sections.blocks import Text
+from analysis.sections.question import Question, of_stored
+from analysis.tables import framed
+
+
+@dataclass(frozen=True)
+class Snapshot(Store):
+    """A store as one command sees it: every record is read once, and every file of a record is checked once."""
+
+    known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
+    checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, store: Store) -> Snapshot:
+        """The store from now on; a snapshot is handed back as it is."""
+        return store if isinstance(store, cls) else cls(store.root)
+
+    def get(self, key: str) -> Record:
+        """The record with this key, as it was when it was first asked for; errors are those of ``Store.get``."""
+        if key not in self.known:
+            self.known[key] = super().get(key)
+        return self.known[key]
+
+    def open(self, key: str, name: str) -> Path:
+        """The path of a record's file, whose content is checked the first time; errors are those of ``Store.open``."""
+        if (key, name) not in self.checked:
+            self.checked[key, name] = super().open(key, name)
+        return self.checked[key, name]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """A stored study: its manifest, the records of its finished cells, its frames, and the question put to them.
+
+    ``records`` are in the order of ``cells``. ``others`` are the gains by second metrics. Test sets are resampled
+    ``draws`` times from ``seed``. ``shared`` says what is in a copy for others and what is not; None of a study itself.
+    """
+
+    manifest: Manifest
+    records: Sequence[Record]
+    cells: pd.DataFrame
+    gains: pd.DataFrame
+    baselines: pd.DataFrame
+    question: Question
+    controls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(CONTROL_TYPES)))
+    control_means: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(MEAN_TYPES)))
+    others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
+    draws: int = DRAWS
+    seed: int = SEED
+    shared: Text | None = None
+
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, seed: int = SEED) -> StudyResults:
+        """The study without controls and second metrics; what answers its question writes goes into ``out``.
+
+        CorruptRecord or MixedRecords if what is stored cannot be trusted.
+        """
+        store = Snapshot.of(store)
+        pairs = gains(store, manifest, draws=draws, seed=seed)
+        frame = cells(store, manifest)
+        return cls(
+            manifest,
+            finished(store, frame),
+            frame,
+            pairs,
+            baselines(store, manifest, draws=draws, seed=seed),
+            of_stored(store, manifest, pairs, out),
+            draws=draws,
+            seed=seed,
+        )
+
+    def with_controls(self, store: Store) -> StudyResults:
+        """The same with what controls gain, and with the gains by second metrics."""
+        store, options = Snapshot.of(store), {"draws": self.draws, "seed": self.seed}
+        frame = controls(store, self.manifest, **options)
+        means = control_means(frame, self.gains)
+        return replace(self, controls=frame, control_means=means, others=other_gains(store, self.manifest, **options))
+
+    def title(self, task: str) -> str:
+        """A task's title, by its id; what is no task is called by its name."""
+        return str(self.manifest["tasks"].get(task, {"title": task})["title"])
+
+
+def finished(store: Store, cells: pd.DataFrame) -> tuple[Record, ...]:
+    """The records of the finished ones of these cells, in their order."""
+    return tuple(store.get(key) for key in cells.key[cells.status == "done"])
