@@ -24,8 +24,8 @@ from adapters.composition import Parallel
 
 from adapters_store import Store
 from benchmarks import machine
-from harness.scoring.chosen import Chosen
 from harness.scoring.scorer import Scorer
+from harness.scoring.scoring_tasks import ScoringTask
 from harness.training import model
 from harness.training.inputs import Encoded, InputFormat
 from tasks.readers.rows import kept_turns
@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     networks = side_by_side(scorer)
     _ = scorer.frozen, scorer.groups
     ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "lanes": lambda: {one.task: logits for one, logits, _ in scorer.logits(rows)},
-        "one by one": lambda: {one.task: by_the_library(scorer, one, rows) for one in scorer.tasks},
+        "lanes": lambda: {one.name: logits for one, logits, _ in scorer.logits(rows)},
+        "one by one": lambda: {one.name: by_the_library(scorer, one, rows) for one in scorer.tasks},
         "Parallel": lambda: in_parallel(scorer, networks, rows),
     }
     spent, answers = _in_turn(ways, options.rounds)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gaps = {task: np.abs(ours[task] - theirs[task]) for task in theirs}
     beside = max(float(np.abs(ours[task] - logits).max()) for task, logits in answers["Parallel"].items())
     apart = max(float(gap.max()) for gap in gaps.values())
-    classes = [one.task for one in scorer.tasks if one.outputs > 1]
+    classes = [one.name for one in scorer.tasks if one.outputs > 1]
     shares = max(float(np.abs(_shares(ours[task]) - _shares(theirs[task])).max()) for task in classes)
     numbers = max(float(gap.max()) for task, gap in gaps.items() if task not in classes)
     other = sum(int((ours[task].argmax(1) != theirs[task].argmax(1)).sum()) for task in classes)
@@ -87,7 +87,7 @@ def _sizes(rng: np.random.Generator) -> list[int]:
     return [int(size) for size in np.clip(rng.lognormal(3.1, 0.7, size=2), 2, 400)]
 
 
-def by_the_library(scorer: Scorer, one: Chosen, rows: Sequence[Example]) -> Any:  # noqa: ANN401
+def by_the_library(scorer: Scorer, one: ScoringTask, rows: Sequence[Example]) -> Any:  # noqa: ANN401
     """Logits of one task, as the library computes them."""
     network = model.load_backbone(scorer.backbone)
     name = network.load_adapter(str(model.stored_adapter(scorer.store, one.record.key)), use_safetensors=True)
@@ -127,11 +127,11 @@ def in_parallel(scorer: Scorer, networks: Sequence[Any], rows: Sequence[Example]
             for place, output in enumerate(outputs if len(group.tasks) > 1 else [outputs]):
                 found[place].append(output.logits)
         for one, parts in zip(group.tasks, found, strict=True):
-            made[one.task] = torch.cat(parts).numpy()[np.argsort(order)]
+            made[one.name] = torch.cat(parts).numpy()[np.argsort(order)]
     return made
 
 
-def _encoded(scorer: Scorer, one: Chosen, rows: Sequence[Example]) -> list[Encoded]:
+def _encoded(scorer: Scorer, one: ScoringTask, rows: Sequence[Example]) -> list[Encoded]:
     spec, tokenizer = one.record.spec, model.load_tokenizer(scorer.backbone)
     form = InputFormat.of(spec, tokenizer)
     turns = kept_turns(spec["history"])

@@ -14,7 +14,7 @@ from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
-from harness.scoring.chosen import chosen
+from harness.scoring.scoring_tasks import scoring_tasks
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -156,12 +156,12 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
 
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
-    (adapter,) = chosen(store, manifest, [options.task], options.seed)
+    (adapter,) = scoring_tasks(store, manifest, [options.task], options.seed)
     if adapter.is_imported:
-        raise BadInput(f"{adapter.task} was imported, so it is not ours to pass on; pass on where it came from")
+        raise BadInput(f"{adapter.name} was imported, so it is not ours to pass on; pass on where it came from")
     frame = baselines(store, manifest)
-    rows = frame[(frame["target"] == adapter.task) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
+    rows = frame[(frame["target"] == adapter.name) & (frame["setting"] == "full") & (frame["n_seeds"] == 1)]
     low, high = (float(rows.iloc[0][name]) if len(rows) else math.nan for name in ("low", "high"))
     interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
-    task = manifest["tasks"][adapter.task]
+    task = manifest["tasks"][adapter.name]
     return store, Facts(adapter.record, task, manifest["name"], bool(manifest["synthetic"]), *interval)

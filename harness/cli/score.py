@@ -22,9 +22,9 @@ from tasks.plain_text import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.scoring.chosen import Chosen
+    from harness.scoring.parts import Summary
+    from harness.scoring.scoring_tasks import ScoringTask
     from harness.scoring.texts import Line
-    from harness.scoring.written import Summary
 
 
 COLUMNS = {
@@ -77,8 +77,8 @@ def score_texts(options: argparse.Namespace) -> int:
     import pandas as pd
 
     from analysis.figures.corpus import corpus_figures
+    from harness.scoring.parts import listed_path, score_all
     from harness.scoring.scorer import Scorer
-    from harness.scoring.written import listed_path, score_all
 
     columns = {name: getattr(options, name) for name in ("text", "context", "id", "group")}
     texts = Texts(options.file, options.format, encoding=options.encoding, **columns)
@@ -113,11 +113,11 @@ def score_texts(options: argparse.Namespace) -> int:
     return 0
 
 
-def _task_row(adapter: Chosen) -> dict[str, object]:
+def _task_row(adapter: ScoringTask) -> dict[str, object]:
     """How good a task is where its answers are known, so that nobody takes a weak one for a strong one."""
     results: Mapping[str, Any] = adapter.record.results or UNTESTED
     return {
-        "task": adapter.task,
+        "task": adapter.name,
         "kind": adapter.kind,
         "metric": results["metric"],
         "test score": results["test"],
@@ -127,12 +127,12 @@ def _task_row(adapter: Chosen) -> dict[str, object]:
     }
 
 
-def _notes(tasks: Sequence[Chosen], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
+def _notes(tasks: Sequence[ScoringTask], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """How imported adapters read the texts, which was done in some other way once, and which of them cannot answer."""
-    answering = [adapter.task for adapter in tasks]
+    answering = [adapter.name for adapter in tasks]
     headless = [] if asked else [name for name in imports_of(manifest) if name not in answering]
     return [f"{name} is imported without a head, so it is not scored" for name in headless] + [
-        f"{adapter.task} is imported: how its texts were put together when it was trained is not known; here they are "
+        f"{adapter.name} is imported: how its texts were put together when it was trained is not known; here they are "
         f"read as those of the study, format {adapter.form['input_format']}, at "
         f"most {adapter.form['max_tokens']} tokens"
         for adapter in tasks

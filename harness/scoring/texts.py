@@ -1,4 +1,4 @@
-"""Texts out of a file or a pipe, a line at a time: what cannot be scored comes too, with the reason."""
+"""Texts from a file or a pipe, one by one; a text that cannot be scored has the reason with it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tasks.plain_text import nearest
 FORMS = ("csv", "tsv", "jsonl", "parquet", "lines")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH_ROWS, BATCH_BYTES = 1024, 1 << 24
-LONGEST_FIELD = 1 << 26  # characters; more is an open quote that swallows the file
-NUL = "\udc00"  # where a NUL byte stood: a lone surrogate, as what cannot be decoded
+LONGEST_FIELD = 1 << 26  # characters; a longer field is an open quote
+NUL = "\udc00"  # in place of a NUL byte: a lone surrogate, like a byte that cannot be decoded
 NO_TEXT = "the text is empty"
 UNDECODED = "holds bytes that are not {encoding}, or NUL"
 
 
 class Line(NamedTuple):
-    """One text: its number from 0, where it stands, its id, its group, and why it cannot be scored (empty: it can)."""
+    """A text: its number from 0, its file and line, its id and group, and the problem if it cannot be scored."""
 
     number: int
     where: str
@@ -39,9 +39,9 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Texts:
-    """Where texts come from (``-`` is standard input) and which columns hold them.
+    """A file of texts (``-`` is standard input), and the columns that hold them.
 
-    Without a column named ``text``, a file of one column needs no ``text`` either. ``id`` is by default the number.
+    The column of texts is by default ``text``, or the only one of the file; ``id`` is by default the number.
     """
 
     file: str
@@ -53,7 +53,7 @@ class Texts:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be read before anything is loaded."""
+        """BadInput for what cannot be read, before anything is loaded."""
         if self.form and self.form not in FORMS:
             raise BadInput(f"--format {self.form!r} is not one of {', '.join(FORMS)}")
         if self.file == "-" and self.kind == "parquet":
@@ -67,22 +67,22 @@ class Texts:
 
     @property
     def kind(self) -> str:
-        """The format that was said, or else that of the file's ending; lines where there is none."""
+        """The format as stated, or else by the file's ending; lines if that is unknown."""
         return self.form or SUFFIXES.get(Path(self.file).suffix.lower(), "lines")
 
     def lines(self) -> Iterator[Line]:
-        """Every text in order; BadInput, with the place, where no further one can be found."""
-        read: dict[str, Callable[[], Iterator[Line]]] = {
+        """Every text in order; BadInput, with the line, where no further text can be read."""
+        readers: dict[str, Callable[[], Iterator[Line]]] = {
             "csv": lambda: self._table(","),
             "tsv": lambda: self._table("\t"),
             "jsonl": self._jsonl,
             "parquet": self._parquet,
-            "lines": self._plain,
+            "lines": self._lines,
         }
-        return read[self.kind]()
+        return readers[self.kind]()
 
     def about(self) -> int | None:
-        """Roughly how many texts there are, for a progress display; None for a pipe."""
+        """The approximate number of texts, for a progress bar; None for a pipe."""
         if self.file == "-":
             return None
         with self._reading():
@@ -95,7 +95,7 @@ class Texts:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn what a damaged file or a failing disk raises into one BadInput."""
+        """Turn the errors of a damaged file or a failing disk into BadInput."""
         import pyarrow
 
         try:
@@ -105,18 +105,18 @@ class Texts:
                 raise BadInput(
                     f"{self.file}: cannot be read ({os.strerror(problem.errno)}); check the file and its disk"
                 ) from None
-            raise self._damaged(problem) from None  # without a number it is pyarrow's word for damage
+            raise self._damaged(problem) from None  # without an errno it is pyarrow's error for damage
         except (pyarrow.ArrowException, OverflowError) as problem:
             raise self._damaged(problem) from None
 
     def _damaged(self, problem: Exception) -> BadInput:
         what = (str(problem).splitlines() or [type(problem).__name__])[0]
         return BadInput(
-            f"{self.file}: cannot be read as {self.kind} ({_shown(what)}); is the copy whole? Write it again"
+            f"{self.file}: cannot be read as {self.kind} ({_excerpt(what)}); is the copy whole? Write it again"
         )
 
     def _open(self) -> IO[str]:
-        """The text of the file, with lone surrogates for bytes that are none."""
+        """The decoded file, with lone surrogates for bytes that cannot be decoded."""
         raw: IO[bytes] = sys.stdin.buffer if self.file == "-" else Path(self.file).open("rb")
         name = "utf-8-sig" if self.encoding.lower().replace("_", "-") == "utf-8" else self.encoding
         return io.TextIOWrapper(
@@ -131,7 +131,7 @@ class Texts:
             except UnicodeError:
                 raise BadInput(f"{self.file}: is not {self.encoding}; say --encoding") from None
 
-    def _plain(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[Line]:
         for number, row in enumerate(self._rows()):
             yield self._line(number, number + 1, {"text": row.strip("\r\n")}, "text")
 
@@ -143,8 +143,8 @@ class Texts:
             if header is None:
                 raise BadInput(f"{self.file}: is empty; the first line names the columns")
             text = self._text_column(header)
-            for number, found in enumerate(rows):
-                cells = found or [""] * (len(header) == 1)  # of one column, an empty line is an empty text
+            for number, row in enumerate(rows):
+                cells = row or [""] * (len(header) == 1)  # in a file of one column, an empty line is an empty text
                 if len(cells) == len(header):
                     yield self._line(number, rows.line_num, dict(zip(header, cells, strict=True)), text)
                 elif cells:
@@ -166,73 +166,72 @@ class Texts:
                 yield Line(number, where, str(number), "", "", problem)
                 continue
             if is_first:
-                self._check_named(list(values))
+                self._check_columns(list(values))
             text, is_first = self.text or "text", False
             if not isinstance(values.get(text), str):
                 yield Line(number, where, str(values.get(self.id, number)), "", "", f"has no text {text!r}")
                 continue
-            yield self._line(number, number + 1, {name: _said(value) for name, value in values.items()}, text)
+            yield self._line(number, number + 1, {name: _as_text(field) for name, field in values.items()}, text)
 
     def _parquet(self) -> Iterator[Line]:
         import pyarrow.parquet
 
         with self._reading():
-            names = pyarrow.parquet.read_schema(self.file).names
-        text = self._text_column(names)
-        wanted = list(dict.fromkeys(name for name in (text, self.context, self.id, self.group) if name))
-        with self._reading(), pyarrow.parquet.ParquetFile(self.file, read_dictionary=wanted, pre_buffer=False) as file:
-            # a dictionary holds equal values once, however many rows have them
+            header = pyarrow.parquet.read_schema(self.file).names
+        text = self._text_column(header)
+        names = list(dict.fromkeys(name for name in (text, self.context, self.id, self.group) if name))
+        with self._reading(), pyarrow.parquet.ParquetFile(self.file, read_dictionary=names, pre_buffer=False) as file:
+            # a dictionary holds equal texts once, however many rows have them
             number = 0
-            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=wanted):
-                columns = {name: batch.column(name) for name in wanted}
+            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=names):
+                columns = {name: batch.column(name) for name in names}
                 for row in range(batch.num_rows):
-                    values = {name: _said(column[row].as_py()) for name, column in columns.items()}
+                    values = {name: _as_text(column[row].as_py()) for name, column in columns.items()}
                     yield self._line(number, number + 1, values, text)
                     number += 1
 
     def _text_column(self, header: list[str]) -> str:
-        """The column that holds texts, after a look whether all that were named are there."""
+        """The column that holds texts; BadInput unless it and all columns that were named exist once."""
         for name in (self.text or "text", self.context, self.id, self.group):
             if header.count(name) > 1:
-                raise BadInput(f"{self.file}: has {header.count(name)} columns {_shown(name)}; rename all but one")
-        self._check_named(header)
+                raise BadInput(f"{self.file}: has {header.count(name)} columns {_excerpt(name)}; rename all but one")
+        self._check_columns(header)
         if self.text or "text" in header:
             return self.text or "text"
         if len(header) == 1:
             return header[0]
-        raise BadInput(f"{self.file}: which column holds the texts? Say --text, one of {_shown(', '.join(header))}")
+        raise BadInput(f"{self.file}: which column holds the texts? Say --text, one of {_excerpt(', '.join(header))}")
 
-    def _check_named(self, header: list[str]) -> None:
-        """BadInput unless every column that was named is there, of JSON lines in the first."""
+    def _check_columns(self, header: list[str]) -> None:
+        """BadInput unless every column that was named exists, for JSON lines in the first line."""
         for name in (self.text, self.context, self.id, self.group):
             if name and name not in header:
-                raise BadInput(
-                    f"{self.file}: no column {_shown(name)}{nearest(name, header)}; it has {_shown(', '.join(header))}"
-                )
+                columns = _excerpt(", ".join(header))
+                raise BadInput(f"{self.file}: no column {_excerpt(name)}{nearest(name, header)}; it has {columns}")
 
-    def _line(self, number: int, place: int, values: Mapping[str, str], text: str) -> Line:
-        """A text with its context and id, and whether it can be scored."""
+    def _line(self, number: int, line: int, values: Mapping[str, str], text: str) -> Line:
+        """A text with its context, id and group, and whether it can be scored."""
         id, group = values.get(self.id, str(number)) or str(number), values.get(self.group, "")
-        found = [values[text], values.get(self.context, ""), id, group]
-        problem = "" if found[0].strip() else NO_TEXT
-        if not all(map(_is_text, found)):
-            problem, found[0], found[1] = UNDECODED.format(encoding=self.encoding), "", ""
-        return Line(number, f"{self.file}:{place}", _decodable(id), found[0], found[1], problem, _decodable(group))
+        words, context = values[text], values.get(self.context, "")
+        problem = "" if words.strip() else NO_TEXT
+        if not all(map(_is_text, (words, context, id, group))):
+            problem, words, context = UNDECODED.format(encoding=self.encoding), "", ""
+        return Line(number, f"{self.file}:{line}", _decodable(id), words, context, problem, _decodable(group))
 
 
 def _batch_rows(metadata: Any) -> int:  # noqa: ANN401 - of Parquet, without type hints
-    """How many rows are read at a time: fewer where rows are long, so that a batch stays small."""
+    """How many rows are read at a time: the longer the rows, the fewer, so that a batch stays small."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     longest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(1, longest))))
 
 
-def _said(value: object) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+def _as_text(field: object) -> str:
+    return "" if field is None else field if isinstance(field, str) else json.dumps(field, default=str)
 
 
 def _is_text(text: str) -> bool:
-    """Whether there is no lone surrogate in it."""
+    """Whether the text has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -244,5 +243,5 @@ def _decodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(_decodable(text if len(text) <= 200 else text[:200] + "..."))

@@ -20,7 +20,7 @@ from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, 
 from analysis.sections.markdown import markdown, plain, table
 from harness.cli.main import main
 from harness.cli.terminal import Plain, print_json
-from harness.scoring.written import for_spreadsheets, formulas
+from harness.scoring.parts import for_spreadsheets, formulas
 from harness.study.file import load_study
 from tasks.entry import tasks_of
 from tasks.errors import BadEntry, BadStudy

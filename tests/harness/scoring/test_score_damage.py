@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from harness.scoring.parts import score_all
 from harness.scoring.texts import Texts
-from harness.scoring.written import score_all
 from tasks.errors import BadInput
 
 LONG = 1 << 20
@@ -96,7 +96,7 @@ def test_a_small_file_of_long_texts_is_read_in_little_memory(tmp_path, options):
 
 
 def test_a_part_of_long_texts_has_fewer_of_them_and_an_interrupted_scoring_goes_on_after_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.scoring.written.PART_CHARACTERS", 25)
+    monkeypatch.setattr("harness.scoring.parts.PART_CHARACTERS", 25)
     file, out = tmp_path / "texts.txt", tmp_path / "out.csv"
     file.write_text("".join(f"ten words {place}\n" for place in range(7)))
     sizes: list[int] = []

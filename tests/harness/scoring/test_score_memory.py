@@ -16,7 +16,7 @@ import resource, sys
 from pathlib import Path
 import pandas as pd
 from harness.scoring.texts import Texts
-from harness.scoring.written import score_all
+from harness.scoring.parts import score_all
 
 def stub(lines):
     return pd.DataFrame({"id": [line.id for line in lines], "value": [float(len(line.text)) for line in lines]}).assign(

@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.scoring import written
+from harness.scoring import parts
+from harness.scoring.parts import CUT, listed_path, score_all
 from harness.scoring.scorer import COLUMNS
 from harness.scoring.texts import NO_TEXT, UNDECODED, Texts
-from harness.scoring.written import CUT, listed_path, score_all
 from tasks.errors import BadInput
 
 BAD_BYTES = UNDECODED.format(encoding="utf-8")
@@ -133,7 +133,7 @@ def test_a_quote_that_is_left_open_is_named_with_its_line(tmp_path, monkeypatch)
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     """A file of seven texts, two of which cannot be scored whole, in parts of three."""
-    monkeypatch.setattr(written, "PART", 3)
+    monkeypatch.setattr(parts, "PART", 3)
     (tmp_path / "in.csv").write_text("id,text\n0,aa\n1,\n2,x\n3,bbbb\n4,c\n5,dd\n6,e\n")
     return Texts(str(tmp_path / "in.csv"), id="id")
 
@@ -208,7 +208,7 @@ def test_a_file_of_bad_rows_only_is_listed_whole(tmp_path):
 
 def test_parts_do_not_name_texts(many, tmp_path, monkeypatch):
     kept = []
-    monkeypatch.setattr(written.shutil, "rmtree", kept.append)
+    monkeypatch.setattr(parts.shutil, "rmtree", kept.append)
     score_all(many, fake, tmp_path / "out.csv", {}, silent)
     (folder,) = kept
     assert json.loads((folder / "0.json").read_text())["texts"] == 3

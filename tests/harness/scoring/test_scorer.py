@@ -14,8 +14,8 @@ from scipy.special import expit, softmax
 from adapters_store import Record, Store, key_of
 from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
-from harness.scoring.chosen import Chosen, NothingTrained, chosen
 from harness.scoring.scorer import COLUMNS, NotServed, Scorer
+from harness.scoring.scoring_tasks import NothingTrained, ScoringTask, scoring_tasks
 from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
@@ -48,10 +48,10 @@ def trained(tmp_path_factory):
 def test_each_task_says_of_its_test_rows_what_its_record_holds(trained):
     store, manifest, plan = trained
     scorer = Scorer(store, manifest)
-    assert [one.task for one in scorer.tasks] == list(TASKS)
+    assert [one.name for one in scorer.tasks] == list(TASKS)
     for one in scorer.tasks:
         stored = pd.read_parquet(store.open(one.record.key, "test.parquet"))
-        rows = {row.id: row for row in plan.splits[one.task].test}
+        rows = {row.id: row for row in plan.splits[one.name].test}
         found = next(logits for task, logits, _ in scorer.logits([rows[id] for id in stored["id"]]) if task is one)
         columns = [name for name in stored if name.startswith("logit_")]
         np.testing.assert_allclose(found, stored[columns], atol=1e-5)
@@ -99,7 +99,7 @@ def test_tasks_of_more_than_one_pass_are_scored_once_each(trained, monkeypatch):
     whole = Scorer(store, manifest).score(["so hard"])
     monkeypatch.setattr("harness.scoring.scorer.MOST_LANES", 2)
     scorer = Scorer(store, manifest)
-    assert [task.task for task, *_ in scorer.logits([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
+    assert [task.name for task, *_ in scorer.logits([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
     assert max(len(group.tasks) for group in scorer.groups) == 2
     pd.testing.assert_frame_equal(scorer.score(["so hard"]), whole, rtol=0, atol=1e-5)
 
@@ -115,7 +115,7 @@ def test_adapters_of_other_backbone_weights_are_refused(trained, monkeypatch):
 def test_several_labels_have_a_sigmoid_each_and_one_of_several_has_softmax():
     logits = np.array([[0.3, 0.2, -0.1], [-2.0, -0.5, 4.0], [-1.0, -2.0, -3.0]], dtype=np.float32)
     names = ("joy", "fear", "hope")
-    many, single = (Scorer._told(answering(kind, names), "abc", logits, np.zeros(3, bool)) for kind in KINDS)
+    many, single = (Scorer._scores(answering(kind, names), "abc", logits, np.zeros(3, bool)) for kind in KINDS)
     assert many["prediction"].tolist() == ["joy|fear", "hope", ""]
     assert many["probability"].isna().all()
     assert single["prediction"].tolist() == ["joy", "hope", "joy"]
@@ -129,7 +129,7 @@ def test_several_labels_have_a_sigmoid_each_and_one_of_several_has_softmax():
 def answering(kind, names):
     """A task of this kind, whose record says no more than what answers need."""
     spec = {"label": {"kind": kind, "classes": list(names)}, "metric": METRICS[kind], "role": "baseline"}
-    return Chosen("some", "Some", Record(key_of(spec), spec, {}, {}, {}), names, {})
+    return ScoringTask("some", "Some", Record(key_of(spec), spec, {}, {}, {}), names, {})
 
 
 def test_lanes_say_what_the_library_says_one_adapter_at_a_time(trained):
@@ -152,7 +152,7 @@ def test_the_library_s_parallel_composition_over_sorted_texts_says_what_lanes_sa
     beside = in_parallel(scorer, side_by_side(scorer), rows)
     assert set(beside) == set(TASKS)
     for one, logits, _ in scorer.logits(rows):
-        np.testing.assert_allclose(logits, beside[one.task], atol=1e-5)
+        np.testing.assert_allclose(logits, beside[one.name], atol=1e-5)
 
 
 def by_the_library(store, backbone, one, rows):
@@ -179,7 +179,7 @@ def test_the_frame_has_a_row_per_text_and_task_with_answers_in_the_task_s_terms(
     assert frame["id"].tolist() == ["a"] * 4 + ["b"] * 4
     assert frame["task"].tolist() == [*TASKS, *TASKS]
     for row in frame.itertuples():
-        kind = next(one.kind for one in chosen(store, manifest) if one.task == row.task)
+        kind = next(one.kind for one in scoring_tasks(store, manifest) if one.name == row.task)
         names = manifest["tasks"][row.task]["classes"]
         if kind == "continuous":
             assert float(row.prediction) == pytest.approx(row.value, rel=1e-5)
@@ -253,8 +253,8 @@ def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_p
     assert code == 0
     assert f"2 of 3 texts scored: {out}" in said
     assert "text is empty" in said
-    for one in chosen(store, manifest, ["epitome_er", "news_empathy"]):
-        (row,) = [line.split() for line in said.splitlines() if line.startswith(one.task)]
+    for one in scoring_tasks(store, manifest, ["epitome_er", "news_empathy"]):
+        (row,) = [line.split() for line in said.splitlines() if line.startswith(one.name)]
         assert f"{one.record.results['test']:.3f}" in row
     assert [json.loads(line)["task"] for line in out.read_text().splitlines()] == ["epitome_er", "news_empathy"] * 2
     code, _, refused = command(*asked)

@@ -220,7 +220,7 @@ def test_a_study_s_imports_are_its_own_and_no_garbage(trained):
 def test_an_imported_head_scores_beside_the_study_s_tasks_in_its_format(trained):
     store, _, manifest = trained
     scorer = Scorer(store, manifest)
-    assert [one.task for one in scorer.tasks] == [*TASKS, "theirs"]
+    assert [one.name for one in scorer.tasks] == [*TASKS, "theirs"]
     frame = scorer.score(["so hard", "well then"])
     found = frame[frame.task == "theirs"]
     for row in found.itertuples():
@@ -236,7 +236,7 @@ def test_an_imported_head_scores_beside_the_study_s_tasks_in_its_format(trained)
 def test_an_import_that_the_study_does_not_name_is_scored_when_it_is_asked_for(trained):
     store, _, manifest = trained
     bare = manifest | {"study": manifest["study"] | {"imported": {}}}
-    assert [one.task for one in Scorer(store, bare).tasks] == list(TASKS)
+    assert [one.name for one in Scorer(store, bare).tasks] == list(TASKS)
     pd.testing.assert_frame_equal(
         Scorer(store, bare, tasks=["theirs"]).score(["so"]), Scorer(store, manifest, tasks=["theirs"]).score(["so"])
     )

@@ -1,4 +1,4 @@
-"""What scores new texts: the baselines of a study's tasks and imported adapters; no model is loaded here."""
+"""The tasks that score new texts: baselines of a study's tasks and imported adapters; no model is loaded here."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tasks.errors import BadInput
 from tasks.plain_text import nearest
 from tasks.task import METRICS, Task
 
-FORM = ("input_format", "tags", "max_tokens", "truncation", "history")
+READING = ("input_format", "tags", "max_tokens", "truncation", "history")
 
 
 class NothingTrained(BadInput):
-    """The store has no trained cell of what is to be scored."""
+    """The store has no trained cell of a task."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A task as it scores: its record, and the names of its classes in the order of the outputs (none for numbers).
+class ScoringTask:
+    """A task that scores: its record, and the names of its classes in the order of the outputs (none for numbers).
 
-    ``form`` is how it reads a text: the values of ``FORM``.
+    ``form`` is how it reads a text: the values of ``READING``.
     """
 
-    task: str
+    name: str
     title: str
     record: Record
     names: tuple[str, ...]
@@ -36,12 +36,12 @@ class Chosen:
 
     @property
     def is_imported(self) -> bool:
-        """Whether others have trained it, in a way and on texts that nothing here is known of."""
+        """Whether it is an imported adapter, of whose training nothing is known here."""
         return is_imported(self.record.spec)
 
     @property
     def metric(self) -> str:
-        """The metric by which its logits become answers."""
+        """The metric that decides how logits become predictions."""
         return METRICS[self.kind] if self.is_imported else str(self.record.spec["metric"])
 
     @property
@@ -51,39 +51,39 @@ class Chosen:
 
     @property
     def outputs(self) -> int:
-        """Logits per text."""
+        """Number of logits per text."""
         return len(self.record.spec["label"]["classes"]) or 1
 
 
-def chosen(
+def scoring_tasks(
     store: Store, manifest: Mapping[str, Any], tasks: Sequence[str] = (), seed: int | None = None
-) -> list[Chosen]:
-    """A study's tasks (all, or those named) that are trained on their own in full data, by ``seed`` or the lowest.
+) -> list[ScoringTask]:
+    """A study's tasks of these names (by default all), trained alone on full data, with ``seed`` or the lowest seed.
 
-    Imported adapters with a head are among them: all those of the study, or any in the store that is named.
-    BadInput for a name that is neither, or has no head; NothingTrained where the store lacks what is asked for.
+    Imported adapters with a head are included: by default those of the study, by name any in the store. BadInput for a
+    name that is neither, or has no head; NothingTrained where the store has no trained cell of a task.
     """
     known = list(manifest["tasks"])
-    found = {
-        name: _of_task(store, manifest, name, seed) if name in known else _brought(store, manifest, name)
+    by_name = {
+        name: _of_task(store, manifest, name, seed) if name in known else _of_import(store, manifest, name)
         for name in tasks or [*known, *imports_of(manifest)]
     }
-    lacking = [name for name in tasks if found[name] is None]
+    lacking = [name for name in tasks if by_name[name] is None]
     for name in lacking:
         if name not in known:
             raise BadInput(f"{name}: imported without a head, so it gives no answers and is an intermediate only")
     if lacking:
         raise NothingTrained(_lacking(store, manifest, ", ".join(lacking), seed))
-    every = [one for one in found.values() if one is not None]
-    if not every:
+    trained = [task for task in by_name.values() if task is not None]
+    if not trained:
         raise NothingTrained(_lacking(store, manifest, "any task", seed))
-    return every
+    return trained
 
 
-def _brought(store: Store, manifest: Mapping[str, Any], name: str) -> Chosen | None:
-    """An imported adapter, of the study or by its name alone; None if it has no head.
+def _of_import(store: Store, manifest: Mapping[str, Any], name: str) -> ScoringTask | None:
+    """An imported adapter of the study, or of the store by its name; None if it has no head.
 
-    It reads texts as the study's tasks do, for how it once did is not known.
+    It reads texts as the study's tasks do, since the format of its training is unknown.
     """
     known = imports_of(manifest)
     records = [store.get(known[name])] if name in known else imported_as(store, name)
@@ -100,7 +100,7 @@ def _brought(store: Store, manifest: Mapping[str, Any], name: str) -> Chosen | N
     form = {"tags": None, "truncation": Task.truncation, "history": Task.history}
     form |= {name: study[name] for name in ("input_format", "max_tokens")}
     title = f"imported: {record.spec['origin']['name']}"
-    return Chosen(name, title, record, tuple(record.spec["label"]["classes"]), form)
+    return ScoringTask(name, title, record, tuple(record.spec["label"]["classes"]), form)
 
 
 def _lacking(store: Store, manifest: Mapping[str, Any], what: str, seed: int | None) -> str:
@@ -109,7 +109,7 @@ def _lacking(store: Store, manifest: Mapping[str, Any], what: str, seed: int | N
     return f"store {store.root} has no trained cell{which} of {what}; train it with: {command}"
 
 
-def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | None) -> Chosen | None:
+def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | None) -> ScoringTask | None:
     cells = [
         cell
         for cell in manifest["cells"]
@@ -121,4 +121,4 @@ def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | N
     record, facts = store.get(min(of_seed, key=lambda cell: cell["seed"])["key"]), manifest["tasks"][task]
     classes = tuple(record.spec["label"]["classes"])
     names = tuple(facts["classes"]) if len(facts["classes"]) == len(classes) else classes
-    return Chosen(task, facts["title"], record, names, {name: record.spec[name] for name in FORM})
+    return ScoringTask(task, facts["title"], record, names, {name: record.spec[name] for name in READING})

@@ -1,4 +1,4 @@
-"""A scoring in parts: each part is written whole or not at all, so that an interrupted one goes on where it was."""
+"""A scoring in parts, each written completely or not at all, so that an interrupted scoring can be resumed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from adapters_store.disk import atomic, new_folder, output, write_text
 from harness.scoring.texts import Line, Texts
 from tasks.errors import BadInput
 
-PART = 1000  # texts, or fewer of many characters: a part is in memory as a whole
+PART = 1000  # texts, or fewer long ones: a part is in memory as a whole
 PART_CHARACTERS = 1 << 24
 CUT = "is longer than a task reads; scored on a part"
-LISTED = ("where", "id", "why")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # beginnings of a cell that a spreadsheet computes
-WRITTEN = (".csv", ".jsonl", ".parquet")
+COLUMNS = ("where", "id", "why")  # of the list of texts that were not scored, or not completely
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins so
+FORMATS = (".csv", ".jsonl", ".parquet")
 
 ScoreLines = Callable[[Sequence[Line]], pd.DataFrame]
 
 
 @dataclass
 class Summary:
-    """How many texts there were, how many were scored, and how many could not be, or not whole, by reason.
+    """How many texts there are, and how many were scored.
 
-    ``formulas`` are the cells of the CSV that a spreadsheet would compute.
+    ``listed`` counts by reason the texts that were not scored, or only in part. ``formulas`` is how many cells of the
+    CSV a spreadsheet would compute.
     """
 
     texts: int = 0
@@ -51,90 +52,90 @@ def score_all(
 ) -> Summary:
     """Score all texts into ``out`` (csv, jsonl or parquet by its ending) and list beside it what could not be scored.
 
-    What an interrupted scoring of the same ``job`` has finished is not done again. ``watch`` hears how many texts are
-    done. With ``spreadsheet`` no text of a CSV is a formula (``for_spreadsheets``). BadInput if ``out`` is there
-    already, or begun by another job, and where no text is found.
+    Parts that an interrupted scoring of the same ``job`` has finished are kept. ``watch`` is called with the number of
+    texts done. With ``spreadsheet`` no text of a CSV is a formula (``for_spreadsheets``). BadInput if ``out`` exists or
+    was begun by another job, and if there is no text.
     """
-    if out.suffix not in WRITTEN:
-        raise BadInput(f"--out {out}: end it in one of {', '.join(WRITTEN)}")
+    if out.suffix not in FORMATS:
+        raise BadInput(f"--out {out}: end it in one of {', '.join(FORMATS)}")
     if out.exists():
         raise BadInput(f"{out} is there already; move it away, or give another --out")
     parts = _Parts(out.with_name(f"{out.name}.part"), {**job, "input": _input(texts)})
-    (done, seen), lines = parts.begin(), texts.lines()
-    for _ in islice(lines, seen):
+    (n_parts, n_texts), lines = parts.begin(), texts.lines()
+    for _ in islice(lines, n_texts):
         pass
-    watch(seen)
-    while some := _part_of(lines):
-        parts.add(done, *_scored(score, some))
-        done, seen = done + 1, seen + len(some)
-        watch(seen)
-    if done == 0:
+    watch(n_texts)
+    while part := _next_part(lines):
+        parts.add(n_parts, *_score_part(score, part))
+        n_parts, n_texts = n_parts + 1, n_texts + len(part)
+        watch(n_texts)
+    if n_parts == 0:
         shutil.rmtree(parts.folder)
         raise BadInput(f"{texts.file}: has no text")
     return parts.finish(out, spreadsheet=spreadsheet)
 
 
 def formulas(frame: pd.DataFrame) -> int:
-    """How many texts of a frame a spreadsheet would take for formulas; numbers are none."""
-    return sum(int(_formulas(frame[name]).sum()) for name in frame if frame[name].dtype.kind not in "biuf")
+    """How many texts of a frame a spreadsheet would take for formulas; a number is no formula."""
+    return sum(int(_is_formula(frame[name]).sum()) for name in frame if frame[name].dtype.kind not in "biuf")
 
 
 def for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with an apostrophe before every text that a spreadsheet would take for a formula."""
+    """The frame with an apostrophe in front of every text that a spreadsheet would take for a formula."""
     texts = [name for name in frame if frame[name].dtype.kind not in "biuf"]
-    kept = {name: frame[name].where(~_formulas(frame[name]), "'" + frame[name].astype(str)) for name in texts}
-    return frame.assign(**kept)
+    quoted = {name: frame[name].where(~_is_formula(frame[name]), "'" + frame[name].astype(str)) for name in texts}
+    return frame.assign(**quoted)
 
 
-def _formulas(texts: pd.Series) -> pd.Series:
-    """Which texts begin as a formula does, and are no numbers."""
-    found = texts.astype(str)
-    return texts.notna() & found.str.startswith(FORMULA) & pd.to_numeric(found, errors="coerce").isna()
+def _is_formula(texts: pd.Series) -> pd.Series:
+    """Which texts begin like a formula and are no numbers."""
+    strings = texts.astype(str)
+    return texts.notna() & strings.str.startswith(FORMULA) & pd.to_numeric(strings, errors="coerce").isna()
 
 
-def _part_of(lines: Iterator[Line]) -> list[Line]:
-    """The next texts, until they are as many, or as long, as a part may be; none at the end."""
-    some: list[Line] = []
+def _next_part(lines: Iterator[Line]) -> list[Line]:
+    """The next texts, as many as a part may have by number and length; none at the end."""
+    part: list[Line] = []
     characters = 0
-    while len(some) < PART and characters < PART_CHARACTERS and (line := next(lines, None)) is not None:
-        some.append(line)
+    while len(part) < PART and characters < PART_CHARACTERS and (line := next(lines, None)) is not None:
+        part.append(line)
         characters += len(line.text) + len(line.context)
-    return some
+    return part
 
 
 def listed_path(out: Path) -> Path:
-    """Where the texts are listed that were not scored, or not whole."""
+    """The file that lists the texts that were not scored, or only in part."""
     return out.with_name(f"{out.stem}.listed.csv")
 
 
 def _input(texts: Texts) -> dict[str, Any]:
-    """What tells one input from another: how it is read, and the file's size and time."""
+    """What identifies an input: how it is read, and the file's size and time of change."""
     if texts.file == "-":
         return {**vars(texts)}
-    seen = Path(texts.file).stat()
-    return {**vars(texts), "bytes": seen.st_size, "changed": seen.st_mtime_ns}
+    stat = Path(texts.file).stat()
+    return {**vars(texts), "bytes": stat.st_size, "changed": stat.st_mtime_ns}
 
 
-def _scored(score: ScoreLines, lines: Sequence[Line]) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The rows of some texts, and the facts of the part."""
-    whole = [line for line in lines if not line.problem]
-    frame = score(whole)
-    listed = [[line.where, line.id, line.problem] for line in lines if line.problem]
-    if whole:
-        cut = frame["is_cut"].to_numpy().reshape(len(whole), -1).any(axis=1)
-        listed += [[line.where, line.id, CUT] for line, is_cut in zip(whole, cut, strict=True) if is_cut]
-    return frame, {"texts": len(lines), "scored": len(whole), "listed": listed}
+def _score_part(score: ScoreLines, lines: Sequence[Line]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The scores of some texts, and the facts of the part."""
+    sound = [line for line in lines if not line.problem]
+    frame = score(sound)
+    problems = [[line.where, line.id, line.problem] for line in lines if line.problem]
+    if sound:
+        cut = frame["is_cut"].to_numpy().reshape(len(sound), -1).any(axis=1)
+        problems += [[line.where, line.id, CUT] for line, is_cut in zip(sound, cut, strict=True) if is_cut]
+    return frame, {"texts": len(lines), "scored": len(sound), "listed": problems}
 
 
 @dataclass
 class _Parts:
-    """The folder of an unfinished scoring: what it is of, and per part its rows and, written last, its facts."""
+    """The folder of an unfinished scoring: its job, and of each part the scores and, written last, the facts."""
 
     folder: Path
     job: Mapping[str, Any]
 
     def begin(self) -> tuple[int, int]:
-        """How many parts are finished, and of how many texts; a pipe always begins anew, because it has passed."""
+        """How many parts are finished, and of how many texts; a pipe cannot be read again, so it starts from 0."""
         text = json.dumps(self.job, sort_keys=True)
         if self.folder.exists() and self.job["input"]["file"] == "-":
             shutil.rmtree(self.folder)
@@ -148,25 +149,25 @@ class _Parts:
         return 0, 0
 
     def add(self, number: int, frame: pd.DataFrame, facts: Mapping[str, Any]) -> None:
-        """Keep a part."""
+        """Store the scores and the facts of a part."""
         with atomic(self.folder / f"{number}.parquet") as part:
             frame.to_parquet(part, index=False)
         write_text(self.folder / f"{number}.json", json.dumps(facts))
 
     def finish(self, out: Path, *, spreadsheet: bool) -> Summary:
-        """Put the parts together, one in memory at a time, and remove them."""
+        """Join the parts, with a single part in memory at a time, and remove them."""
         summary = Summary()
         parts = []
-        with atomic(listed_path(out)) as listed:
-            listed.write_text(",".join(LISTED) + "\n", encoding="utf-8")
+        with atomic(listed_path(out)) as problems:
+            problems.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
             for number, facts in enumerate(self._facts()):
                 parts.append(self.folder / f"{number}.parquet")
                 summary.texts += facts["texts"]
                 summary.scored += facts["scored"]
                 summary.listed.update(why for _, _, why in facts["listed"])
-                rows = pd.DataFrame(facts["listed"], columns=LISTED)
+                rows = pd.DataFrame(facts["listed"], columns=COLUMNS)
                 rows = for_spreadsheets(rows) if spreadsheet else rows
-                rows.to_csv(listed, mode="a", header=False, index=False)
+                rows.to_csv(problems, mode="a", header=False, index=False)
         with atomic(out) as joined:
             summary.formulas = _join(parts, joined, out.suffix, spreadsheet=spreadsheet)
         with output(self.folder):
@@ -181,21 +182,21 @@ class _Parts:
 
 
 def _join(parts: Sequence[Path], joined: Path, ending: str, *, spreadsheet: bool) -> int:
-    """Put the parts into one file, in the format of the ending; how many texts of a CSV are left as formulas."""
+    """Write the parts into a file, in the format of the ending; how many texts of a CSV are formulas."""
     if ending == ".parquet":
         _join_parquet(parts, joined)
         return 0
-    found = 0
+    count = 0
     with joined.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             frame = pd.read_parquet(part)
             if ending == ".csv":
                 frame = for_spreadsheets(frame) if spreadsheet else frame
-                found += formulas(frame)
+                count += formulas(frame)
                 frame.to_csv(file, index=False, header=number == 0, lineterminator="\n")
             elif len(frame):
                 frame.to_json(file, orient="records", lines=True, force_ascii=False)
-    return found
+    return count
 
 
 def _join_parquet(parts: Sequence[Path], joined: Path) -> None:
