@@ -115,12 +115,12 @@ def publish_adapter(options: argparse.Namespace) -> int:
 
 def bring_adapter(options: argparse.Namespace) -> int:
     """Keep an adapter of others as a record that a study can stand on and score with."""
-    from harness.sharing.importing import backbone_named_by, import_adapter
+    from harness.sharing.importing import backbone_of, import_adapter
     from harness.sharing.incoming import source_of
     from harness.study.backbones.backbone import resolve
 
     source = source_of(options.source, options.revision)
-    backbone = resolve(options.backbone) if options.backbone else backbone_named_by(source)
+    backbone = resolve(options.backbone) if options.backbone else backbone_of(source)
     imported = import_adapter(Store(Path(options.store)), source, options.name, backbone)
     record = imported.record
     if options.json:

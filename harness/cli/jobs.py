@@ -26,7 +26,7 @@ from harness.cli.study import name_of, study_of
 from harness.cli.terminal import print_json
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
-from harness.engines.status import is_there, location
+from harness.engines.status import is_alive, location
 from harness.preflight.smoke import SMOKE
 from harness.run import notes
 from tasks.errors import BadInput
@@ -155,7 +155,7 @@ def _end_drivers(study: str, root: Path) -> list[str]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
             asked.append(pid)
-    left = _wait_for(lambda: [pid for pid in asked if is_there(pid)])
+    left = _wait_for(lambda: [pid for pid in asked if is_alive(pid)])
     return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in asked]
 
 
@@ -197,9 +197,9 @@ def _remaining(store: Store, study: str, cancelled: Collection[str]) -> list[str
     """What goes on, with what can be done about it; notes of processes of this machine that are gone are taken away."""
     here = {pack: note for pack, note in notes.progress(store, study).items() if note.host == socket.gethostname()}
     here = {pack: note for pack, note in here.items() if note.engine != "slurm" and note.pid}
-    running = _wait_for(lambda: [pack for pack, note in here.items() if note.engine == "ray" and is_there(note.pid)])
+    running = _wait_for(lambda: [pack for pack, note in here.items() if note.engine == "ray" and is_alive(note.pid)])
     for pack, note in here.items():
-        if pack not in running and not is_there(note.pid):
+        if pack not in running and not is_alive(note.pid):
             _take_away(store, pack)
     return [_cure(note, study) for pack, note in notes.progress(store, study).items() if pack not in cancelled]
 

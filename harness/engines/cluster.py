@@ -1,4 +1,4 @@
-"""The engines that need a scheduler, by name; each is loaded only when it is asked for."""
+"""The engines that need a scheduler, by name; each is imported only when it is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.study.schedulers import Ray, Slurm, options_of
 from tasks.errors import BadInput
 
-if TYPE_CHECKING:  # the parser of the command line knows the engines' names, and starts quickly
+if TYPE_CHECKING:  # the parser of the command line imports this module, and must start quickly
     from harness.run.grid import Engine
     from harness.study.config import StudyConfig
 
@@ -20,7 +20,7 @@ NEEDS = {"slurm": "submitit", "ray": "ray"}
 def cluster_engine(name: str, study: StudyConfig, store: Path) -> Engine:
     """The engine of this name with the study's options, for jobs that share a store.
 
-    BadInput if there is none, if its package is missing, or if it cannot write the store's path down.
+    BadInput if there is none of this name, if its package is missing, or if a job script cannot hold the store's path.
     """
     if name not in NEEDS:
         raise BadInput(f"engine {name!r} is not one of {', '.join(ENGINES)}")
@@ -37,7 +37,7 @@ def cluster_engine(name: str, study: StudyConfig, store: Path) -> Engine:
 
 
 def check_package(name: str) -> None:
-    """BadInput if the package that this engine needs is missing."""
+    """BadInput if the package that an engine needs is missing."""
     if find_spec(NEEDS[name]) is None:
         raise BadInput(
             f"engine {name!r} needs an optional package; install it with: pip install 'empathy-transfer[{name}]'"

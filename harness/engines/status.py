@@ -151,7 +151,7 @@ def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, JobSt
             return STALLED, f"job {note.job} {what}{f'; {job.reason}' if job.is_anothers else ''}"
         if job.state == "PENDING" or note.state == QUEUED:
             return (QUEUED if job.state == "PENDING" else RUNNING), ""
-    has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_there(note.pid)
+    has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_alive(note.pid)
     if has_ended and (note.state == RUNNING or note.engine != "slurm"):  # a queued job of Slurm outlives its submitter
         return STALLED, f"process {note.pid} on {note.host} is gone"
     if note.state == QUEUED:
@@ -174,7 +174,7 @@ def location(note: notes.Progress | notes.Failure) -> str:
     return f"{process} on {note.host}".strip() if note.host else process or "a machine unknown"
 
 
-def is_there(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process of this machine has not ended; a zombie process has."""
     try:
         os.kill(pid, 0)

@@ -1,1 +1,1 @@
-"""The raw files: which are here and right, how they are fetched, and what comes out of archives."""
+"""The raw files: which exist and are right, how they are downloaded, and how archives are unpacked."""

@@ -224,8 +224,8 @@ def _answer(
     """Prediction, value, probability of what is predicted, and all probabilities as JSON."""
     if task.kind == "continuous":
         return f"{float(decision):.6g}", float(decision), None, ""
-    values = torch.from_numpy(np.ascontiguousarray(logits, dtype=np.float64))
-    shares = (values.sigmoid() if task.kind == "multilabel" else values.softmax(dim=0)).tolist()
+    outputs = torch.from_numpy(np.ascontiguousarray(logits, dtype=np.float64))
+    shares = (outputs.sigmoid() if task.kind == "multilabel" else outputs.softmax(dim=0)).tolist()
     every = json.dumps(
         {name: round(share, 6) for name, share in zip(task.names, shares, strict=True)}, ensure_ascii=False
     )

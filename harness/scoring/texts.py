@@ -158,20 +158,20 @@ class Texts:
         for number, row in enumerate(self._rows()):
             where = f"{self.file}:{number + 1}"
             try:
-                values = json.loads(row)
+                fields = json.loads(row)
             except (ValueError, RecursionError):
-                values = None
-            if not isinstance(values, dict):
+                fields = None
+            if not isinstance(fields, dict):
                 problem = NO_TEXT if not row.strip() else "is not a JSON object"
                 yield Line(number, where, str(number), "", "", problem)
                 continue
             if is_first:
-                self._check_columns(list(values))
+                self._check_columns(list(fields))
             text, is_first = self.text or "text", False
-            if not isinstance(values.get(text), str):
-                yield Line(number, where, str(values.get(self.id, number)), "", "", f"has no text {text!r}")
+            if not isinstance(fields.get(text), str):
+                yield Line(number, where, str(fields.get(self.id, number)), "", "", f"has no text {text!r}")
                 continue
-            yield self._line(number, number + 1, {name: _as_text(field) for name, field in values.items()}, text)
+            yield self._line(number, number + 1, {name: _as_text(field) for name, field in fields.items()}, text)
 
     def _parquet(self) -> Iterator[Line]:
         import pyarrow.parquet

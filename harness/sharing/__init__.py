@@ -1,1 +1,1 @@
-"""Trained adapters for others, in the adapters library's own format."""
+"""Adapters that leave or enter a store, in the format of the adapters library, and what an archive says of itself."""

@@ -47,7 +47,7 @@ class Imported(NamedTuple):
     is_new: bool
 
 
-def backbone_named_by(source: Source) -> Backbone:
+def backbone_of(source: Source) -> Backbone:
     """The backbone that a folder's configuration names as its model, or USUAL_BACKBONE if it names none.
 
     BadAdapter for a name that is a path, and where the model is not to be had.

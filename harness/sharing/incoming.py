@@ -127,22 +127,22 @@ class Part:
 
     def text(self, name: str, default: str | None = None) -> str:
         """A field that is a text; BadAdapter if it is not, or not there and without a ``default``."""
-        value = default if self.config.get(name) is None else self.config[name]
-        if not isinstance(value, str) or not value.isprintable():
+        text = default if self.config.get(name) is None else self.config[name]
+        if not isinstance(text, str) or not text.isprintable():
             raise BadAdapter(
-                f"{self.where}: {name} {excerpt(value)} is not a text; is this a folder of the adapters library?"
+                f"{self.where}: {name} {excerpt(text)} is not a text; is this a folder of the adapters library?"
             )
-        return value
+        return text
 
     @property
     def width(self) -> int:
         """Width of a token's vector, as the configuration says."""
-        value = self.config.get("hidden_size")
-        if type(value) is not int:
+        width = self.config.get("hidden_size")
+        if type(width) is not int:
             raise BadAdapter(
-                f"{self.where}: hidden_size {excerpt(value)} is not a whole number; save the adapter again"
+                f"{self.where}: hidden_size {excerpt(width)} is not a whole number; save the adapter again"
             )
-        return value
+        return width
 
 
 @dataclass(frozen=True)
@@ -388,18 +388,18 @@ def _differing(complete: Mapping[str, Any], method: str) -> dict[str, tuple[Any,
     unused = (*OF_TRAINING, *(() if complete.get("phm_layer") else OF_PHM))
     differing = {}
     for name, usual in usual_settings.items():
-        value = complete.get(name)
+        setting = complete.get(name)
         is_free = name in METHODS[method].settings
-        if name not in unused and not (_can_be(value, usual) if is_free else value == usual):
-            differing[name] = (value, usual)
+        if name not in unused and not (_can_be(setting, usual) if is_free else setting == usual):
+            differing[name] = (setting, usual)
     return differing
 
 
-def _can_be(value: object, usual: object) -> bool:
+def _can_be(setting: object, usual: object) -> bool:
     """Whether a free setting may have this value: a text, or a number above 0 of the usual type."""
     if isinstance(usual, str):
-        return isinstance(value, str)
-    return type(value) is type(usual) and isinstance(value, int | float) and 0 < value <= MOST
+        return isinstance(setting, str)
+    return type(setting) is type(usual) and isinstance(setting, int | float) and 0 < setting <= MOST
 
 
 def head_in(part: Part, name: str) -> Head:

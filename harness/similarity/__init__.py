@@ -1,1 +1,1 @@
-"""How alike tasks are before any transfer: what needs the texts, the frozen encoder or the trained adapters."""
+"""How similar tasks are before any transfer, by their texts, the frozen encoder or trained adapters."""

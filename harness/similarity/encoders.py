@@ -149,7 +149,7 @@ def check_encoder(folder: Path) -> None:
 def check_whole(folder: Path, loaded: Any) -> None:  # noqa: ANN401
     """BadBackbone unless every weight of a loaded encoder is in the folder's file with its shape, and is finite."""
     network = loaded[0].auto_model
-    shapes = ((name, tuple(value.shape)) for name, value in network.named_parameters() if "pooler." not in name)
+    shapes = ((name, tuple(tensor.shape)) for name, tensor in network.named_parameters() if "pooler." not in name)
     try:
         check_shapes(folder, shapes_in(folder), network.base_model_prefix, shapes)
         check_ids(folder, loaded.tokenizer.get_vocab(), 0, network.get_input_embeddings().num_embeddings)

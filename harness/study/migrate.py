@@ -64,8 +64,8 @@ class Migration:
             else:
                 report.before += 1
         for alias in self._of_measures():
-            is_there = (self.store.root / "measures" / alias.key).exists()
-            report.measures += not is_there and self.store.put_alias(alias, is_measure=True)
+            is_alive = (self.store.root / "measures" / alias.key).exists()
+            report.measures += not is_alive and self.store.put_alias(alias, is_measure=True)
         return report
 
     @cached_property

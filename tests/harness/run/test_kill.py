@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.status import is_there
+from harness.engines.status import is_alive
 from tests.support.faults.kill_drill import (
     CELLS,
     LANES,
@@ -165,7 +165,7 @@ def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code)
     assert process.returncode == code
     assert number == signal.SIGKILL or "the same command continues\n" in err  # trackers of memory may add lines
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (left := [pid for pid in workers if is_there(pid)]) and time.monotonic() < deadline:
+    while (left := [pid for pid in workers if is_alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
     whole_run(store, *TWO)

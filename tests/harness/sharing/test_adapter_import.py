@@ -210,7 +210,7 @@ def test_a_folder_that_names_no_model_is_taken_to_stand_on_the_usual_one(tmp_pat
     unnamed, asked = old_folder(tmp_path / "unnamed"), []
     change(unnamed / "adapter_config.json", lambda told: told.update(model_name=None))
     monkeypatch.setattr(importing, "resolve", asked.append)
-    importing.backbone_named_by(source_of(str(unnamed)))
+    importing.backbone_of(source_of(str(unnamed)))
     assert asked == ["roberta-base"]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from harness.engines.status import is_there
+from harness.engines.status import is_alive
 
 NODES = ("n1", "n2", "n3")
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
@@ -118,7 +118,7 @@ class Cluster:
         """End the controller as a power cut would; its nodes and their jobs go on."""
         pid = int((self.root / "run" / "slurmctld.pid").read_text())
         self._kill(pid)
-        until("the controller is gone", lambda: not is_there(pid))
+        until("the controller is gone", lambda: not is_alive(pid))
 
     def start_node(self, node: str) -> None:
         self.command("slurmd", "-f", self.env["SLURM_CONF"], "-N", node)
