@@ -136,7 +136,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
-    figure.legend(handles=_meanings(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure
 
 
@@ -192,7 +192,7 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def _meanings(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
+def _legend(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
     """What the marks and fills that occur mean."""
     signs = {
         f"* p(BH) <= {LEVEL:g}": squares.is_significant,
@@ -308,16 +308,18 @@ def similarity_squares(results: Results, similarities: pd.DataFrame, name: str) 
 def cosine_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap of cosines with their numbers."""
     text = squares.similarity.map(lambda cosine: bare(cosine) if np.isfinite(cosine) else "")
-    return _map(squares.assign(text=text), title, "cosine")
+    return _similarity_heatmap(squares.assign(text=text), title, "cosine")
 
 
 def rank_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap of fused ranks; the number is the intermediate's place for the target."""
     text = squares["rank"].map(lambda rank: f"{rank:.0f}" if np.isfinite(rank) else "")
-    return _map(squares.assign(text=text), title, "fused score\n(the number: the intermediate's place for the target)")
+    return _similarity_heatmap(
+        squares.assign(text=text), title, "fused score\n(the number: the intermediate's place for the target)"
+    )
 
 
-def _map(squares: pd.DataFrame, title: str, label: str) -> Figure:
+def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure:
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
     axes = figure.subplots()

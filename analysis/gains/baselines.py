@@ -50,13 +50,13 @@ def baselines(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int
         (column.target, column.setting): column for column in columns(store, planned, draws=draws, seed=seed)
     }
     rows = [
-        _baseline(rows, columns_by_target.get(tuple(where))) | _secondary(store, rows)
+        _baseline_row(rows, columns_by_target.get(tuple(where))) | _secondary_scores(store, rows)
         for (*where, _), rows in planned.groupby(["target", "setting", "role"], sort=False)
     ]
     return pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
 
 
-def _secondary(store: Store, rows: pd.DataFrame) -> dict[str, float]:
+def _secondary_scores(store: Store, rows: pd.DataFrame) -> dict[str, float]:
     """Means over finished seeds of the further metrics of an ordinal target; none for other targets."""
     secondary = [store.get(key).results.get("secondary", {}) for key in rows.key[rows.status == "done"]]
     names = {name for scores in secondary for name in scores}
@@ -66,7 +66,7 @@ def _secondary(store: Store, rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _baseline(rows: pd.DataFrame, column: Column | None) -> dict[str, Any]:
+def _baseline_row(rows: pd.DataFrame, column: Column | None) -> dict[str, Any]:
     plan = dict(rows.iloc[0][["target", "role", "setting", "version", "metric"]])
     seeds = column.seeds(plan["role"], None, map(int, rows.seed)) if column else []
     if column is None or not seeds:

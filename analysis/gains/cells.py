@@ -225,7 +225,7 @@ def mixed_columns(cells: pd.DataFrame, records: Iterable[Record]) -> list[str]:
     return [
         f"{target}, {setting}: {fact} {few(values)}"
         for (target, setting), rows in done.groupby(["target", "setting"], sort=False)
-        for fact, values in _differing([provenance[key] for key in rows.key])
+        for fact, values in _differences([provenance[key] for key in rows.key])
     ]
 
 
@@ -237,7 +237,7 @@ def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _differing(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+def _differences(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     names = dict.fromkeys(name for of_cell in facts for name in of_cell)
     by_name = [(name, sorted({of_cell.get(name, "unknown") for of_cell in facts})) for name in names]
     return [(name, values) for name, values in by_name if len(values) > 1]

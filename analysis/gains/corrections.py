@@ -57,7 +57,9 @@ def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]
     #    share of draws that stay below it.
     missed = np.ones(sizes.size)
     for block, (ordered, maxima) in enumerate(sorted_blocks):
-        of_block = [_reached(ordered, maxima, size, is_own) for size, is_own in zip(sizes, own == block, strict=True)]
+        of_block = [
+            _share_reaching(ordered, maxima, size, is_own) for size, is_own in zip(sizes, own == block, strict=True)
+        ]
         missed *= 1 - np.array(of_block)
     # 3. From the largest size down, a p is never below that of a larger size.
     order = np.argsort(-sizes, kind="stable")
@@ -90,7 +92,7 @@ def _running_maxima(sizes: FloatArray, draws: NDArray[np.float32]) -> tuple[Floa
     return sizes[order], maxima
 
 
-def _reached(ordered: FloatArray, maxima: NDArray[np.float32], size: float, is_own: bool) -> float:
+def _share_reaching(ordered: FloatArray, maxima: NDArray[np.float32], size: float, is_own: bool) -> float:
     """Share of draws in which a test of this block with an observed size up to ``size`` reaches it.
 
     The observation itself counts as a draw of its own block, so that no p is 0.
@@ -145,8 +147,8 @@ def corrections_of(p: FloatArray, tests: Sequence[GainTest | None]) -> pd.DataFr
     testable = [(position, test) for position, test in enumerate(tests) if test is not None and test.is_testable]
     by_column = _by_name((test.column, (position, test)) for position, test in testable)
     by_block = _by_name((test.block, (position, test)) for position, test in testable)
-    adjusted["p_max_target"] = _largest(p, [[column] for column in by_column])
-    adjusted["p_max_grid"] = _largest(p, [by_block])
+    adjusted["p_max_target"] = _maximum_p(p, [[column] for column in by_column])
+    adjusted["p_max_grid"] = _maximum_p(p, [by_block])
     return pd.DataFrame(adjusted, columns=list(CORRECTIONS))
 
 
@@ -186,7 +188,7 @@ def _by_name(tests: Iterable[tuple[Hashable, _NumberedTest]]) -> list[list[_Numb
     return list(tests_of.values())
 
 
-def _largest(p: FloatArray, families: Sequence[Sequence[Sequence[_NumberedTest]]]) -> FloatArray:
+def _maximum_p(p: FloatArray, families: Sequence[Sequence[Sequence[_NumberedTest]]]) -> FloatArray:
     """P corrected within families of tests, each of which falls into blocks; 1 for a p that is in none."""
     adjusted = np.where(np.isfinite(p), 1.0, np.nan)
     for blocks in families:

@@ -112,7 +112,7 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
         room = 100 * (1 - part.baseline.median())
         facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
         facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
-        rows.append(facts | {"room": room} | _within(medians, room))
+        rows.append(facts | {"room": room} | _within_room(medians, room))
     return framed(pd.DataFrame(rows, columns=list(VISIBLE)), VISIBLE)
 
 
@@ -121,7 +121,7 @@ def in_words(size: float, is_detectable: Any) -> str:  # noqa: ANN401 - True, Fa
     return number(size, 1) if pd.isna(is_detectable) or is_detectable else NOT_DETECTABLE
 
 
-def _within(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
+def _within_room(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
     """Sizes that a gain can have, others undefined, and beside each whether it is one; of an undefined size neither."""
     row: dict[str, Any] = {}
     for name, size in sizes.items():
@@ -159,7 +159,7 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
             variance = sum(part for part, _ in parts)
             inverse = sum(part**2 / df for part, df in parts)
             error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
-            size = _within({"visible": smallest_visible(error, df)}, float(rooms[row.target, row.setting]))
+            size = _within_room({"visible": smallest_visible(error, df)}, float(rooms[row.target, row.setting]))
             rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
 

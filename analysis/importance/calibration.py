@@ -82,7 +82,7 @@ def calibration(
     # All simulated grids are outcomes of the one grid of features, so they share its folds, its permutations and every
     # product of features; only the products with outcomes are their own.
     kinds = [(background, name) for background in BACKGROUNDS for name in ("", *grid.constructs * planted)]
-    outcomes = np.concatenate(list(_simulated(grid, kinds, grids, seed)), axis=2)
+    outcomes = np.concatenate(list(_simulated_gains(grid, kinds, grids, seed)), axis=2)
     arrangements = Arrangements.of(grid, draws, seed)
     gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements, outcomes)
     rows = []
@@ -109,7 +109,7 @@ def calibration(
     return pd.DataFrame(rows)
 
 
-def _simulated(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) -> Iterator[Array]:
+def _simulated_gains(grid: Grid, kinds: list[tuple[str, str]], grids: int, seed: int) -> Iterator[Array]:
     """Gains [tasks, tasks, grids] of every kind of grid, each with randomness of its own."""
     for number, (background, name) in enumerate(kinds):
         noise = BACKGROUNDS[background](grid, grids, np.random.default_rng((seed, number))) * grid.mask[..., None]

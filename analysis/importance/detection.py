@@ -64,7 +64,7 @@ def detection(
     """
     planted = [("", 0.0), *((name, share) for name in grid.constructs for share in SHARES)]
     kinds = [(background, *pair) for background in (OWN, *HARDER) for pair in planted]
-    arrangements = _fewer(Arrangements.of(grid, draws, seed), draws, seed)
+    arrangements = _fewer_family_orders(Arrangements.of(grid, draws, seed), draws, seed)
     rows = []
     for number, (background, name, share) in enumerate(kinds):
         rng = np.random.default_rng((seed, number))
@@ -136,7 +136,7 @@ def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:
     return framed(pd.DataFrame(rows, columns=list(SMALLEST)), SMALLEST)
 
 
-def _fewer(arrangements: Arrangements, draws: int, seed: int) -> Arrangements:
+def _fewer_family_orders(arrangements: Arrangements, draws: int, seed: int) -> Arrangements:
     """At most so many of the arrangements of families, chosen at random: 719 of six would take most of the time."""
     if len(arrangements.families) <= draws:
         return arrangements

@@ -247,7 +247,7 @@ def verdicts(
             "p_families": float(test.p_families[0]),
             "p_corrected": float(p),
         }
-        against = _against(row, test, gate if name in grid.constructs else None)
+        against = _reasons_against(row, test, gate if name in grid.constructs else None)
         verdict = NOT_SUPPORTED if against else SUPPORTED
         rows.append({**row, "verdict": verdict, "against": "; ".join(against), "why": _why(row, against)})
     rows += [
@@ -263,7 +263,7 @@ def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
+def _reasons_against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
     """What speaks against support."""
     reasons = {
         "dropping it loses no Q2": row["added"] <= 0,

@@ -91,7 +91,7 @@ def against_nulls(
     }
     of_tasks = _added_q2_when_permuted(grid, added, {name: grid.facts[name] for name in names}, arrangements.tasks)
     of_families = _added_q2_when_permuted(grid, added, typical, arrangements.families[:, grid.family])
-    own = _own(grid, names)
+    own = _blocks_of(grid, names)
     return NullTest(added.q2(own)[0], added(own)[0], of_tasks, of_families)
 
 
@@ -111,12 +111,12 @@ def _added_q2_when_permuted(grid: Grid, added: AddedQ2, facts: Mapping[str, Arra
 def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> AddedQ2:
     """The features ``names`` held against all others of the grid."""
     others = [name for name in grid.kinds if name not in names]
-    return AddedQ2(grid, left_out, _own(grid, others), _own(grid, names), outcomes)
+    return AddedQ2(grid, left_out, _blocks_of(grid, others), _blocks_of(grid, names), outcomes)
 
 
 def added_q2(grid: Grid, left_out: str, names: Sequence[str]) -> float:
     """Q2 that the features ``names`` together add to all the others."""
-    return float(added_by(grid, left_out, names)(_own(grid, names))[0, 0])
+    return float(added_by(grid, left_out, names)(_blocks_of(grid, names))[0, 0])
 
 
 def largest_p(tests: Sequence[NullTest]) -> Array:
@@ -152,7 +152,7 @@ def delete_a_family(grid: Grid, left_out: str, names: Sequence[str]) -> tuple[fl
     return whole - half, whole + half
 
 
-def _own(grid: Grid, names: Sequence[str]) -> list[Array]:
+def _blocks_of(grid: Grid, names: Sequence[str]) -> list[Array]:
     return [block for name in names for block in grid.blocks(name)]
 
 

@@ -170,11 +170,11 @@ class KernelFit:
     def predicted(self, blocks: dict[str, Array]) -> Array:
         """Predictions [rows] for other rows of the same blocks."""
         columns, own = np.hstack(list(blocks.values())), np.hstack(list(self._blocks.values()))
-        return self._from(np.exp(-self._gamma * _squared_distances(columns, own[self._support])))
+        return self._predictions_from(np.exp(-self._gamma * _squared_distances(columns, own[self._support])))
 
     def r2(self) -> float:
         """R2 on the rows of the fit."""
-        return r2(self._outcome, self._from(self._kernel[:, self._support]))
+        return r2(self._outcome, self._predictions_from(self._kernel[:, self._support]))
 
     def falls(self, name: str, orders: Array) -> Array:
         """How far R2 on the rows of the fit falls when a block's rows are put in each of ``orders`` [draws, rows].
@@ -195,7 +195,7 @@ class KernelFit:
         lost: Array = self.r2() - np.array([r2(self._outcome, predicted) for predicted in shuffled])
         return lost
 
-    def _from(self, kernel: Array) -> Array:
+    def _predictions_from(self, kernel: Array) -> Array:
         predictions: Array = kernel @ self._dual + self._intercept
         return predictions
 
@@ -286,7 +286,7 @@ def unseen_tasks(results: Results, setting: PaperSetting, *, similarities: pd.Da
     rows = []
     for scheme in SCHEMES:
         of_model, of_mean = 0.0, 0.0
-        for train, test in _left_out(scheme, **roles):
+        for train, test in _folds_by_task(scheme, **roles):
             # Q2 is taken about the mean of the training pairs: what is known of the pairs left out without features.
             fit = KernelFit({name: block[train] for name, block in blocks.items()}, percent[train], setting)
             predicted = fit.predicted({name: block[test] for name, block in blocks.items()})
@@ -352,7 +352,7 @@ def _without_stand_ins(
     return {name: block[usable] for name, block in blocks.items()}, percent[usable], results.gains[usable]
 
 
-def _left_out(scheme: str, intermediate: Array, target: Array) -> Iterator[tuple[Array, Array]]:
+def _folds_by_task(scheme: str, intermediate: Array, target: Array) -> Iterator[tuple[Array, Array]]:
     """Training and test rows, once per task left out, or once per pair of tasks."""
     if scheme == "both":
         for first, second in sorted({(min(pair), max(pair)) for pair in zip(intermediate, target, strict=True)}):

@@ -82,7 +82,7 @@ class FoldFit:
         ``further`` blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw; ``penalties``
         [grids] may differ from grid to grid.
         """
-        test, cross, gram, moment = self._with(further)
+        test, cross, gram, moment = self._products(further)
         squares = np.empty((len(test), len(penalties)))
         for penalty in np.unique(penalties):
             grids = penalties == penalty
@@ -91,11 +91,11 @@ class FoldFit:
 
     def errors_of_each(self, further: Sequence[Array], penalties: Sequence[float]) -> Array:
         """The errors [penalties, grids] of one draw under each of several penalties, to choose among them."""
-        test, cross, gram, moment = self._with(further)
+        test, cross, gram, moment = self._products(further)
         grids = np.ones(self._moment.shape[1], dtype=bool)
         return np.stack([self._errors(penalty, grids, test, cross, gram, moment)[0] for penalty in penalties])
 
-    def _with(self, further: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
+    def _products(self, further: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
         """Test rows of the further blocks; products of their training rows with the fixed, themselves, the outcomes."""
         train, test = self._joined(further)
         weighted = (train * self._weights[:, None]).swapaxes(1, 2)

@@ -57,8 +57,8 @@ def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
     tasks = list(manifest["tasks"])
     by_column = {
         "data_similarity": _cosines(data_embeddings(store, manifest)),
-        "task_similarity": _fused(_task_embeddings(store, manifest, SAMPLED)),
-        "task_similarity_vu": _fused(_task_embeddings(store, manifest, VU)),
+        "task_similarity": _fused_ranks(_task_embeddings(store, manifest, SAMPLED)),
+        "task_similarity_vu": _fused_ranks(_task_embeddings(store, manifest, VU)),
         **_of_pairs(store, manifest),
     }
     pairs = [(intermediate, target) for target in tasks for intermediate in tasks if intermediate != target]
@@ -111,7 +111,7 @@ def _cosines(vectors: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], fl
     return {(a, b): cosine(vector, other) for a, vector in vectors.items() for b, other in vectors.items() if a != b}
 
 
-def _fused(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
+def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
     """Fused ranks by (intermediate, target): every component ranks all other tasks by their cosine to the target."""
     scores: dict[tuple[str, str], float] = {}
     for target, own in embeddings.items():

@@ -51,14 +51,14 @@ class Primary:
     """One specification of the guarded analysis, its number of arrangements, and the margin in points for less data.
 
     ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
-    cells, ``before`` were trained earlier than that.
+    cells, ``trained_before`` were trained earlier than that.
     """
 
     specification: Specification = PRIMARY
     draws: int = DRAWS
     margin: float = MARGIN
     declared: str = ""
-    before: int = 0
+    trained_before: int = 0
     trained: int = 0
 
     @classmethod
@@ -70,8 +70,10 @@ class Primary:
         specification = Specification(**{field.name: analysis[field.name] for field in fields(Specification)})
         since = str(manifest["declared"])
         records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
-        before = sum(record.provenance["created"] < since for record in records)
-        return cls(specification, int(analysis["draws"]), float(analysis["margin"]), since, before, len(records))
+        trained_before = sum(record.provenance["created"] < since for record in records)
+        return cls(
+            specification, int(analysis["draws"]), float(analysis["margin"]), since, trained_before, len(records)
+        )
 
     @property
     def key(self) -> str:
@@ -84,7 +86,9 @@ class Primary:
         what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
             return f"Primary analysis NOT DECLARED by a study file; asked as of every study ({what}); hash {self.key}."
-        late = f"; {self.before} of {self.trained} cells were trained before that" if self.before else ""
+        late = (
+            f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
+        )
         return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}."
 
 

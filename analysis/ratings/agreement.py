@@ -123,7 +123,7 @@ def _by_construct(results: Results) -> Iterator[Panel]:
 def _panels(results: Results) -> Iterator[Panel]:
     """Every panel of every construct, only with units that two of its raters rated."""
     for construct, values in _by_construct(results):
-        for raters in _linked(values):
+        for raters in _linked_raters(values):
             shared = values[raters]
             yield Panel(construct, shared[shared.notna().sum(axis=1) > 1])
 
@@ -137,7 +137,7 @@ def _pairs(results: Results) -> Iterator[Panel]:
                 yield Panel(construct, shared)
 
 
-def _linked(values: pd.DataFrame) -> list[list[str]]:
+def _linked_raters(values: pd.DataFrame) -> list[list[str]]:
     """Raters in sets of two or more that are linked by shared units, each sorted."""
     sets: list[set[str]] = []
     for _, row in values.iterrows():

@@ -55,7 +55,7 @@ def non_inferiority(results: Results, *, margin: float = MARGIN) -> pd.DataFrame
         for theme in (*present, EVERY_THEME):
             part = pairs if theme == EVERY_THEME else pairs[of_pair == theme]
             where = {"role": role, "theme": theme, "setting": results.setting, "margin": margin}
-            rows.append(where | _mean(part, role, margin) | _each(part, margin))
+            rows.append(where | _mean(part, role, margin) | _pair_counts(part, margin))
     return framed(pd.DataFrame(rows), NON_INFERIORITY)
 
 
@@ -94,7 +94,7 @@ def _bound(pairs: pd.DataFrame) -> float:
     return float(100 * pairs.gain_over_full.mean() - stats.t.ppf(1 - LEVEL, fewest - 1) * error)
 
 
-def _each(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
+def _pair_counts(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
     """How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant."""
     points = 100 * pairs.gain_over_full
     reach = 100 * stats.t.ppf(1 - LEVEL, pairs.df_over_full) * pairs.standard_error_over_full

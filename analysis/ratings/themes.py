@@ -85,7 +85,7 @@ def theme_counts(results: Results) -> pd.DataFrame:
     of_task = _themes_of(results)
     rows = []
     for role in ROLES:
-        for theme in _present(results):
+        for theme in _present_themes(results):
             tasks = [task for task, theme_of_task in of_task.items() if theme_of_task == theme]
             part = results.gains[results.gains[role].isin(tasks) & results.gains.gain.notna()]
             rows.append((role, theme, part[role].nunique(), len(part), int(part.p.notna().sum()), *_signs(part)))
@@ -100,7 +100,7 @@ def task_effects(results: Results) -> pd.DataFrame:
     """
     rows = []
     of_task = _themes_of(results)
-    for name, kept in _choices(results):
+    for name, kept in _pair_choices(results):
         for role, effects in zip(ROLES, _side_effects(kept), strict=True):
             counts = kept[role].value_counts()
             rows += [
@@ -126,7 +126,7 @@ def _themes_of(results: Results) -> dict[str, str]:
     return dict(zip(results.tasks.task, results.tasks.theme, strict=True))
 
 
-def _present(results: Results) -> list[str]:
+def _present_themes(results: Results) -> list[str]:
     """Themes that tasks have, in the order of their declaration."""
     return [name for name in themes() if (results.tasks.theme == name).any()]
 
@@ -137,7 +137,7 @@ def _signs(pairs: pd.DataFrame) -> Iterator[int]:
         yield from (int((counts & (pairs.gain > 0)).sum()), int((counts & (pairs.gain < 0)).sum()))
 
 
-def _choices(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
+def _pair_choices(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
     """All finished pairs; those not collapsed or contaminated, where some are; and those without each family."""
     done = results.gains[results.gains.gain.notna()]
     yield ALL, done

@@ -72,7 +72,7 @@ def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None
     results = Results(
         scores.name, gains, framed(pd.DataFrame(facts), TASKS), framed(pd.DataFrame(rated), RATINGS), errors=errors
     )
-    limits = (*_limits(frame, gains), *_unused(raw), *of_tasks, *of_ratings)
+    limits = (*_limits(frame, gains), *_unused_columns(raw), *of_tasks, *of_ratings)
     return OwnTable(results, limits)
 
 
@@ -171,7 +171,7 @@ def _limits(rows: pd.DataFrame, gains: pd.DataFrame) -> Iterator[str]:
         yield f"{undefined} of {counted(len(rows), 'row')} with no score or no baseline, counted as missing."
 
 
-def _unused(raw: Raw) -> list[str]:
+def _unused_columns(raw: Raw) -> list[str]:
     extra = [name for name in raw.header if name not in (*NEEDED, *OPTIONAL)]
     return [f"Columns that are not used: {few(extra)}."] if extra else []
 
@@ -195,7 +195,7 @@ def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, st
         facts.append(
             {**text, **own, "metric": metric, "task_type": kind, **{count: row.get(count) for count in COUNTS}}
         )
-    return facts, _unknown(read, names)
+    return facts, _unknown_facts(read, names)
 
 
 def _rating_rows(path: Path | None, names: Sequence[str]) -> _RowsAndLimits:
@@ -255,7 +255,7 @@ def _fact(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
     return row
 
 
-def _unknown(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+def _unknown_facts(read: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """What the facts do not say of the grid's tasks, and facts of other tasks."""
     lines = []
     if alone := [name for name in names if not read.get(name, {}).get("family")]:

@@ -15,7 +15,7 @@ from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.ratings.less_data import MARGIN, against_full
 from analysis.results.own_table import OwnTable
-from analysis.results.published import approximately_tested, results
+from analysis.results.published import results, with_approximate_p
 from analysis.results.results import Results
 from analysis.sections.blocks import Block, Bullets, Heading, Section, Text
 from analysis.sections.markdown import markdown
@@ -56,7 +56,7 @@ def of_published(out: Path, margin: float | None = None) -> Question:
     """The question to the paper's printed scores: no predictions, so p values are assumptions, and no half data."""
     printed = results()
     counted = {
-        f"assumed correlation {correlation:g}": approximately_tested(printed, correlation=correlation)
+        f"assumed correlation {correlation:g}": with_approximate_p(printed, correlation=correlation)
         for correlation in CORRELATIONS
     }
     margin = MARGIN if margin is None else margin

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from analysis.results.published.finished import approximately_tested, results, table, task_of
+from analysis.results.published.finished import results, table, task_of, with_approximate_p
 
-__all__ = ["PublishedTask", "approximately_tested", "published_task", "results", "table", "task_of"]
+__all__ = ["PublishedTask", "published_task", "results", "table", "task_of", "with_approximate_p"]
 COLUMNS = {"all": "all", "train": "train", "validation": "val", "test": "test"}
 
 

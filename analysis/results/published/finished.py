@@ -44,7 +44,7 @@ def results() -> Results:
     return Results("published", *parts, errors="approximated", labels=_labels(), training=trained)
 
 
-def approximately_tested(published: Results, *, correlation: float = 0.0) -> Results:
+def with_approximate_p(published: Results, *, correlation: float = 0.0) -> Results:
     """The same with p values from approximate standard errors, which depend wholly on the assumed correlation.
 
     It is the correlation between a transfer's and its baseline's errors, which only predictions could tell.

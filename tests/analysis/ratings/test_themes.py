@@ -10,7 +10,7 @@ from scipy import stats
 from analysis.gains.gains import gains
 from analysis.ratings.less_data import against_full, non_inferiority
 from analysis.ratings.themes import ALL, LARGER, rating_means, task_effects, theme_contrasts, theme_counts
-from analysis.results.published import approximately_tested, results, table
+from analysis.results.published import results, table, with_approximate_p
 from analysis.results.results import Results
 from tasks.errors import BadInput
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -56,7 +56,7 @@ def test_directions_of_figure_3_hold_for_larger_changes(published):
 
 @pytest.mark.parametrize(("correlation", "up", "down"), [(0.0, 16, 49), (0.5, 24, 98), (0.8, 30, 155)])
 def test_the_approximate_counts_depend_on_the_assumed_correlation(published, correlation, up, down):
-    frame = theme_counts(approximately_tested(published, correlation=correlation))
+    frame = theme_counts(with_approximate_p(published, correlation=correlation))
     for _, part in frame.groupby("role"):
         assert (part.gains.sum(), part.harms.sum()) == (up, down)
     assert frame.set_index(["role", "theme"]).gains["target", "abstract"] <= 1
