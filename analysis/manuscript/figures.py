@@ -58,8 +58,8 @@ class Sheet:
 
 def write_figures(frames: Frames, venue: Venue, out: Path, banner: str) -> list[Sheet]:
     """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes."""
-    found = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
-    drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in found]
+    filled = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
+    drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in filled]
     for sheet in drawn:
         with mpl.rc_context(EMBEDDED):
             figure = fitted(sheet, venue.page if sheet.is_wide else venue.column, banner)
@@ -70,13 +70,13 @@ def write_figures(frames: Frames, venue: Venue, out: Path, banner: str) -> list[
 def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
     """What there is to draw, heatmaps in as many parts as are legible."""
     for name, frame in frames.items():
-        if found := re.fullmatch(r"heatmap-(macro-f1|multilabel-f1|pearson-r)-(.+)", name):
-            metric = found[1].replace("-", "_")
-            setting = "" if found[2] == "full" else f", setting {found[2]}"
+        if match := re.fullmatch(r"heatmap-(macro-f1|multilabel-f1|pearson-r)-(.+)", name):
+            metric = match[1].replace("-", "_")
+            setting = "" if match[2] == "full" else f", setting {match[2]}"
             caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}{setting}; the number is the score."
             drawing = partial(_heatmap, metric=metric, limit=colour_limit(frame.points))
             yield from _parts(Sheet(name, caption, frame, drawing, True, 0.0), venue)
-        elif found := re.fullmatch(r"figure-6b?-percent-.*|figure-7-percent-.*", name):
+        elif match := re.fullmatch(r"figure-6b?-percent-.*|figure-7-percent-.*", name):
             metric = name.split("percent-")[1].replace("-", "_")
             caption = f"Change in percent of the target alone, targets scored by {METRIC_NAMES[metric]}; the number is"
             yield from _parts(Sheet(name, f"{caption} the score.", frame, percent_map, True, 0.0), venue)
@@ -150,8 +150,8 @@ def _parts(sheet: Sheet, venue: Venue) -> Iterator[Sheet]:
     for number in range(count):
         frame = sheet.frame[sheet.frame.target.isin(targets[number * size : (number + 1) * size])]
         more = ("", "") if count == 1 else (f"-part-{number + 1}", f" Part {number + 1} of {count}.")
-        below = 3.2 if is_wide and venue.page > NARROW else 4.6  # legend, name of the axis
-        height = min(squares + names + below, HIGHEST)
+        legend = 3.2 if is_wide and venue.page > NARROW else 4.6  # legend, name of the axis
+        height = min(squares + names + legend, HIGHEST)
         yield Sheet(sheet.name + more[0], sheet.caption + more[1], frame, sheet.draw, is_wide, height)
 
 
@@ -161,7 +161,7 @@ def _heatmap(frame: pd.DataFrame, title: str, *, metric: str, limit: float) -> F
 
 def _fold(figure: Figure, width: float, height: float) -> None:
     """Break what would be longer than the place it has: legends into columns that fit, labels and titles into lines."""
-    letters, upright = (int(one / CM_PER_INCH * 72 / LETTER) for one in (width, height))
+    letters, upright = (int(side / CM_PER_INCH * 72 / LETTER) for side in (width, height))
     grid = figure.axes[0].get_subplotspec()
     side_by_side = grid.get_geometry()[1] if grid else 1
     for axes in figure.axes:
@@ -171,21 +171,21 @@ def _fold(figure: Figure, width: float, height: float) -> None:
         axes.yaxis.label.set_text(_lines(axes.get_ylabel(), int(0.62 * upright)))
         _turn_ticks(axes, own)
     for legend in list(figure.legends):
-        said = [one.get_text() for one in legend.get_texts()]
-        columns = max(1, min(letters // (max(map(len, said)) + 8), len(said)))
+        texts = [label.get_text() for label in legend.get_texts()]
+        columns = max(1, min(letters // (max(map(len, texts)) + 8), len(texts)))
         style: Any = {"loc": "outside lower center", "fontsize": SMALLEST, "frameon": False}
-        handles = [one for one in legend.legend_handles if one is not None]
-        figure.legend(handles, [_lines(one, letters - 14) for one in said], ncols=columns, **style)
+        handles = [handle for handle in legend.legend_handles if handle is not None]
+        figure.legend(handles, [_lines(text, letters - 14) for text in texts], ncols=columns, **style)
         legend.remove()
 
 
 def _turn_ticks(axes: Axes, letters: int) -> None:
     """Turn names below the axes that would not stand side by side."""
-    names = [one for one in axes.get_xticklabels() if one.get_text() and not one.get_rotation()]
-    longest = max((len(line) for one in names for line in one.get_text().splitlines()), default=0)
+    names = [label for label in axes.get_xticklabels() if label.get_text() and not label.get_rotation()]
+    longest = max((len(line) for label in names for line in label.get_text().splitlines()), default=0)
     if len(names) * (longest + 1) > 0.75 * letters:
-        for one in names:
-            one.set(rotation=45, ha="right", rotation_mode="anchor")
+        for label in names:
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
 
 
 def _lines(text: str, letters: int) -> str:

@@ -38,17 +38,17 @@ Frames = dict[str, pd.DataFrame]
 def figure_frames(subject: Subject) -> Frames:
     """Every frame that there is something to draw of."""
     results = subject.results
-    found = {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
-    counts = [theme_counts(one).assign(panel=name) for name, one in subject.question.counted.items()]
-    if tested := [one for one in counts if one.n_tested.sum()]:
-        found["figure-3-themes"] = pd.concat(tested, ignore_index=True)
+    drawn = {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
+    counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
+    if tested := [count for count in counts if count.n_tested.sum()]:
+        drawn["figure-3-themes"] = pd.concat(tested, ignore_index=True)
     for metric in METRIC_NAMES:
         if (results.gains.metric == metric).any():
             name = f"figure-{NUMBERS[metric]}-percent-{metric.replace('_', '-')}"
-            found[name] = percent_squares(results, metric)
+            drawn[name] = percent_squares(results, metric)
     if len(differing := differences(results)):
-        found["figure-8-differences"] = differing
-    return found
+        drawn["figure-8-differences"] = differing
+    return drawn
 
 
 def _heatmaps(stored: StudyResults | None) -> Frames:
@@ -115,7 +115,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _own(subject: Subject) -> Frames:
-    found = {
+    own = {
         "pairs": pairs(subject),
         "alone": alone(subject),
         "data_sets": data_sets(subject),
@@ -123,15 +123,15 @@ def _own(subject: Subject) -> Frames:
     }
     if subject.stored:
         tested = subject.stored.gains[subject.stored.gains.p.notna()]
-        found["visible_gains"] = visible_gains(subject.stored.gains)
-        found["cells"] = subject.stored.cells
-        found["corrections"] = corrections(tested)
-    return found
+        own["visible_gains"] = visible_gains(subject.stored.gains)
+        own["cells"] = subject.stored.cells
+        own["corrections"] = corrections(tested)
+    return own
 
 
 def pairs(subject: Subject) -> pd.DataFrame:
     """One row per (intermediate, target, setting): scores, points gained, p values and doubts."""
-    parts = [one.gains.assign(setting=one.setting) for one in (subject.results, *subject.question.limited)]
+    parts = [results.gains.assign(setting=results.setting) for results in (subject.results, *subject.question.limited)]
     frame = pd.concat(parts, ignore_index=True)
     frame = frame.assign(points=100 * frame.gain, significant=frame.p_bh <= LEVEL)
     columns = ["intermediate", "target", "setting", "metric", "n_seeds", "score", "baseline", "points", "percent"]
@@ -155,19 +155,19 @@ def alone(subject: Subject) -> pd.DataFrame:
 def data_sets(subject: Subject) -> pd.DataFrame:
     """One row per task: its data set, kind, splits, licence (of made-up texts none), and whether it is private."""
     rows, synthetic = [], subject.results.is_synthetic
-    for one in subject.results.tasks.itertuples():
-        known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
+    for task in subject.results.tasks.itertuples():
+        known, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
         rows.append(
             {
-                "task": one.task,
-                "title": one.title,
-                "dataset": known.title if known else one.dataset,
-                "family": one.family,
-                "theme": one.theme,
-                "kind": fact.get("kind", one.task_type),
-                "metric": one.metric,
-                "n_labels": one.n_labels,
-                **_sizes(subject, one.task, fact),
+                "task": task.task,
+                "title": task.title,
+                "dataset": known.title if known else task.dataset,
+                "family": task.family,
+                "theme": task.theme,
+                "kind": fact.get("kind", task.task_type),
+                "metric": task.metric,
+                "n_labels": task.n_labels,
+                **_sizes(subject, task.task, fact),
                 "language": fact.get("language", known.language if known else ""),
                 "licence": "" if synthetic else fact.get("licence", known.licence if known else "") or "unstated",
                 "private": bool(fact.get("private", known.private if known else False)),
@@ -217,14 +217,14 @@ def _facts(subject: Subject) -> dict[str, float]:
         "median_points": frame.points.median(),
         "largest_gain": frame.points.max(),
         "largest_harm": frame.points.min(),
-        "collapsed_pairs": _marked(frame.collapsed),
-        "contaminated_pairs": _marked(frame.contaminated),
+        "collapsed_pairs": _mark_count(frame.collapsed),
+        "contaminated_pairs": _mark_count(frame.contaminated),
         "raters": subject.results.ratings.rater.nunique(),
     }
     return facts | _costs(subject)
 
 
-def _marked(marks: pd.Series) -> float:
+def _mark_count(marks: pd.Series) -> float:
     """How many pairs have a mark; not a number where nobody looked for it."""
     return float(marks.fillna(False).astype(bool).sum()) if marks.notna().any() else np.nan
 
@@ -235,16 +235,16 @@ def _costs(subject: Subject) -> dict[str, float]:
         names = ("cells_planned", "cells_finished", "seeds", "hours", "processor_hours", *DRAWN)
         return dict.fromkeys((*names, "trained_parameters_least", "trained_parameters_most"), np.nan)
     records, study = subject.stored.records, subject.study
-    adapters = [one.results for one in records if one.spec.get("role") not in WHOLE_MODELS]
-    sizes = [one["trainable_parameters"] for one in adapters if "trainable_parameters" in one]
+    adapters = [record.results for record in records if record.spec.get("role") not in WHOLE_MODELS]
+    sizes = [result["trainable_parameters"] for result in adapters if "trainable_parameters" in result]
     draws = subject.stored.gains.draws[subject.stored.gains.p.notna()]
-    spent = [one.provenance for one in records]
+    spent = [provenance.provenance for provenance in records]
     return {
         "cells_planned": len(subject.stored.cells),
         "cells_finished": len(records),
         "seeds": len(study.get("seeds", ())),
-        "hours": sum(one["wall_seconds"] for one in spent) / 3600,
-        "processor_hours": sum(one.get("cpu_seconds", np.nan) for one in spent) / 3600,
+        "hours": sum(provenance["wall_seconds"] for provenance in spent) / 3600,
+        "processor_hours": sum(provenance.get("cpu_seconds", np.nan) for provenance in spent) / 3600,
         **dict(
             zip(
                 DRAWN,

@@ -93,14 +93,14 @@ MARGIN = 1.03  # a line of the estimated width is never too wide
 
 def escaped(text: object) -> str:
     """The text on one line for LaTeX; a letter that its usual fonts do not have is named by its number."""
-    return "".join(_letter(one) for one in " ".join(unicodedata.normalize("NFC", str(text)).split()))
+    return "".join(_letter(letter) for letter in " ".join(unicodedata.normalize("NFC", str(text)).split()))
 
 
 def letters(text: object) -> str:
     """The text in letters alone, each word with a capital, digits spelled out: ``epitome_er 2`` is EpitomeErTwo."""
     plain = unicodedata.normalize("NFKD", str(text)).encode("ascii", "ignore").decode()
     words = re.findall("[A-Za-z]+|[0-9]", plain)
-    return "".join(DIGITS[int(one)] if one.isdigit() else one[0].upper() + one[1:] for one in words)
+    return "".join(DIGITS[int(word)] if word.isdigit() else word[0].upper() + word[1:] for word in words)
 
 
 def points_wide(text: str, size: float) -> float:
@@ -112,24 +112,24 @@ def points_wide(text: str, size: float) -> float:
 
 def widest_word(text: str, size: float) -> float:
     """Points of the widest part of a text that is not broken over lines."""
-    apart = "".join(f" {one} " if _letter(one).startswith(UNKNOWN) else one for one in text)
-    return max((points_wide(one, size) for one in re.split(r"\s|(?<=-)", apart) if one), default=0.0)
+    apart = "".join(f" {letter} " if _letter(letter).startswith(UNKNOWN) else letter for letter in text)
+    return max((points_wide(part, size) for part in re.split(r"\s|(?<=-)", apart) if part), default=0.0)
 
 
-def _letter(one: str) -> str:
-    if one in SPECIAL:
-        return SPECIAL[one]
-    if " " <= one <= "~":
-        return one
-    base, *marks = list(unicodedata.normalize("NFKD", one))
+def _letter(letter: str) -> str:
+    if letter in SPECIAL:
+        return SPECIAL[letter]
+    if " " <= letter <= "~":
+        return letter
+    base, *marks = list(unicodedata.normalize("NFKD", letter))
     if len(marks) == 1 and marks[0] in ACCENTS and base.isascii() and base.isalpha():
         return f"\\{ACCENTS[marks[0]]}{{{base}}}"
-    return _number(one) + r"\allowbreak{}"
+    return _number(letter) + r"\allowbreak{}"
 
 
-def _number(one: str) -> str:
+def _number(letter: str) -> str:
     """What stands for a letter that the usual fonts do not have."""
-    return f"{UNKNOWN}{ord(one):04X}]"
+    return f"{UNKNOWN}{ord(letter):04X}]"
 
 
 # Sentences that hold numbers and references by name, as Markdown with the numbers in them and as LaTeX with macros.
@@ -143,7 +143,7 @@ Printed = Mapping[str, str]
 
 def as_markdown(sentence: str, numbers: Printed) -> str:
     """The sentence with the printed numbers and its references as they are (``[@key; @key]``)."""
-    return plain(NUMBER.sub(lambda found: numbers.get(found[1], UNKNOWN_NUMBER), sentence))
+    return plain(NUMBER.sub(lambda match: numbers.get(match[1], UNKNOWN_NUMBER), sentence))
 
 
 def as_latex(sentence: str, numbers: Printed) -> str:
@@ -153,10 +153,10 @@ def as_latex(sentence: str, numbers: Printed) -> str:
 
 
 def _latex(part: str, numbers: Printed) -> str:
-    if found := NUMBER.fullmatch(part):
-        return rf"\{found[1]}{{}}" if found[1] in numbers else UNKNOWN_NUMBER
-    if found := SOURCE.fullmatch(part):
-        keys = [one.strip().removeprefix("@") for one in found[1].split(";")]
+    if match := NUMBER.fullmatch(part):
+        return rf"\{match[1]}{{}}" if match[1] in numbers else UNKNOWN_NUMBER
+    if match := SOURCE.fullmatch(part):
+        keys = [key.strip().removeprefix("@") for key in match[1].split(";")]
         return rf"\citep{{{','.join(keys)}}}"
     lead = " " if part.startswith(" ") else ""
     tail = " " if part.endswith(" ") and part.strip() else ""

@@ -113,10 +113,12 @@ def as_latex(table: Table, venue: Venue) -> str:
 def _folded(table: Table) -> Table:
     """The table, whose labels are broken over lines where one of them is long."""
     kinds = [
-        "text" if one.kind == "label" and any(points_wide(row[place], 10) > LONGEST for row in table.rows) else one.kind
-        for place, one in enumerate(table.columns)
+        "text"
+        if column.kind == "label" and any(points_wide(row[place], 10) > LONGEST for row in table.rows)
+        else column.kind
+        for place, column in enumerate(table.columns)
     ]
-    columns = tuple(Column(one.head, kind) for one, kind in zip(table.columns, kinds, strict=True))
+    columns = tuple(Column(column.head, kind) for column, kind in zip(table.columns, kinds, strict=True))
     return replace(table, columns=columns)
 
 
@@ -125,7 +127,7 @@ def _fit(table: Table, venue: Venue) -> Fit:
     sizes = list(SIZES)
     choices = [Fit(size, venue.column, False) for size in sizes[:2]] if venue.is_two_column else []
     choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
-    return next((one for one in choices if _needed(table, SIZES[one.size]) <= one.points), choices[-1])
+    return next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
 
 
 def _needed(table: Table, size: float) -> float:
@@ -134,17 +136,17 @@ def _needed(table: Table, size: float) -> float:
 
 def _widths(table: Table, size: float) -> list[float]:
     """Points that each column needs with its gaps."""
-    found = []
+    widths = []
     for place, column in enumerate(table.columns):
         cells = [row[place] for row in table.rows]
         lines = _head(table, place)
-        heads = [1.3 * size * len(lines)] if _is_turned(table, place) else [points_wide(one, size) for one in lines]
+        heads = [1.3 * size * len(lines)] if _is_turned(table, place) else [points_wide(line, size) for line in lines]
         if column.kind == "text":
-            body = max([NARROWEST_TEXT, *(widest_word(one, size) for one in cells)])
+            body = max([NARROWEST_TEXT, *(widest_word(cell, size) for cell in cells)])
         else:
-            body = max((points_wide(one, size) for one in cells), default=0.0)
-        found.append(max([body, *heads]) + 2 * GAPS[size])
-    return found
+            body = max((points_wide(cell, size) for cell in cells), default=0.0)
+        widths.append(max([body, *heads]) + 2 * GAPS[size])
+    return widths
 
 
 def _head(table: Table, place: int) -> list[str]:
@@ -167,7 +169,7 @@ def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
     rest: list[int] = []
     room = fit.points - sum(widths[: table.labels]) + 2 * GAPS[SIZES[fit.size]]
     for place in range(table.labels, len(table.columns)):
-        if rest and sum(widths[one] for one in [*rest, place]) > room:
+        if rest and sum(widths[index] for index in [*rest, place]) > room:
             yield table.columns_of([*labels, *rest])
             rest = []
         rest.append(place)
@@ -177,7 +179,7 @@ def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
 def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
     """The table in parts that a page is long enough for, and the row of the whole that each begins with."""
     size = SIZES[fit.size]
-    heads = [points_wide(one, size) for place in range(len(table.columns)) for one in _head(table, place)]
+    heads = [points_wide(line, size) for place in range(len(table.columns)) for line in _head(table, place)]
     most = int((HIGHEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
     lines = [max(_lines(table, fit, row)) for row in table.rows]
     starts, used = [0], 0
@@ -194,7 +196,7 @@ def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
 def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
     """How many lines each cell of a row takes, in parts of lines where text is broken loosely."""
     size = SIZES[fit.size]
-    texts = [place for place, one in enumerate(table.columns) if one.kind == "text"]
+    texts = [place for place, column in enumerate(table.columns) if column.kind == "text"]
     if not texts:
         return [1]
     fixed = sum(width for place, width in enumerate(_widths(table, size)) if place not in texts)
@@ -205,7 +207,7 @@ def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
 def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
     body = [_guarded(" & ".join(map(escaped, row))) + r" \\" for row in table.rows]
-    for place in sorted((one - first for one in table.rules if 0 < one - first < len(body)), reverse=True):
+    for place in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
         body.insert(place, r"\midrule")
     lines = [
         rf"\begin{{{name}}}[tbp]",
@@ -232,12 +234,12 @@ def _guarded(line: str) -> str:
 
 
 def _has_text(table: Table) -> bool:
-    return any(one.kind == "text" for one in table.columns)
+    return any(column.kind == "text" for column in table.columns)
 
 
 def _begin(table: Table, fit: Fit) -> list[str]:
     kinds = {"number": "r", "label": "l", "text": r">{\raggedright\arraybackslash}X"}
-    columns = "@{}" + "".join(kinds[one.kind] for one in table.columns) + "@{}"
+    columns = "@{}" + "".join(kinds[column.kind] for column in table.columns) + "@{}"
     if not _has_text(table):
         return [rf"\begin{{tabular}}{{{columns}}}"]
     width = r"\textwidth" if fit.is_wide else r"\columnwidth"
@@ -246,7 +248,7 @@ def _begin(table: Table, fit: Fit) -> list[str]:
 
 def _latex_head(table: Table, place: int) -> str:
     kind, is_turned = table.columns[place].kind, _is_turned(table, place)
-    lines = [_guarded(escaped(one)) for one in _head(table, place)]
+    lines = [_guarded(escaped(line)) for line in _head(table, place)]
     if kind == "text" or len(lines) == 1:
         text = " ".join(lines)
     else:

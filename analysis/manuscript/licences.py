@@ -51,14 +51,14 @@ def licences(subject: Subject) -> list[Licence]:
     if subject.results.is_synthetic:
         return []
     rows: dict[str, Licence] = {}
-    for one in subject.results.tasks.itertuples():
-        known, fact = subject.datasets.get(one.task), subject.tasks.get(one.task, {})
-        name = known.title if known else str(one.dataset)
+    for task in subject.results.tasks.itertuples():
+        known, fact = subject.datasets.get(task.task), subject.tasks.get(task.task, {})
+        name = known.title if known else str(task.dataset)
         licence = str(fact.get("licence", known.licence if known else "")) or "unstated"
         is_private = bool(fact.get("private", known.private if known else False))
-        tasks = f"{rows[name].tasks}, {one.title}" if name in rows else str(one.title)
-        said = PRIVATE if is_private else sharing(licence)
-        rows[name] = Licence(name, tasks, licence, said, known.url if known else "")
+        tasks = f"{rows[name].tasks}, {task.title}" if name in rows else str(task.title)
+        rule = PRIVATE if is_private else sharing(licence)
+        rows[name] = Licence(name, tasks, licence, rule, known.url if known else "")
     return list(rows.values())
 
 
@@ -67,10 +67,10 @@ def sharing(licence: str) -> str:
     if whole := _rule(licence, WHOLE):
         return whole
     parts = [part.strip() for part in licence.split(";")]
-    said = {part: _rule(part, RULES) or UNKNOWN for part in parts}
-    if len(said) == 1:
-        return next(iter(said.values()))
-    return "; ".join(f"{part}: {one}" for part, one in said.items())
+    rules_by_part = {part: _rule(part, RULES) or UNKNOWN for part in parts}
+    if len(rules_by_part) == 1:
+        return next(iter(rules_by_part.values()))
+    return "; ".join(f"{part}: {rule}" for part, rule in rules_by_part.items())
 
 
 def as_markdown(rows: list[Licence]) -> str:
@@ -83,7 +83,7 @@ def as_markdown(rows: list[Licence]) -> str:
 
 def _rule(licence: str, rules: Mapping[str, str]) -> str:
     """What the first rule says whose beginning the licence has; nothing if none does."""
-    return next((said for start, said in rules.items() if licence.lower().startswith(start)), "")
+    return next((rule for start, rule in rules.items() if licence.lower().startswith(start)), "")
 
 
 # The licences of a study's data sets, as its manifest has them, and what they say about sharing, as a page.

@@ -27,10 +27,10 @@ def methods(subject: Subject, uses: Sequence[Use]) -> list[tuple[str, str]]:
     """Headings and paragraphs."""
     parts = [("Tasks and data", _data(subject, uses))]
     if subject.stored is None:
-        parts.append(("Source of the scores", _printed()))
+        parts.append(("Source of the scores", _published_data()))
     else:
         parts += [("Models", models(subject, uses)), ("Training", training(subject, uses))]
-    parts += [("Gains and tests", _tests(subject, uses)), ("What explains a gain", _explained(subject, uses))]
+    parts += [("Gains and tests", _tests(subject, uses)), ("What explains a gain", _explanation(subject, uses))]
     return [(head, text) for head, text in parts if text]
 
 
@@ -51,14 +51,14 @@ def _data(subject: Subject, uses: Sequence[Use]) -> str:
     )
     if subject.results.is_synthetic:
         text = f"The texts are synthetic, made in the forms of these data sets, and say nothing about real ones. {text}"
-    folds = [f"{one['title']} ({one['folds']})" for one in subject.tasks.values() if one.get("folds")]
+    folds = [f"{task['title']} ({task['folds']})" for task in subject.tasks.values() if task.get("folds")]
     if folds:
         text += f" Tasks whose rows were all tested, in so many folds: {', '.join(folds)}."
     missing = subject.stored.manifest["missing"] if subject.stored else {}
     return f"{text} Left out for want of data: {few(list(missing))}." if missing else text
 
 
-def _printed() -> str:
+def _published_data() -> str:
     return (
         "Scores, sizes and ratings are those that the paper prints; nothing was trained for this page. Devices, hours,"
         " seeds and predictions of the transfers are not published and so not known here."
@@ -121,7 +121,7 @@ def _over_seeds(subject: Subject, uses: Sequence[Use]) -> str:
     return " ".join(parts)
 
 
-def _explained(subject: Subject, uses: Sequence[Use]) -> str:
+def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
     rated = ""
     if n_rated := subject.results.ratings.task.nunique():
         all_or_some = "every task" if n_rated == len(subject.results.tasks) else f"{n_rated} of the tasks"
@@ -162,9 +162,9 @@ def checklist(subject: Subject) -> list[Answer]:
 
 def _data_answers(subject: Subject) -> Iterator[Answer]:
     study, results = subject.study, subject.results
-    metrics = ", ".join(METRIC_NAMES[one] for one in dict.fromkeys(results.tasks.metric))
-    told = "sizes" if results.is_synthetic else "sizes, languages and licences"
-    yield "Which data?", f"[[StudyTasks]] tasks of [[StudyDataSets]] data sets; {told} in a table."
+    metrics = ", ".join(METRIC_NAMES[metric] for metric in dict.fromkeys(results.tasks.metric))
+    facts = "sizes" if results.is_synthetic else "sizes, languages and licences"
+    yield "Which data?", f"[[StudyTasks]] tasks of [[StudyDataSets]] data sets; {facts} in a table."
     caps = f"; {caps_of(study)}" if caps_of(study) else ""
     yield "Which splits?", f"{study['splits']}; rows of every split in a table{caps}."
     yield "Which metrics?", f"{metrics}."
@@ -181,10 +181,12 @@ def _computing(subject: Subject) -> Iterator[Answer]:
     records = subject.stored.records if subject.stored else ()
     none = NO_RECORD if subject.stored else NOT_PRINTED
     asked = {
-        "On which devices?": _tally(one.provenance["device"] for one in records),
-        "With which packages?": _tally(inline(one.provenance["versions"]) for one in records),
-        "With which code?": _tally(one.provenance["code"] for one in records),
-        "Which weights of the backbone (sha256)?": _tally(one.spec["backbone"]["weights_sha256"] for one in records),
+        "On which devices?": _tally(record.provenance["device"] for record in records),
+        "With which packages?": _tally(inline(record.provenance["versions"]) for record in records),
+        "With which code?": _tally(record.provenance["code"] for record in records),
+        "Which weights of the backbone (sha256)?": _tally(
+            record.spec["backbone"]["weights_sha256"] for record in records
+        ),
     }
     for question, answer in asked.items():
         yield question, answer or none
@@ -210,7 +212,7 @@ def _settings(subject: Subject) -> Iterator[Answer]:
     yield "Which training settings?", settings or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
-    yield "Which search space?", _searched(subject.searches)
+    yield "Which search space?", _search_spaces(subject.searches)
     adapter = {name: value for name, value in study["adapter"].items() if value is not None}
     inputs = {"input format": study.get("input_format"), "tokens at most": study.get("max_tokens")}
     yield (
@@ -243,7 +245,7 @@ def _limits(subject: Subject) -> Iterator[Answer]:
 
 def _parameters(records: Iterable[Record]) -> str:
     """How many parameters a cell trains; those of the backbone are not in a record."""
-    if not any("trainable_parameters" in one.results for one in records):
+    if not any("trainable_parameters" in record.results for record in records):
         return ""
     return (
         "[[StudyTrainedParametersLeast]] to [[StudyTrainedParametersMost]] trained ones in an adapter and its head;"
@@ -251,14 +253,15 @@ def _parameters(records: Iterable[Record]) -> str:
     )
 
 
-def _searched(searches: Iterable[Mapping[str, Any]]) -> str:
+def _search_spaces(searches: Iterable[Mapping[str, Any]]) -> str:
     """The spaces of the searches in the store, and how many trials each had."""
-    said = [
-        f"{one['task']}{' on ' + one['intermediate'] if one.get('intermediate') else ''}: {inline(_space(one))},"
-        f" {len(one['trials'])} trials, chosen on validation rows"
-        for one in searches
+    spaces = [
+        f"{search['task']}{' on ' + search['intermediate'] if search.get('intermediate') else ''}:"
+        f" {inline(_space(search))},"
+        f" {len(search['trials'])} trials, chosen on validation rows"
+        for search in searches
     ]
-    return "; ".join(said) or "No search of this study is in the store: settings are those of the study and entries."
+    return "; ".join(spaces) or "No search of this study is in the store: settings are those of the study and entries."
 
 
 def _space(search: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -109,30 +109,33 @@ OF_RUN = {
 
 def numbers(frames: Frames) -> list[Number]:
     """Every number of the frames that a text would quote, with a name of its own."""
-    found = [*_of_run(frames["run"])]
+    unnamed = [*_of_run(frames["run"])]
     for quoted in (*QUOTED, _ratings(frames)):
-        found += _of_frame(frames, quoted)
+        unnamed += _of_frame(frames, quoted)
     seen: dict[str, int] = {}
     named = []
-    for one in found:
-        count = seen[one.macro] = seen.get(one.macro, 0) + 1
+    for number in unnamed:
+        count = seen[number.macro] = seen.get(number.macro, 0) + 1
         more = "" if count == 1 else letters(f"again {count}")
-        named.append(one._replace(macro=one.macro + more))
+        named.append(number._replace(macro=number.macro + more))
     return named
 
 
-def write_numbers(found: list[Number], out: Path) -> None:
+def write_numbers(named: list[Number], out: Path) -> None:
     """Write numbers.tex, what a LaTeX text reads, and numbers.csv, where each comes from."""
     lines = [
-        rf"\newcommand{{\{one.macro}}}{{{as_latex(one.printed)}}}% {one.file} | {_line(one.row)} | {one.column}"
-        for one in found
-        if one.printed
+        rf"\newcommand{{\{number.macro}}}{{{as_latex(number.printed)}}}"
+        f"% {number.file} | {_line(number.row)} | {number.column}"
+        for number in named
+        if number.printed
     ]
-    absent = Counter((one.file, one.column) for one in found if not one.printed)
+    absent = Counter((number.file, number.column) for number in named if not number.printed)
     missing = [f"% without a macro, as not defined: {n} of {name} in {file}" for (file, name), n in absent.items()]
     text = HEAD + "\n".join([*lines, *missing]) + "\n"
     write_text(out / "numbers.tex", text)
-    write_csv(pd.DataFrame([one for one in found if one.printed], columns=list(Number._fields)), out / "numbers")
+    write_csv(
+        pd.DataFrame([number for number in named if number.printed], columns=list(Number._fields)), out / "numbers"
+    )
 
 
 def as_latex(text: str) -> str:
@@ -141,10 +144,10 @@ def as_latex(text: str) -> str:
 
 
 def _of_run(frame: pd.DataFrame) -> Iterator[Number]:
-    for one in frame.itertuples():
-        kind = OF_RUN.get(one.fact, "count")
-        name = f"Study{letters(one.fact.replace('_', ' '))}"
-        yield Number(name, "data/run.csv", f"fact={one.fact}", "value", kind, printed(kind, one.value))
+    for row in frame.itertuples():
+        kind = OF_RUN.get(row.fact, "count")
+        name = f"Study{letters(row.fact.replace('_', ' '))}"
+        yield Number(name, "data/run.csv", f"fact={row.fact}", "value", kind, printed(kind, row.value))
 
 
 def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
@@ -155,9 +158,9 @@ def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
     for row in frame.to_dict("records"):
         keys = [*quoted.keys, *quoted.only]
         where = "; ".join(f"{name}={row[name]}" for name in keys)
-        said = "".join(letters(row[name]) for name in quoted.keys if (name, row[name]) != ("setting", PLAIN))
+        row_words = "".join(letters(row[name]) for name in quoted.keys if (name, row[name]) != ("setting", PLAIN))
         for column, kind in quoted.columns.items():
-            macro = f"{quoted.prefix}{letters(column)}{said}"
+            macro = f"{quoted.prefix}{letters(column)}{row_words}"
             yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))
 
 

@@ -86,14 +86,14 @@ def write_paper(subject: Subject, out: Path, venue: Venue, progress: Progress = 
     """
     write_data(subject, out / "data", progress)
     frames, banner = read_data(out / "data"), subject.results.banner
-    found = numbers(frames)
-    write_numbers(found, out)
+    quoted = numbers(frames)
+    write_numbers(quoted, out)
     made = tables(frames, banner)
     _write_tables(made, venue, out / "tables")
     drawn = write_figures(frames, venue, out / "figures", banner)
-    _write_text(subject, found, out)
+    _write_text(subject, quoted, out)
     page = out / "main.tex"
-    write_text(page, document(f"{banner}{subject.title}", venue, [one.name for one in made], drawn))
+    write_text(page, document(f"{banner}{subject.title}", venue, [drawing.name for drawing in made], drawn))
     return page
 
 
@@ -116,10 +116,10 @@ def _write_tables(made: Sequence[Table], venue: Venue, out: Path) -> None:
         write_text(out / f"{table.name}.md", as_markdown(table))
 
 
-def _write_text(subject: Subject, found: Sequence[Number], out: Path) -> None:
+def _write_text(subject: Subject, quoted: Sequence[Number], out: Path) -> None:
     """Methods and checklist in both forms, and what they cite."""
     uses = used(subject)
-    printed = {one.macro: one.printed for one in found if one.printed}
+    printed = {number.macro: number.printed for number in quoted if number.printed}
     parts, answers = methods(subject, uses), checklist(subject)
     sections = [f"## {head}\n\n{latex.as_markdown(text, printed)}" for head, text in parts]
     write_text(out / "methods.md", "\n\n".join(["# Methods", *sections]) + "\n")

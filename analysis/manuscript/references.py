@@ -77,13 +77,13 @@ def used(subject: Subject) -> list[Use]:
 
 def bibliography(uses: Sequence[Use]) -> str:
     """The entries, each once, under comments that say what each is for; what has none is named at the top."""
-    missing = [f"% no entry is known for: {one.kind} {_line(one.name)}" for one in uses if not one.keys]
+    missing = [f"% no entry is known for: {use.kind} {_line(use.name)}" for use in uses if not use.keys]
     lines = ["% What this study has to cite. Fields that could not be verified are left out.", *missing]
     seen: set[str] = set()
-    for one in uses:
-        if one.keys:
-            lines.append(f"\n% {one.kind}: {_line(one.name)} ({', '.join(one.keys)})")
-        for key, entry in zip(one.keys, one.entries, strict=True):
+    for use in uses:
+        if use.keys:
+            lines.append(f"\n% {use.kind}: {_line(use.name)} ({', '.join(use.keys)})")
+        for key, entry in zip(use.keys, use.entries, strict=True):
             lines += [] if key in seen else [entry]
             seen.add(key)
     return "\n".join(lines) + "\n"
@@ -97,12 +97,12 @@ def _line(name: str) -> str:
 def entries(text: str) -> dict[str, str]:
     """The entries of a BibTeX text by key."""
     parts = re.split(r"(?m)^(?=@)", text)
-    return {found[1]: part.strip() for part in parts if (found := ENTRY.match(part))}
+    return {match[1]: part.strip() for part in parts if (match := ENTRY.match(part))}
 
 
 def keys_of(uses: Sequence[Use], kind: str, name: str = "") -> str:
     """``[@key; @key]`` for all of a kind, or for one of them; nothing where none is known."""
-    keys = dict.fromkeys(key for one in uses if one.kind == kind and name in ("", one.name) for key in one.keys)
+    keys = dict.fromkeys(key for use in uses if use.kind == kind and name in ("", use.name) for key in use.keys)
     return f" [{'; '.join(f'@{key}' for key in keys)}]" if keys else ""
 
 
@@ -115,8 +115,8 @@ def _data_sets(subject: Subject) -> Iterator[Use]:
         known = subject.datasets.get(task.task)
         name = known.title if known else str(task.dataset)
         if name not in seen:
-            found = entries(known.citation) if known else {}
-            yield Use(DATA, name, tuple(found), tuple(found.values()))
+            cited = entries(known.citation) if known else {}
+            yield Use(DATA, name, tuple(cited), tuple(cited.values()))
         seen.add(name)
 
 
@@ -125,8 +125,8 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     study = subject.study
     if study["backbone"] != RANDOM:
         yield BACKBONE, str(study["backbone"]), BACKBONES.get(study["backbone"], ())
-    best = (one["method"] for one in study.get("best", {}).values() if "method" in one)
-    of_others = (str(one["adapter"]["method"]) for one in subject.imports.values())
+    best = (settings["method"] for settings in study.get("best", {}).values() if "method" in settings)
+    of_others = (str(origin["adapter"]["method"]) for origin in subject.imports.values())
     for method in dict.fromkeys([study["adapter"]["method"], *best, *of_others]):
         yield ADAPTER, method, METHODS.get(method, ())
     for name, spec in subject.imports.items():
@@ -143,27 +143,27 @@ def origin_of(spec: Mapping[str, Any]) -> str:
     origin = spec["origin"]
     if origin["hub"]:
         return f"{origin['hub']} at commit {origin['commit']}"
-    return "; ".join(f"{name} of SHA-256 {found[:12]}" for name, found in sorted(origin["files"].items()))
+    return "; ".join(f"{name} of SHA-256 {digest[:12]}" for name, digest in sorted(origin["files"].items()))
 
 
 def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The statistical methods that had anything to work on."""
-    found: dict[str, tuple[str, ...]] = {}
+    cited: dict[str, tuple[str, ...]] = {}
     if subject.stored and subject.stored.gains.p.notna().any():
         several = (subject.stored.gains.n_baseline_seeds > 1).any()
-        found |= {name: keys for name, keys in GAINS.items() if several or name != OVER_SEEDS}
+        cited |= {name: keys for name, keys in GAINS.items() if several or name != OVER_SEEDS}
     elif subject.results.errors == "approximated":
-        found |= APPROXIMATED
+        cited |= APPROXIMATED
     if len(subject.results.ratings):
-        found |= RATINGS
+        cited |= RATINGS
     worked = {PAPERS_WAY: subject.has_importances(), GUARDED: subject.why_not_guarded() is None}
-    found |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
-    found |= _measured(subject)
-    for name, keys in found.items():
+    cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
+    cited |= _measure_keys(subject)
+    for name, keys in cited.items():
         yield STATISTICS, name, keys
 
 
-def _measured(subject: Subject) -> Mapping[str, tuple[str, ...]]:
+def _measure_keys(subject: Subject) -> Mapping[str, tuple[str, ...]]:
     alike = subject.question.similarities
     if alike is None:
         return {}

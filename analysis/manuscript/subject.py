@@ -95,19 +95,19 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:
     """The data set of every task that an entry describes, and why others are not known."""
     try:
-        known, reason = Registry.load([Path(one) for one in folders]).tasks, "no entry has this id"
+        known, reason = Registry.load([Path(folder) for folder in folders]).tasks, "no entry has this id"
     except BadInput as problem:
         known, reason = Registry.load().tasks, f"the study's own entries cannot be read ({problem})"
-    found = {name: known[name].dataset for name in tasks if name in known}
-    return found, tuple(f"{name}: {reason}" for name in tasks if name not in known)
+    datasets = {name: known[name].dataset for name in tasks if name in known}
+    return datasets, tuple(f"{name}: {reason}" for name in tasks if name not in known)
 
 
 def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     """The finished searches of a study's training settings: their task, inputs and trials."""
-    found = []
+    journals = []
     for path in sorted((store.root / "searches" / study).rglob("result.json")):
         content = read_signed(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
-        found.append(content)
-    return tuple(found)
+        journals.append(content)
+    return tuple(journals)

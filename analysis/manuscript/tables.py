@@ -33,10 +33,10 @@ def means(frames: Frames) -> Iterator[Table]:
     columns = (*first, *map(Column, heads), Column("Overall"))
     rows = tuple(
         (
-            *(one["title"], one["theme"] or "none", printed("count", one["n_raters"])),
-            *(printed("rating", one[name], "--") for name in [*rated, "overall"]),
+            *(task["title"], task["theme"] or "none", printed("count", task["n_raters"])),
+            *(printed("rating", task[name], "--") for name in [*rated, "overall"]),
         )
-        for one in frame.to_dict("records")
+        for task in frame.to_dict("records")
     )
     rules = tuple(place for place in range(1, len(rows)) if rows[place][1] != rows[place - 1][1])
     yield Table("rating-means", "Ratings of tasks, means over raters, by theme.", columns, rows, rules=rules)
@@ -49,17 +49,17 @@ def importances(frames: Frames) -> Iterator[Table]:
     frame = frames["guarded_features"]
     fitted = frames.get("figure-2-importances")
     series = list(dict.fromkeys(fitted.series)) if fitted is not None else []
-    columns = (Column("Feature", "label"), *(Column(f"Importance, {one}") for one in series))
+    columns = (Column("Feature", "label"), *(Column(f"Importance, {name}") for name in series))
     columns += tuple(map(Column, ("Adds to Q2", "95 % interval", "p (tasks)", "p (families)", "p (corrected)")))
     rows = tuple(
         (
-            one.title,
-            *(_fitted(fitted, name, one.feature) for name in series),
-            *(printed("q2", one.added, "--"), spanned("importance", one.low, one.high, "--")),
-            *(printed("p", getattr(one, name), "--") for name in ("p_tasks", "p_families", "p_corrected")),
-            one.verdict,
+            feature.title,
+            *(_fit_cell(fitted, name, feature.feature) for name in series),
+            *(printed("q2", feature.added, "--"), spanned("importance", feature.low, feature.high, "--")),
+            *(printed("p", getattr(feature, name), "--") for name in ("p_tasks", "p_families", "p_corrected")),
+            feature.verdict,
         )
-        for one in frame.itertuples()
+        for feature in frame.itertuples()
     )
     text = (
         "What may explain a gain. Adds to Q2: what the prediction of gains for families of tasks that were left out"
@@ -81,13 +81,13 @@ def _reasons(frame: pd.DataFrame) -> str:
     return " ".join(f"{', '.join(part.title)}: {why}." for why, part in untested.groupby("why", sort=False))
 
 
-def _fitted(fitted: pd.DataFrame | None, series: str, feature: str) -> str:
+def _fit_cell(fitted: pd.DataFrame | None, series: str, feature: str) -> str:
     if fitted is None:
         return "--"
-    found = fitted[(fitted.series == series) & (fitted.feature == feature)]
-    if found.empty or bool(found.is_stand_in.item()):
+    shown = fitted[(fitted.series == series) & (fitted.feature == feature)]
+    if shown.empty or bool(shown.is_stand_in.item()):
         return "--"
-    return f"{printed('importance', found.importance.item())} ({printed('importance', found.sd.item())})"
+    return f"{printed('importance', shown.importance.item())} ({printed('importance', shown.sd.item())})"
 
 
 def models(frames: Frames) -> Iterator[Table]:
@@ -98,8 +98,8 @@ def models(frames: Frames) -> Iterator[Table]:
     named = (Column("Families left out as", "label"), Column("Model", "label"))
     columns = (*named, Column("R2 (training pairs)"), Column("Q2 (left out)"))
     rows = tuple(
-        (one.left_out, one.model, printed("alpha", one.r2_train, "--"), printed("q2", one.q2, "--"))
-        for one in frame.itertuples()
+        (fit.left_out, fit.model, printed("alpha", fit.r2_train, "--"), printed("q2", fit.q2, "--"))
+        for fit in frame.itertuples()
     )
     yield Table("models", "Share of gains that models explain, and predict for families left out.", columns, rows, 2)
 
@@ -108,14 +108,14 @@ def data_sets(frames: Frames) -> Iterator[Table]:
     """Tasks with their splits, and data sets with their licences."""
     frame = frames["data_sets"]
     first = (Column("Task", "label"), Column("Family", "label"), Column("Metric", "label"), Column("Classes"))
-    columns = (*first, *(Column(one.capitalize()) for one in SPLITS))
+    columns = (*first, *(Column(part.capitalize()) for part in SPLITS))
     rows = tuple(
         (
-            *(one.title, one.family, METRIC_NAMES[one.metric]),
-            "number" if one.metric == "pearson_r" else printed("count", one.n_labels, "?"),
-            *(printed("count", getattr(one, f"n_{part}"), "?") for part in SPLITS),
+            *(task.title, task.family, METRIC_NAMES[task.metric]),
+            "number" if task.metric == "pearson_r" else printed("count", task.n_labels, "?"),
+            *(printed("count", getattr(task, f"n_{part}"), "?") for part in SPLITS),
         )
-        for one in frame.itertuples()
+        for task in frame.itertuples()
     )
     yield Table("splits", "Tasks and the rows of their splits.", columns, rows)
     if (frame.licence.isna() | (frame.licence == "")).all():  # texts that were made up have none
@@ -156,9 +156,9 @@ def tables(frames: Frames, banner: str) -> list[Table]:
         *data_sets(frames),
     ]
     return [
-        Table(one.name, banner + one.caption, one.columns, one.rows, one.labels, one.is_turned, one.rules)
-        for one in made
-        if one.rows
+        Table(table.name, banner + table.caption, table.columns, table.rows, table.labels, table.is_turned, table.rules)
+        for table in made
+        if table.rows
     ]
 
 
@@ -176,10 +176,13 @@ def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
             baselines = solo[(solo.metric == metric) & (solo.setting == setting)].set_index("target").score
             if part.empty:
                 continue
-            found = {(one.intermediate, one.target): _score(one) for one in part.itertuples()}
-            below = [task for task in titles.index if task in set(part.intermediate)]
+            gains_by_pair = {(gain.intermediate, gain.target): _score(gain) for gain in part.itertuples()}
+            intermediates = [task for task in titles.index if task in set(part.intermediate)]
             rows = [(ALONE, *(printed("score", value, "?") for value in baselines))]
-            rows += [(titles[task], *(found.get((task, target), "--") for target in baselines.index)) for task in below]
+            rows += [
+                (titles[task], *(gains_by_pair.get((task, target), "--") for target in baselines.index))
+                for task in intermediates
+            ]
             columns = (Column("Intermediate", "label"), *(Column(titles[target]) for target in baselines.index))
             more = "" if setting == "full" else f", {setting} of the training data"
             caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}. {_key(part)}"
@@ -187,24 +190,26 @@ def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
             yield Table(stem, caption, columns, tuple(rows), is_turned=True, rules=(1,))
 
 
-def _score(one: Any) -> str:  # noqa: ANN401 - a row of a frame
+def _score(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
     """A score with its marks; a question mark where it is planned and not there."""
-    marks = "*" * bool(one.significant) + DAGGER * (one.collapsed is True) + DOUBLE_DAGGER * (one.contaminated is True)
-    return printed("score", one.score, "?") + marks
+    marks = (
+        "*" * bool(gain.significant) + DAGGER * (gain.collapsed is True) + DOUBLE_DAGGER * (gain.contaminated is True)
+    )
+    return printed("score", gain.score, "?") + marks
 
 
 def _key(part: pd.DataFrame) -> str:
     """What the marks mean, of those that occur."""
-    said = [f"* differs from the target alone, p \u2264 {LEVEL:g} after Benjamini and Hochberg."]
+    notes = [f"* differs from the target alone, p \u2264 {LEVEL:g} after Benjamini and Hochberg."]
     if part.p_bh.isna().all():
-        said = [NO_P_VALUE]
+        notes = [NO_P_VALUE]
     if (part.collapsed == True).any():  # noqa: E712 - a column of True, False and nothing
-        said.append(f"{DAGGER} collapsed: no better than always the commonest answer.")
+        notes.append(f"{DAGGER} collapsed: no better than always the commonest answer.")
     if (part.contaminated == True).any():  # noqa: E712
-        said.append(f"{DOUBLE_DAGGER} contaminated: test items are training material.")
+        notes.append(f"{DOUBLE_DAGGER} contaminated: test items are training material.")
     if part.score.isna().any():
-        said.append("? not finished or not defined.")
-    return " ".join(said)
+        notes.append("? not finished or not defined.")
+    return " ".join(notes)
 
 
 def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
@@ -213,15 +218,19 @@ def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
     if frame.low.isna().all():
         return
     head = ("Target", "Setting", "Metric")
-    columns = (*(Column(one, "label") for one in head), Column("Score"), Column("95 % interval"))
+    columns = (*(Column(name, "label") for name in head), Column("Score"), Column("95 % interval"))
     columns += tuple(map(Column, ("Floor", "Rows", "Groups")))
     rows = tuple(
         (
-            *(titles[one.target], one.setting, METRIC_NAMES[one.metric]),
-            *(printed("score", one.score, "?"), spanned("score", one.low, one.high, "?")),
-            *(printed("score", one.floor, "?"), printed("count", one.n_test, "?"), printed("count", one.n_groups, "?")),
+            *(titles[baseline.target], baseline.setting, METRIC_NAMES[baseline.metric]),
+            *(printed("score", baseline.score, "?"), spanned("score", baseline.low, baseline.high, "?")),
+            *(
+                printed("score", baseline.floor, "?"),
+                printed("count", baseline.n_test, "?"),
+                printed("count", baseline.n_groups, "?"),
+            ),
         )
-        for one in frame.itertuples()
+        for baseline in frame.itertuples()
     )
     caption = (
         "Targets alone. The floor is what always the commonest answer scores (or r = 0); intervals come from"
@@ -234,16 +243,16 @@ def agreement(frames: Frames) -> Iterator[Table]:
     """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
     if "agreement" not in frames:
         return
-    columns = (*(Column(one, "label") for one in ("Construct", "Raters")), Column("Tasks"))
+    columns = (*(Column(name, "label") for name in ("Construct", "Raters")), Column("Tasks"))
     columns += tuple(map(Column, ("Alpha (interval)", "95 % interval", "Alpha (ordinal)", "95 % interval")))
     rows = tuple(
         (
-            *(construct(one.construct) if one.construct != OVERALL else "Overall", one.raters),
-            *(printed("count", one.n_tasks), printed("alpha", one.alpha_interval, "--")),
-            spanned("alpha", one.low_interval, one.high_interval, "--"),
-            *(printed("alpha", one.alpha_ordinal, "--"), spanned("alpha", one.low_ordinal, one.high_ordinal, "--")),
+            *(construct(row.construct) if row.construct != OVERALL else "Overall", row.raters),
+            *(printed("count", row.n_tasks), printed("alpha", row.alpha_interval, "--")),
+            spanned("alpha", row.low_interval, row.high_interval, "--"),
+            *(printed("alpha", row.alpha_ordinal, "--"), spanned("alpha", row.low_ordinal, row.high_ordinal, "--")),
         )
-        for one in frames["agreement"].itertuples()
+        for row in frames["agreement"].itertuples()
     )
     yield Table(
         "agreement",
@@ -257,17 +266,17 @@ def agreement(frames: Frames) -> Iterator[Table]:
 
 
 def _rater_pairs(frame: pd.DataFrame) -> Table:
-    columns = (*(Column(one, "label") for one in ("Construct", "Raters")), Column("Tasks"))
+    columns = (*(Column(name, "label") for name in ("Construct", "Raters")), Column("Tasks"))
     columns += tuple(map(Column, ("Spearman", "95 % interval", "p", "Mean difference")))
     rows = tuple(
         (
-            construct(one.construct) if one.construct != OVERALL else "Overall",
-            f"{one.rater_a}, {one.rater_b}",
-            *(printed("count", one.n_tasks), printed("alpha", one.spearman, "--")),
-            *(spanned("alpha", one.low, one.high, "--"), printed("p", one.p, "--")),
-            printed("rating", one.mean_difference, "--"),
+            construct(row.construct) if row.construct != OVERALL else "Overall",
+            f"{row.rater_a}, {row.rater_b}",
+            *(printed("count", row.n_tasks), printed("alpha", row.spearman, "--")),
+            *(spanned("alpha", row.low, row.high, "--"), printed("p", row.p, "--")),
+            printed("rating", row.mean_difference, "--"),
         )
-        for one in frame.itertuples()
+        for row in frame.itertuples()
     )
     caption = "Rank correlation of every two raters, and the first one's ratings less the second's."
     return Table("rater-pairs", caption, columns, rows)
@@ -278,14 +287,14 @@ def theme_counts(frames: Frames) -> Iterator[Table]:
     if "theme_counts" not in frames:
         return
     frame = frames["theme_counts"]
-    columns = tuple(Column(one, "label") for one in ("Panel", "Role", "Theme"))
+    columns = tuple(Column(name, "label") for name in ("Panel", "Role", "Theme"))
     columns += tuple(
         map(Column, ("Pairs", "Tested", "Gains", "Harms", "Gains (BH)", "Harms (BH)", "Larger gains", "Larger harms"))
     )
     names = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
     rows = tuple(
-        (one.panel, one.role, one.theme, *(printed("count", getattr(one, name)) for name in names))
-        for one in frame.itertuples()
+        (row.panel, row.role, row.theme, *(printed("count", getattr(row, name)) for name in names))
+        for row in frame.itertuples()
     )
     rules = [place for place in range(1, len(rows)) if rows[place][:2] != rows[place - 1][:2]]
     caption = (
@@ -303,15 +312,15 @@ def contrasts(frames: Frames) -> Iterator[Table]:
         return
     frame = frames["theme_contrasts"]
     frame = frame[frame.cells == ALL]
-    columns = (*(Column(one, "label") for one in ("Role", "Contrast")), Column("Tasks"))
+    columns = (*(Column(name, "label") for name in ("Role", "Contrast")), Column("Tasks"))
     columns += tuple(map(Column, ("Difference", "By chance under", "p", "p (largest)")))
     rows = tuple(
         (
-            *(one.role, f"{one.theme_a} - {one.theme_b}", f"{one.n_a}, {one.n_b}"),
-            *(printed("points", one.difference, "--"), printed("points", one.by_chance, "--")),
-            *(printed("p", one.p, "--"), printed("p", one.p_max, "--")),
+            *(contrast.role, f"{contrast.theme_a} - {contrast.theme_b}", f"{contrast.n_a}, {contrast.n_b}"),
+            *(printed("points", contrast.difference, "--"), printed("points", contrast.by_chance, "--")),
+            *(printed("p", contrast.p, "--"), printed("p", contrast.p_max, "--")),
         )
-        for one in frame.itertuples()
+        for contrast in frame.itertuples()
     )
     caption = (
         "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; themes permuted"

@@ -61,7 +61,11 @@ def models(subject: Subject, uses: Sequence[Use]) -> str:
         f"For every task an adapter{_adapters(subject, uses)} and a head were trained on the frozen backbone"
         f" {study['backbone']}{backbone}.",
         _sizes(subject),
-        *(COMPOSITIONS[one] for one in _values(subject, lambda spec: spec.get("composition")) if one in COMPOSITIONS),
+        *(
+            COMPOSITIONS[composition]
+            for composition in _values(subject, lambda spec: spec.get("composition"))
+            if composition in COMPOSITIONS
+        ),
         _of_others(subject),
         _controls(subject),
         _references(subject),
@@ -75,14 +79,14 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         f"Training used AdamW{keys_of(uses, TRAINING, 'AdamW')}: {_schedule(subject)}.",
         settings_of(subject, "{}."),
         _kept_epoch(subject),
-        _searched(subject.study, uses),
+        _search_sentence(subject.study, uses),
         _weights(subject),
-        _retried(subject),
+        _retry_sentence(subject),
         *_trainers(subject, uses),
         *_noise(subject),
-        *(FORMATS[one] for one in _values(subject, lambda spec: spec.get("input_format")) if one in FORMATS),
+        *(FORMATS[form] for form in _values(subject, lambda spec: spec.get("input_format")) if form in FORMATS),
         *_cuts(subject),
-        _said(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
+        _fact_sentence(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
         _seeds(subject.study),
         _shares(subject.study),
         "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished"
@@ -101,7 +105,7 @@ def settings_of(subject: Subject, form: str = "{}") -> str:
     for name, words in SETTINGS.items():
         values = _values(subject, partial(_setting, name=name), "{:g}".format)
         is_without = name == "weight_decay" and list(values) == ["0"]
-        said.append("no weight decay" if is_without else _said(values, words))
+        said.append("no weight decay" if is_without else _fact_sentence(values, words))
     text = "; ".join(filter(None, said))
     return form.format(text[0].upper() + text[1:]) if text else ""
 
@@ -113,23 +117,23 @@ def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a num
 def records_of(subject: Subject) -> Sequence[Record]:
     """The finished records of adapters; a whole model that was trained beside them is a reference, not one of them."""
     records = subject.stored.records if subject.stored else ()
-    return [one for one in records if one.spec.get("role") not in WHOLE_MODELS]
+    return [record for record in records if record.spec.get("role") not in WHOLE_MODELS]
 
 
 def _values(subject: Subject, read: Callable[[Spec], Any], words: Callable[[Any], str | None] = str) -> Values:
     """What records say of a fact, in words, with the titles of their targets; a fact that is null is none."""
-    found: Values = {}
+    values: Values = {}
     names = dict(zip(subject.results.tasks.task, subject.results.tasks.title, strict=True))
-    for one in records_of(subject):
-        value = read(one.spec)
+    for record in records_of(subject):
+        value = read(record.spec)
         if value is not None and (text := words(value)):
-            titles = found.setdefault(text, [])
-            title = names.get(one.spec["target"], one.spec["target"])
+            titles = values.setdefault(text, [])
+            title = names.get(record.spec["target"], record.spec["target"])
             titles += [] if title in titles else [title]
-    return found
+    return values
 
 
-def _said(values: Values, form: str) -> str:
+def _fact_sentence(values: Values, form: str) -> str:
     """One fact as it is, several each with its tasks; nothing where there is none."""
     if not values:
         return ""
@@ -146,11 +150,11 @@ def _adapters(subject: Subject, uses: Sequence[Use]) -> str:
         return f"{adapter['method']}{settings}"
 
     values = _values(subject, lambda spec: spec.get("adapter"), words) or {words(subject.study["adapter"]): []}
-    return f" of the kind {_said(values, '{}')}{keys_of(uses, ADAPTER)}"
+    return f" of the kind {_fact_sentence(values, '{}')}{keys_of(uses, ADAPTER)}"
 
 
 def _sizes(subject: Subject) -> str:
-    sizes = {one.results.get("trainable_parameters") for one in records_of(subject)} - {None}
+    sizes = {record.results.get("trainable_parameters") for record in records_of(subject)} - {None}
     if not sizes:
         return ""
     least, most = "[[StudyTrainedParametersLeast]]", "[[StudyTrainedParametersMost]]"
@@ -178,12 +182,12 @@ def _controls(subject: Subject) -> str:
 
 def _references(subject: Subject) -> str:
     records = subject.stored.records if subject.stored else ()
-    rates = {one.spec["training"]["learning_rate"] for one in records if one.spec.get("role") in WHOLE_MODELS}
+    rates = {record.spec["training"]["learning_rate"] for record in records if record.spec.get("role") in WHOLE_MODELS}
     if not rates:
         return ""
     return (
         "As a reference, which no gain is taken against, whole models were trained on targets at a learning rate of"
-        f" {', '.join(f'{one:g}' for one in sorted(rates))}."
+        f" {', '.join(f'{rate:g}' for rate in sorted(rates))}."
     )
 
 
@@ -202,15 +206,15 @@ def _schedule(subject: Subject) -> str:
         )
 
     values = _values(subject, partial(_setting, name="warmup"), words)
-    return _said(values, "{}") or "the learning rate fell linearly to 0 at the last step"
+    return _fact_sentence(values, "{}") or "the learning rate fell linearly to 0 at the last step"
 
 
 def _kept_epoch(subject: Subject) -> str:
-    several = any(one.spec.get("training", {}).get("epochs", 0) > 1 for one in records_of(subject))
+    several = any(record.spec.get("training", {}).get("epochs", 0) > 1 for record in records_of(subject))
     return "The weights of the epoch with the best validation score were kept." if several else ""
 
 
-def _searched(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
+def _search_sentence(study: Mapping[str, Any], uses: Sequence[Use]) -> str:
     """Whose settings a search decided; nothing where none did."""
     if not study.get("best"):
         return ""
@@ -225,12 +229,12 @@ def _weights(subject: Subject) -> str:
     return f"Classes were weighed in the loss by the inverse of their frequency: {', '.join(tasks)}." if tasks else ""
 
 
-def _retried(subject: Subject) -> str:
+def _retry_sentence(subject: Subject) -> str:
     """How often a training that came to nothing was repeated; nothing where the study does not ask for it."""
-    asked = [one for one in records_of(subject) if one.spec.get("retry_collapsed")]
+    asked = [record for record in records_of(subject) if record.spec.get("retry_collapsed")]
     if not asked:
         return ""
-    again = sum("retried" in one.results for one in asked)
+    again = sum("retried" in record.results for record in asked)
     return (
         "A training that came to nothing on validation rows was repeated once at a third of its learning rate, which"
         f" happened to {again} of {len(asked)}."
@@ -240,7 +244,7 @@ def _retried(subject: Subject) -> str:
 def _trainers(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
     """By what implementation cells were trained, one sentence for each that was."""
     trainers = _values(subject, lambda spec: spec.get("trainer"))
-    versions = {one.provenance["versions"].get("adapters") for one in records_of(subject)} - {None}
+    versions = {record.provenance["versions"].get("adapters") for record in records_of(subject)} - {None}
     version = f" {', '.join(sorted(versions))}" if versions else ""
     library = f"the adapters library{version}{keys_of(uses, TRAINING, 'adapters library')}"
     tasks = {name: f" ({', '.join(titles)})" if len(trainers) > 1 else "" for name, titles in trainers.items()}
@@ -255,7 +259,7 @@ def _trainers(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
 
 def _noise(subject: Subject) -> Iterator[str]:
     """What the cells of a column share: known of those that were trained together."""
-    specs = [one.spec for one in records_of(subject) if one.spec.get("trainer") == "lanes"]
+    specs = [record.spec for record in records_of(subject) if record.spec.get("trainer") == "lanes"]
     shared = {spec.get("shared_noise") for spec in specs}
     is_alike = all(spec.get("composition") != "sequential" for spec in specs)
     start = "start from the same weights and see" if is_alike else "see"
@@ -271,7 +275,7 @@ def _cuts(subject: Subject) -> Iterator[str]:
     lengths = _values(subject, lambda spec: spec.get("max_tokens"))
     if not lengths or subject.stored is None:
         return
-    yield _said(lengths, "An input has at most {} tokens.")
+    yield _fact_sentence(lengths, "An input has at most {} tokens.")
     shares = subject.stored.cells.groupby("target", sort=False)[["cut_history", "cut_target"]].max()
     history, text = (_cut_of(subject, shares[part]) for part in ("cut_history", "cut_target"))
     if shares.isna().all(axis=None):
@@ -282,7 +286,7 @@ def _cuts(subject: Subject) -> Iterator[str]:
         yield f"Of rows that were longer the earliest part of the history was left out: {history}."
     if text:
         kept = _values(subject, lambda spec: spec.get("truncation"), lambda value: KEPT.get(value))
-        only = f", which kept {_said(kept, '{}')}" if kept else ""
+        only = f", which kept {_fact_sentence(kept, '{}')}" if kept else ""
         yield f"Texts that were longer by themselves were cut{only}: {text}."
 
 
@@ -301,7 +305,7 @@ def _seeds(study: Mapping[str, Any]) -> str:
 
 
 def _shares(study: Mapping[str, Any]) -> str:
-    shares = [one for one in study.get("settings", ()) if one != "full"]
+    shares = [setting for setting in study.get("settings", ()) if setting != "full"]
     if not shares:
         return ""
     return f"Targets were also trained on a share of their training rows ({', '.join(shares)}), intermediates on all."
