@@ -25,12 +25,13 @@ from analysis.page.maps import heatmaps
 from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
 from analysis.ratings.themes import rating_means
+from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
 from analysis.sections.study_results import StudyResults
 from analysis.tables import interval, number, signed
 from tasks.plain_text import harmless
-from tasks.ratings import constructs, themes
+from tasks.ratings import themes
 
 SCHEMA = 1
 APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others need not have
@@ -61,7 +62,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "metrics": METRIC_NAMES,
         "tasks": _tasks(content),
         "themes": list(themes()),
-        "constructs": [{"id": name, "title": _construct(name)} for name in content.study.question.results.constructs],
+        "constructs": [{"id": name, "title": construct_title(name)} for name in study.question.results.constructs],
         "missing": dict(manifest["missing"]),
         "maps": heatmaps(study),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
@@ -84,10 +85,6 @@ def _tasks(content: ReportContent) -> list[dict[str, Any]]:
         }
         for name, task in content.study.manifest["tasks"].items()
     ]
-
-
-def _construct(name: str) -> str:
-    return constructs()[name].title if name in constructs() else name
 
 
 def _importance(content: ReportContent) -> dict[str, Any]:
@@ -131,8 +128,8 @@ def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, An
 
 def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:
     """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
-    drawn = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
-    return None if drawn is None else {"title": drawn.title, **plain_frame(drawn.frame, list(drawn.frame.columns))}
+    figure = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
+    return None if figure is None else {"title": figure.title, **plain_frame(figure.frame, list(figure.frame.columns))}
 
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.

@@ -39,7 +39,7 @@ def ratings(question: Question) -> Section:
     )
     rows = [
         (
-            *(_construct(row.construct), row.raters, row.n_tasks),
+            *(construct_title(row.construct), row.raters, row.n_tasks),
             *(number(row.alpha_interval, 4), interval(row.low_interval, row.high_interval, 2)),
             *(number(row.alpha_ordinal, 4), interval(row.low_ordinal, row.high_ordinal, 2)),
         )
@@ -48,7 +48,7 @@ def ratings(question: Question) -> Section:
     head = ["construct", "raters", "tasks", "alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval"]
     each = [
         (
-            *(_construct(row.construct), f"{row.rater_a}, {row.rater_b}", row.n_tasks, number(row.spearman, 4)),
+            *(construct_title(row.construct), f"{row.rater_a}, {row.rater_b}", row.n_tasks, number(row.spearman, 4)),
             *(interval(row.low, row.high, 2), _p(row.p), number(row.mean_difference, 2)),
         )
         for row in pairs.itertuples()
@@ -137,7 +137,7 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
 
 
 def _means(means: pd.DataFrame, rated: list[str]) -> Table:
-    head = ["task", "theme", "raters", *(_construct(name) for name in rated), "overall"]
+    head = ["task", "theme", "raters", *(construct_title(name) for name in rated), "overall"]
     rows = [
         (row["title"], row["theme"] or "none", row["n_raters"], *(number(row[name], 2) for name in [*rated, OVERALL]))
         for row in means.to_dict("records")
@@ -145,7 +145,8 @@ def _means(means: pd.DataFrame, rated: list[str]) -> Table:
     return Table(head, rows)
 
 
-def _construct(name: str) -> str:
+def construct_title(name: str) -> str:
+    """A construct's title; one that is not declared is called by its name."""
     return constructs()[name].title if name in constructs() else name
 
 

@@ -226,13 +226,13 @@ def _agreement(
     np.add.at(by_target, index, np.column_stack([np.ones(first.size), values, moments]))
     times = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
     gap = float(second.mean() - first.mean())
-    observed, drawn = (_statistics(weights @ by_target, gap) for weights in (np.ones((1, names.size)), times))
+    observed, resampled = (_statistics(weights @ by_target, gap) for weights in (np.ones((1, names.size)), times))
     numbers: dict[str, Any] = {"n": first.size, "n_targets": names.size}
-    for place, name in enumerate(INTERVALS):
-        defined = drawn[np.isfinite(drawn[:, place]), place]
-        is_known = names.size > 2 and defined.size > 0 and np.isfinite(observed[0, place])
+    for column, name in enumerate(INTERVALS):
+        defined = resampled[np.isfinite(resampled[:, column]), column]
+        is_known = names.size > 2 and defined.size > 0 and np.isfinite(observed[0, column])
         low, high = np.quantile(defined, [LEVEL / 2, 1 - LEVEL / 2]) if is_known else (np.nan, np.nan)
-        numbers |= {name: observed[0, place], f"{name}_low": low, f"{name}_high": high}
+        numbers |= {name: observed[0, column], f"{name}_low": low, f"{name}_high": high}
     return numbers
 
 
@@ -285,13 +285,13 @@ def write_comparison(a: Side, b: Side, out: Path) -> Path:
     for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreement)):
         write_frames(frame, out / name)
     banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
-    drawn = [_drawn(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
+    figures = [_write_scatter(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
     notes = dict.fromkeys(side.note for side in (a, b) if side.note)
     sections = [
         Section("", [Heading(f"{banner}{a.name} (a) against {b.name} (b)"), *map(Text, notes)]),
         _specifications(a, b),
         _cells(scores, agreement),
-        Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, drawn)]),
+        Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, figures)]),
         _caveats(scores, pairs),
     ]
     page = out / "compare.md"
@@ -331,7 +331,7 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
     return figure
 
 
-def _drawn(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> FigureFiles:
+def _write_scatter(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> FigureFiles:
     setting = str(pairs.setting.iloc[0])
     title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
     stem = out / f"compare-gains-{setting.replace('%', 'pct')}"

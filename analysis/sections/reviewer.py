@@ -79,7 +79,7 @@ CLAIMS = {
     "points_there": Declared("float64", "gain there"),
     "p_bh_there": Declared("float64", "its corrected p there"),
 }
-EXPLAINED = {
+EXPLANATIONS = {
     "cells": Declared("str", "which pairs are used"),
     "n_contrasts": Declared("int64", "contrasts of mean gains between two themes, in either role"),
     "contrasts": Declared("int64", f"those with p_max <= {LEVEL}"),
@@ -152,8 +152,8 @@ def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd
     return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
 
 
-def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per choice of pairs: the columns EXPLAINED.
+def explanation_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per choice of pairs: the columns EXPLANATIONS.
 
     ``contrasts`` are those of ``analysis.ratings.themes.theme_contrasts``, ``curve`` the rows of the specification
     curve, of which those count that differ from the first in the choice of cells alone.
@@ -169,7 +169,7 @@ def explained_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]
         counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
         tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
         rows.append((cells, len(formed), *(int(part.sum()) for part in counts), *tested))
-    return framed(pd.DataFrame(rows, columns=list(EXPLAINED)), EXPLAINED)
+    return framed(pd.DataFrame(rows, columns=list(EXPLANATIONS)), EXPLANATIONS)
 
 
 def second_metrics(gains: pd.DataFrame) -> dict[str, str]:
@@ -262,7 +262,7 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
     contrasts = theme_contrasts(task_effects(question.results))
-    frame = explained_changes(contrasts, facts.get("curve", ()))
+    frame = explanation_changes(contrasts, facts.get("curve", ()))
     write_csv(frame, question.out / "reviewer_explained")
     if frame.empty:
         return []

@@ -3,7 +3,7 @@
 Private are tasks whose entry says ``private = true``, and all that this project does not ship. Their names, titles,
 classes, versions and warnings are replaced, and so are data set, family, source and language setting that no public
 task of the study shares; adapters that were imported; and raters whose ratings lie beside one's own entries. Paths, and
-what schedulers and searches were told, are left out of the manifest.
+the options of schedulers and searches, are left out of the manifest.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tasks.registry import Registry
 UNSHOWN = "not shown"
 PATH = re.compile(r"\S*[/\\]\S*")
 LEFT_OUT = ("slurm", "ray", "best", "imported", "registry")  # of a study: places, accounts, what is by task
-TOLD = ("schema", "created", "declared", "synthetic")  # of a manifest, as it is
-TOLD_OF_TASK = ("theme", "kind", "metric", "language", "n_train", "n_validation", "n_test", "has_ratings")
+KEPT = ("schema", "created", "declared", "synthetic")  # of a manifest, as it is
+KEPT_OF_TASK = ("theme", "kind", "metric", "language", "n_train", "n_validation", "n_test", "has_ratings")
 SHORTEST = 4  # letters of a word that is looked for in the copy: shorter ones are everywhere
 
 
@@ -51,7 +51,7 @@ class Names:
     def flags(self, flags: Iterable[str], target: str) -> list[str]:
         """The flags of a cell of a target without the names of its classes."""
         known = self.classes.get(target)
-        parts = (one.partition(":") for one in flags)
+        parts = (flag.partition(":") for flag in flags)
         if known is None:
             return list(flags)
         return [f"{what}{colon}{known.get(value, 'a class')}" if colon else what for what, colon, value in parts]
@@ -61,23 +61,23 @@ def names_of(manifest: Manifest) -> Names:
     """The pseudonyms for a study, the same for the same study; their letters follow the keys of its cells."""
     shipped = Registry.load().tasks
     rows: Mapping[str, Any] = manifest["tasks"]
-    hidden = [name for name, one in rows.items() if one.get("private") or name not in shipped]
+    hidden = [name for name, task in rows.items() if task.get("private") or name not in shipped]
     hidden += [name for name in manifest["missing"] if name not in shipped or shipped[name].dataset.private]
     private, public = {name: rows[name] for name in hidden if name in rows}, set(rows) - set(hidden)
-    imported = dict.fromkeys(one["intermediate"] for one in manifest["cells"] if one.get("role") == IMPORTED)
+    imported = dict.fromkeys(cell["intermediate"] for cell in manifest["cells"] if cell.get("role") == IMPORTED)
     tasks = _lettered(hidden, "task", lambda name: _keys(manifest, name))
     tasks |= _lettered(list(imported), "adapter", lambda name: _keys(manifest, name))
     facts = {}
     for field, prefix in {"dataset": "data", "family": "family", "data_source": "source", "setting": "setting"}.items():
         known = {rows[name].get(field, "") for name in public} | {""}
-        own = dict.fromkeys(one.get(field, "") for one in private.values() if one.get(field, "") not in known)
+        own = dict.fromkeys(task.get(field, "") for task in private.values() if task.get(field, "") not in known)
         facts[field] = _lettered(list(own), prefix, lambda value: key_of({"value": value, "of": _keys(manifest, "")}))
     raters = _lettered(_own_raters(manifest), "rater", lambda name: name)
-    classes = {name: _numbered(one["classes"]) for name, one in private.items()}
-    words = [*hidden, *imported, *(one["title"] for one in private.values()), *raters]
+    classes = {name: _numbered(task["classes"]) for name, task in private.items()}
+    words = [*hidden, *imported, *(task["title"] for task in private.values()), *raters]
     words += [word for part in (*facts.values(), *classes.values()) for word in part]
-    said = f"{manifest['name']} {manifest['study'].get('title') or ''}".casefold()
-    study = "study" if any(word.casefold() in said for word in words if len(word) >= SHORTEST) else manifest["name"]
+    title = f"{manifest['name']} {manifest['study'].get('title') or ''}".casefold()
+    study = "study" if any(word.casefold() in title for word in words if len(word) >= SHORTEST) else manifest["name"]
     return Names(tasks, classes, facts, raters, study, tuple(dict.fromkeys(words)))
 
 
@@ -89,7 +89,7 @@ def hidden_manifest(manifest: Manifest, names: Names, keys: Mapping[str, str], r
         "name": names.study,
         "title": "" if is_renamed else study.get("title", ""),
         "tasks": [names.task(name) for name in study["tasks"]],
-        "task": {names.task(name): one for name, one in (study.get("task") or {}).items()},
+        "task": {names.task(name): settings for name, settings in (study.get("task") or {}).items()},
         "backbone": _without_folder(str(study["backbone"])),
         "registry": [str(ratings_folder)],
     }
@@ -97,12 +97,12 @@ def hidden_manifest(manifest: Manifest, names: Names, keys: Mapping[str, str], r
         rater = analysis.get("without_rater", "")
         study["analysis"] = {**analysis, "without_rater": names.raters.get(rater, rater)}
     return {
-        **{name: manifest[name] for name in TOLD if name in manifest},
+        **{name: manifest[name] for name in KEPT if name in manifest},
         "name": names.study,
         "study": study,
-        "tasks": {names.task(name): _task(name, one, names) for name, one in manifest["tasks"].items()},
+        "tasks": {names.task(name): _task(name, task, names) for name, task in manifest["tasks"].items()},
         "missing": {names.task(name): "its data are not there" for name in manifest["missing"]},
-        "cells": [_cell(one, names, keys) for one in manifest["cells"]],
+        "cells": [_cell(cell, names, keys) for cell in manifest["cells"]],
     }
 
 
@@ -113,70 +113,76 @@ def hidden_hash(splits_hash: str, pseudonym: str) -> str:
 
 def hidden_ratings(manifest: Manifest, names: Names) -> list[Rating]:
     """The ratings that lie beside one's own entries, and the shipped ones of private tasks, in pseudonyms."""
-    own = _own_ratings(manifest) + [one for one in ratings() if one.task in names.classes]
+    own = _own_ratings(manifest) + [rating for rating in ratings() if rating.task in names.classes]
     return [
-        Rating(names.task(one.task), one.construct, names.raters.get(one.rater, one.rater), one.value) for one in own
+        rating._replace(task=names.task(rating.task), rater=names.raters.get(rating.rater, rating.rater))
+        for rating in own
     ]
 
 
-def _task(name: str, one: Mapping[str, Any], names: Names) -> dict[str, Any]:
+def _task(name: str, task: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """A task's row of the manifest: of a public one without paths in its warnings, of a private one in pseudonyms."""
     if name not in names.tasks:
-        return {**one, "warnings": [PATH.sub("(path)", text) for text in one["warnings"]]}
-    facts = {field: known.get(one[field], one[field]) for field, known in names.facts.items() if field in one}
+        return {**task, "warnings": [PATH.sub("(path)", text) for text in task["warnings"]]}
+    facts = {field: known.get(task[field], task[field]) for field, known in names.facts.items() if field in task}
     hidden = {
         "title": names.tasks[name],
         "classes": list(names.classes[name].values()),
         "version": UNSHOWN,
         "licence": UNSHOWN,
         "private": True,
-        "warnings": [f"{len(one['warnings'])}, {UNSHOWN}"] if one["warnings"] else [],
+        "warnings": [f"{len(task['warnings'])}, {UNSHOWN}"] if task["warnings"] else [],
     }
-    if "splits_hash" in one:
-        hidden["splits_hash"] = hidden_hash(one["splits_hash"], names.tasks[name])
-    return {**{name: one[name] for name in TOLD_OF_TASK if name in one}, **facts, **hidden}
+    if "splits_hash" in task:
+        hidden["splits_hash"] = hidden_hash(task["splits_hash"], names.tasks[name])
+    return {**{name: task[name] for name in KEPT_OF_TASK if name in task}, **facts, **hidden}
 
 
-def _cell(one: Mapping[str, Any], names: Names, keys: Mapping[str, str]) -> dict[str, Any]:
-    roles = {role: names.task(one[role]) for role in ("intermediate", "target")}
-    below = one.get("intermediate_key")
-    return {**one, **roles, "key": keys[one["key"]], "intermediate_key": keys.get(below, None) if below else None}
+def _cell(cell: Mapping[str, Any], names: Names, keys: Mapping[str, str]) -> dict[str, Any]:
+    roles = {role: names.task(cell[role]) for role in ("intermediate", "target")}
+    intermediate = cell.get("intermediate_key")
+    return {
+        **cell,
+        **roles,
+        "key": keys[cell["key"]],
+        "intermediate_key": keys.get(intermediate) if intermediate else None,
+    }
 
 
 def _keys(manifest: Manifest, name: str) -> str:
     """A hash that follows from all cells of a task, and so from its rows; no name can be read or guessed from it."""
-    own = sorted(one["key"] for one in manifest["cells"] if name in ("", one["target"], one["intermediate"]))
+    own = sorted(cell["key"] for cell in manifest["cells"] if name in ("", cell["target"], cell["intermediate"]))
     return key_of({"name": name, "cells": own})
 
 
 def _lettered(names: list[str], prefix: str, order: Callable[[str], str]) -> dict[str, str]:
     """``prefix-a``, ``prefix-b``, ... in an order that is none of the names'; the given order is kept."""
-    letters = {name: f"{prefix}-{_letter(place)}" for place, name in enumerate(sorted(names, key=order))}
+    letters = {name: f"{prefix}-{_letter(number)}" for number, name in enumerate(sorted(names, key=order))}
     return {name: letters[name] for name in names}
 
 
-def _letter(place: int) -> str:
+def _letter(number: int) -> str:
     """A, b, ..., z, aa, ab, ..."""
-    rest, last = divmod(place, len(ascii_lowercase))
+    rest, last = divmod(number, len(ascii_lowercase))
     return (_letter(rest - 1) if rest else "") + ascii_lowercase[last]
 
 
 def _numbered(classes: Iterable[str]) -> dict[str, str]:
-    return {str(name): f"class {place}" for place, name in enumerate(classes, start=1)}
+    return {str(name): f"class {number}" for number, name in enumerate(classes, start=1)}
 
 
 def _own_ratings(manifest: Manifest) -> list[Rating]:
     """The ratings that the project does not ship, of the tasks of a study."""
     everything = ratings(rating_files(manifest["study"].get("registry", ())))
-    return [one for one in everything[len(ratings()) :] if one.task in manifest["tasks"]]
+    return [rating for rating in everything[len(ratings()) :] if rating.task in manifest["tasks"]]
 
 
 def _own_raters(manifest: Manifest) -> list[str]:
-    return sorted({one.rater for one in _own_ratings(manifest)} - {one.rater for one in ratings()})
+    return sorted({rating.rater for rating in _own_ratings(manifest)} - {rating.rater for rating in ratings()})
 
 
 def _without_folder(backbone: str) -> str:
-    """The name of a backbone; of a local folder its last part, so that no path is told."""
+    """The name of a backbone; of a local folder its last part, so that no path is shown."""
     parts = [part for part in re.split(r"[/\\]", backbone) if part]
     is_folder = backbone.startswith(("/", ".", "~")) or len(parts) > 2 or "\\" in backbone or Path(backbone).is_dir()
     return f"{parts[-1]} (a folder)" if is_folder and parts else backbone

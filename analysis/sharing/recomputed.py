@@ -23,7 +23,7 @@ THERE, ABSENT = "is there", "is not there"
 
 
 class Difference(NamedTuple):
-    """A place in a file, what was kept there, and what the records give."""
+    """Where in a file, what was kept there, and what the records give."""
 
     where: str
     kept: str
@@ -38,7 +38,7 @@ class Compared(NamedTuple):
     differences: list[Difference]
 
 
-def rebuilt(store: Store, manifest: Manifest, out: Path, progress: Progress = silent) -> list[Path]:
+def recompute(store: Store, manifest: Manifest, out: Path, progress: Progress = silent) -> list[Path]:
     """Write the report of a stored study into ``out``; the files that an archive keeps of it, sorted.
 
     Frames as Parquet are left out: the CSV beside has the same numbers, and bytes that depend on no library.
@@ -52,11 +52,11 @@ def compared(kept: Path, made: Path) -> Compared:
     names = sorted({path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)})
     tables, numbers, differences = 0, 0, []
     for name in names:
-        one, other = kept / name, made / name
-        if not (one.is_file() and other.is_file()):
-            differences.append(Difference(name, *(THERE if path.is_file() else ABSENT for path in (one, other))))
+        pair = kept / name, made / name
+        if not all(path.is_file() for path in pair):
+            differences.append(Difference(name, *(THERE if path.is_file() else ABSENT for path in pair)))
             continue
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in (one, other)]
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in pair]
         if name.endswith(".csv"):
             tables += 1
             numbers += sum(_number(cell) is not None for row in _rows(texts[1]) for cell in row)
@@ -68,9 +68,9 @@ def compared(kept: Path, made: Path) -> Compared:
 
 def lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
     """Every line in which two texts differ: its number in words, and both lines; one that is missing is empty."""
-    for number, (one, other) in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
-        if one != other:
-            yield f"line {number}", one, other
+    for number, pair in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
+        if pair[0] != pair[1]:
+            yield f"line {number}", *pair
 
 
 def _pages(root: Path) -> Iterator[Path]:
@@ -83,20 +83,20 @@ def _rows(text: str) -> list[list[str]]:
 
 def _cells_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
     """Every cell in which two tables differ after rounding, by its line and column, and both values."""
-    one, other = _rows(kept), _rows(made)
-    head = (other or [[]])[0]
-    for number, pair in enumerate(zip_longest(one, other, fillvalue=()), 1):
-        for place, (a, b) in enumerate(zip_longest(*pair, fillvalue="")):
-            if not _is_same(a, b):
-                column = head[place] if place < len(head) else str(place + 1)
-                yield f"line {number}, column {column}", a, b
+    kept_rows, made_rows = _rows(kept), _rows(made)
+    head = made_rows[0] if made_rows else []
+    for line, rows in enumerate(zip_longest(kept_rows, made_rows, fillvalue=()), 1):
+        for number, cells in enumerate(zip_longest(*rows, fillvalue="")):
+            if not _is_same(*cells):
+                column = head[number] if number < len(head) else str(number + 1)
+                yield f"line {line}, column {column}", *cells
 
 
 def _is_same(kept: str, made: str) -> bool:
     if kept == made:
         return True
-    one, other = _number(kept), _number(made)
-    return one is not None and other is not None and math.isclose(one, other, rel_tol=PRINTED, abs_tol=NOISE)
+    a, b = _number(kept), _number(made)
+    return a is not None and b is not None and math.isclose(a, b, rel_tol=PRINTED, abs_tol=NOISE)
 
 
 def _number(cell: str) -> float | None:

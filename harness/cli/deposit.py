@@ -14,7 +14,7 @@ from adapters_store.archive import KINDS, archive, keys_of
 from adapters_store.measures import measures_of
 from adapters_store.restore import BITE_BYTES, Inspection, MemberReader, NotAsListed, inspect_archive, restore
 from analysis.manuscript.licences import licences_page
-from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, rebuilt
+from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, recompute
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option
 from harness.cli.study import name_of
@@ -69,7 +69,7 @@ def archive_results(options: argparse.Namespace) -> int:
     files = beside(manifest, deposit, records) | {LICENCES: licences_page(manifest).encode()}
     with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
         out = Path(temporary)
-        for path in rebuilt(store, manifest, out, steps.show):
+        for path in recompute(store, manifest, out, steps.show):
             files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
     done = archive(store, name, measures_of(manifest), file, is_light=True, beside=files)
     if options.json:
@@ -133,7 +133,7 @@ def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     check_manifest(manifest, "the archive")
     outcome.differences += _descriptions_apart(manifest, kept)
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
-    rebuilt(store, manifest, folder / "made", steps.show)
+    recompute(store, manifest, folder / "made", steps.show)
     outcome.records, outcome.compared = len(store.records()), compared(kept / REPORT, folder / "made")
     outcome.differences += outcome.compared.differences
     lock = kept / LOCK

@@ -79,21 +79,21 @@ def test_the_frames_of_the_page_are_those_beside_it_value_by_value(out, shown, n
 
 
 def test_the_squares_are_those_of_the_drawn_heatmaps(out, shown):
-    assert [one["metric"] for one in shown["maps"]] == ["macro_f1", "multilabel_f1", "pearson_r"]
-    for one in shown["maps"]:
-        head, rows = table(out / f"heatmap-{one['metric'].replace('_', '-')}-{one['setting']}.csv")
-        found = {(square["row"], square["column"]): square for square in one["squares"]}
+    assert [heatmap["metric"] for heatmap in shown["maps"]] == ["macro_f1", "multilabel_f1", "pearson_r"]
+    for heatmap in shown["maps"]:
+        head, rows = table(out / f"heatmap-{heatmap['metric'].replace('_', '-')}-{heatmap['setting']}.csv")
+        squares = {(square["row"], square["column"]): square for square in heatmap["squares"]}
         for drawn in (dict(zip(head, row, strict=True)) for row in rows):
-            square = found.pop((drawn["intermediate"], drawn["target"]))
+            square = squares.pop((drawn["intermediate"], drawn["target"]))
             assert square["status"] == drawn["status"]
             for name in ("score", "points"):
                 assert agree(square[name], drawn[name])
-        assert {row.partition(":")[0] for row, _ in found} == set(CONTROLS)
+        assert {row.partition(":")[0] for row, _ in squares} == set(CONTROLS)
 
 
 def test_numbers_are_written_with_the_decimals_of_the_report(out, shown):
     head, rows = table(out / "gains.csv")
-    pages = {one["id"]: one for one in shown["pages"]}
+    pages = {page["id"]: page for page in shown["pages"]}
     for row in (dict(zip(head, row, strict=True)) for row in rows):
         page = pages[f"transfer/{row['intermediate']}/{row['target']}/{row['setting']}"]
         if row["n_seeds"] == "0":
@@ -134,9 +134,9 @@ def test_counted_predictions_give_the_stored_scores(study, shown):
     for cell in manifest["cells"]:
         if cell["role"] == "transfer" and cell["key"] in store:
             keys.setdefault((cell["intermediate"], cell["target"]), []).append(cell["key"])
-    for page in (one for one in shown["pages"] if one["role"] == "transfer" and one["counts"]):
-        found = [predictions(store, store.get(key)) for key in keys[page["intermediate"], page["target"]]]
-        labels, chosen = (np.concatenate([getattr(one, name) for one in found]) for name in ("labels", "decisions"))
+    for page in (page for page in shown["pages"] if page["role"] == "transfer" and page["counts"]):
+        by_seed = [predictions(store, store.get(key)) for key in keys[page["intermediate"], page["target"]]]
+        labels, chosen = (np.concatenate([getattr(cell, name) for cell in by_seed]) for name in ("labels", "decisions"))
         counts = page["counts"]
         if counts["kind"] == "multilabel":
             right = [four[3] for four in counts["counts"]]
@@ -155,17 +155,17 @@ def test_counted_predictions_give_the_stored_scores(study, shown):
 
 
 def test_missing_cells_and_controls_are_shown_as_such_with_their_reason(shown):
-    maps = {one["metric"]: one for one in shown["maps"]}
-    squares = {(one["row"], one["column"]): one for one in maps["macro_f1"]["squares"]}
+    maps = {heatmap["metric"]: heatmap for heatmap in shown["maps"]}
+    squares = {(square["row"], square["column"]): square for square in maps["macro_f1"]["squares"]}
     assert squares["hope", "role"]["hover"] == ["Title of hope \u2192 Title of role", "planned, not in the store"]
     assert squares["hope", "hope"]["status"] == "not_planned"
     assert squares[RANDOM, "hope"]["status"] == "control"
     assert squares[RANDOM, "hope"]["hover"][0].startswith("random: an untrained adapter")
-    other = {(one["row"], one["column"]): one for one in maps["multilabel_f1"]["squares"]}
+    other = {(square["row"], square["column"]): square for square in maps["multilabel_f1"]["squares"]}
     assert other[RANDOM, "felt"]["status"] == "missing"
     assert [row["kind"] for row in maps["macro_f1"]["rows"]] == ["alone", *["transfer"] * 4, *["control"] * 4]
     assert shown["missing"] == {"condolence": "condolence.csv is not there"}
-    (page,) = [one for one in shown["pages"] if one["id"] == "transfer/hope/role/full"]
+    (page,) = [page for page in shown["pages"] if page["id"] == "transfer/hope/role/full"]
     assert [run["why"] for run in page["runs"]] == ["planned, not in the store"] * 2
     assert page["counts"] is None
 
@@ -173,7 +173,7 @@ def test_missing_cells_and_controls_are_shown_as_such_with_their_reason(shown):
 def test_no_row_id_no_group_and_no_host_is_in_a_page(out, study):
     page = (out / "report.html").read_text(encoding="utf-8").partition('id="document">')[2].partition("</script>")[0]
     ids = [f"{task.id}-{row}" for task in TASKS for row in range(task.rows)] + [f"g{group}" for group in range(24)]
-    assert not [one for one in ids if f'"{one}"' in page]
+    assert not [row_id for row_id in ids if f'"{row_id}"' in page]
     assert '"here"' not in page
 
 

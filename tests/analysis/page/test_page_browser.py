@@ -42,9 +42,9 @@ def browser():
 
     with sync_playwright() as started:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        one = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield one
-        one.close()
+        instance = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield instance
+        instance.close()
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def opened(browser, address):
         context = browser.new_context(viewport=viewport, offline=True, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda one: one.type in ("error", "warning") and complaints.append(one.text))
-        page.on("pageerror", lambda one: complaints.append(str(one)))
-        page.on("request", lambda one: one.url.startswith(("file:", "data:")) or complaints.append(one.url))
+        page.on("console", lambda message: message.type in ("error", "warning") and complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
         page.goto(address + at)
         return page
 
@@ -217,14 +217,14 @@ def test_the_table_of_cells_filters_and_sorts(opened):
     page.get_by_role("combobox", name="Show").select_option("")
     page.get_by_role("button", name="Score", exact=True).click()
     texts = page.locator("#cell-table tbody td:nth-child(6)").all_text_contents()
-    scores = [float(one) for one in texts if one and one != "not defined"]
+    scores = [float(text) for text in texts if text and text != "not defined"]
     assert scores == sorted(scores, reverse=True) and len(scores) > 40
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.locator("#cell-table").get_by_role("button", name=re.compile("^Score")).click()
     assert page.locator("th[aria-sort=ascending]").count() == 1
     page.get_by_role("button", name="95 % interval", exact=True).click()
     ends = page.locator("#cell-table tbody td:nth-child(8)").all_text_contents()
-    lows = [float(one.partition(" to ")[0]) for one in ends if " to " in one]
+    lows = [float(text.partition(" to ")[0]) for text in ends if " to " in text]
     assert lows == sorted(lows, reverse=True) and len(lows) > 10
     rows.first.get_by_role("link").click()
     page.locator("#cell h1").wait_for()
@@ -258,7 +258,7 @@ def test_importances_stand_with_their_verdicts_and_caveats_with_the_page(opened)
     page = opened()
     page.locator("#importance .ytick text").first.wait_for()
     ticks = page.locator("#importance .plot").first.locator(".ytick text").all_text_contents()
-    assert ticks and all(re.search("supported$", one) for one in ticks)
+    assert ticks and all(re.search("supported$", tick) for tick in ticks)
     assert "Primary analysis declared" in page.locator("#importance").text_content()
     assert "Gains of one column share their baseline" in page.locator("#caveats").text_content()
 

@@ -55,8 +55,8 @@ def test_only_the_scripts_of_the_page_may_run(page):
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
-    assert rules["script-src"].split() == [f"'sha256-{one}'" for one in digests]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
     assert len(digests) == 2
     assert "unsafe-eval" not in policy and "connect-src" not in policy
 
@@ -88,14 +88,14 @@ def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):
     silent = {"feature": "tokens", "title": "Token size", "verdict": "not tested", "why": "unknown of every task"}
     facts = {"headline": "it is so", "features": [{**tested, "why": "it adds"}, silent], "curve": []}
     content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts=facts))
-    found = document(study[0], content)["importance"]
-    assert [one["verdict"] for one in found["features"]] == ["supported", "not tested"]
-    assert found["features"][0]["hover"] == [
+    importance = document(study[0], content)["importance"]
+    assert [feature["verdict"] for feature in importance["features"]] == ["supported", "not tested"]
+    assert importance["features"][0]["hover"] == [
         *("Link", "supported", "adds +0.0123 to Q2, 95 % interval not defined"),
         "by chance -0.0010; p (corrected) 0.031",
     ]
-    assert found["features"][1]["hover"] == ["Token size", "not tested", "unknown of every task"]
-    assert found["features"][1]["added"] is None and found["paper"] is None
+    assert importance["features"][1]["hover"] == ["Token size", "not tested", "unknown of every task"]
+    assert importance["features"][1]["added"] is None and importance["paper"] is None
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def sides(root: Path) -> tuple[Side, Side]:
 def test_cells_are_matched_by_what_they_are_and_their_seeds_averaged(root: Path, sides: tuple[Side, Side]) -> None:
     frame = compared_scores(*sides).set_index(["role", "intermediate", "target"])
     assert len(frame) == 4 + 12
-    assert frame.found.value_counts().to_dict() == {"both": 16}
+    assert frame["found"].value_counts().to_dict() == {"both": 16}
     store = Store(root)
     alone = [
         cells(store, store.manifest(name)).query("target == 'role' and role == 'baseline'").score
@@ -81,14 +81,14 @@ def test_what_only_one_study_has_or_scores_differently_is_named(sides: tuple[Sid
     fewer = replace(b, scores=b.scores[b.scores.target != "hope"])
     other = a.scores.assign(metric=a.scores.metric.where(a.scores.target != "role", "multilabel_f1"))
     frame = compared_scores(replace(a, scores=other), fewer)
-    counts = frame.groupby("target").found.unique()
-    assert {name: list(found) for name, found in counts.items()} == {
+    counts = frame.groupby("target")["found"].unique()
+    assert {name: list(where) for name, where in counts.items()} == {
         "hope": ["only a"],
         "role": ["other metric"],
         "distress": ["both"],
         "polarity": ["both"],
     }
-    assert frame.difference[frame.found != "both"].isna().all()
+    assert frame.difference[frame["found"] != "both"].isna().all()
     with pytest.raises(BadInput, match="share no finished cell"):
         compared_scores(a, replace(b, scores=b.scores.assign(target="elsewhere")))
 
@@ -97,11 +97,11 @@ def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]
     frame = compared_gains(*sides).set_index(["intermediate", "target"])
     assert list(frame.columns) == [name for name in COMPARED if name not in ("intermediate", "target")]
     assert len(frame) == 11  # the constant prediction has no gain
-    a, b = (one.gains.set_index(["intermediate", "target"]).loc[("role", "hope")] for one in sides)
+    a, b = (side.gains.set_index(["intermediate", "target"]).loc[("role", "hope")] for side in sides)
     row = frame.loc[("role", "hope")]
     assert (row.points_a, row.points_b) == (a.points, b.points)
     size = abs(b.points - a.points) / np.hypot(a.standard_error, b.standard_error)
-    parts = [one.standard_error**4 / one.df for one in (a, b)]
+    parts = [row.standard_error**4 / row.df for row in (a, b)]
     df = (a.standard_error**2 + b.standard_error**2) ** 2 / sum(parts)
     assert row.p_difference == pytest.approx(2 * student.sf(size, df))
     assert row.p_difference > math.erfc(size / math.sqrt(2))
@@ -145,15 +145,15 @@ def _brute(a: np.ndarray, b: np.ndarray, targets: np.ndarray, draws: int, seed: 
     """The same statistics of resampled targets the long way: their rows repeated as often as they are drawn."""
     names = np.unique(targets)
     drawn = np.random.default_rng(seed).multinomial(names.size, np.full(names.size, 1 / names.size), size=draws)
-    ranks = [pd.Series(one).rank().to_numpy() for one in (a, b)]
-    found = []
+    ranks = [pd.Series(values).rank().to_numpy() for values in (a, b)]
+    statistics = []
     for counts in drawn:
         rows = np.concatenate(
-            [np.repeat(np.flatnonzero(targets == one), k) for one, k in zip(names, counts, strict=True)]
+            [np.repeat(np.flatnonzero(targets == target), k) for target, k in zip(names, counts, strict=True)]
         )
-        correlations = [np.corrcoef(*(one[rows] for one in pair))[0, 1] for pair in ((a, b), ranks)]
-        found.append([(b - a)[rows].mean(), *correlations, (np.sign(a) == np.sign(b))[rows].mean()])
-    return np.array(found)
+        correlations = [np.corrcoef(*(values[rows] for values in pair))[0, 1] for pair in ((a, b), ranks)]
+        statistics.append([(b - a)[rows].mean(), *correlations, (np.sign(a) == np.sign(b))[rows].mean()])
+    return np.array(statistics)
 
 
 def test_agreement_and_its_intervals_are_those_of_brute_force() -> None:

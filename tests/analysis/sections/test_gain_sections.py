@@ -34,7 +34,7 @@ def test_every_correction_is_counted_from_its_own_column(study: StudyResults) ->
 def test_the_smallest_visible_gain_of_every_tested_target_is_shown(study: StudyResults) -> None:
     frame = visible_gains(study.gains)
     page = markdown([gain_sections.visible(study, frame)])
-    for one in frame.itertuples():
-        assert f"| {one.visible:.1f} | {one.visible_in_grid:.1f} |" in page
+    for row in frame.itertuples():
+        assert f"| {row.visible:.1f} | {row.visible_in_grid:.1f} |" in page
     assert "among all 5 gains" in page
     assert gain_sections.visible(study, visible_gains(study.gains.assign(p=float("nan")))) is None

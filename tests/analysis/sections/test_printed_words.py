@@ -67,5 +67,5 @@ def test_a_random_stand_in_is_no_number_in_the_table_of_importances(frames):
 
 
 def test_a_random_stand_in_has_no_macro(frames):
-    named = [one.row for one in numbers(frames) if one.file == "data/figure-2-importances.csv"]
+    named = [number.row for number in numbers(frames) if number.file == "data/figure-2-importances.csv"]
     assert named == ["series=V1; feature=a; is_stand_in=False"] * 2

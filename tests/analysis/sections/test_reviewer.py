@@ -17,7 +17,7 @@ from analysis.sections.reviewer import (
     answers,
     changes,
     claims,
-    explained_changes,
+    explanation_changes,
     rejections,
     units,
 )
@@ -57,30 +57,30 @@ def others(frame):
 
 
 def test_rejections_are_counted_by_target_and_correction(frame):
-    found = rejections(frame).set_index("target")
-    assert (found.gains_p["b"], found.harms_p["b"]) == (2, 1)
-    assert (found.gains_p["all"], found.harms_p["all"]) == (3, 1)
+    counts = rejections(frame).set_index("target")
+    assert (counts.gains_p["b"], counts.harms_p["b"]) == (2, 1)
+    assert (counts.gains_p["all"], counts.harms_p["all"]) == (3, 1)
     by_hand = int((benjamini_hochberg(frame.p)[:5] <= 0.05).sum())
-    assert found.gains_p_bh["all"] + found.harms_p_bh["all"] == by_hand == 4
-    assert found.n_tests.to_dict() == {"b": 3, "c": 2, "all": 5}
+    assert counts.gains_p_bh["all"] + counts.harms_p_bh["all"] == by_hand == 4
+    assert counts.n_tests.to_dict() == {"b": 3, "c": 2, "all": 5}
 
 
 def test_units_are_counted_by_target_and_together(frame):
     visible = pd.DataFrame(
         {"target": ["b", "c"], "setting": "full", "visible": [1.5, 2.5], "visible_in_grid": [2.0, 3.0]}
     ).assign(is_detectable=True, is_detectable_in_grid=True)
-    found = units(frame, visible, MANIFEST).set_index("target")
-    assert found.n_families.to_dict() == {"b": 3, "c": 1, "all": 3}
-    assert found.n_pairs.to_dict() == {"b": 3, "c": 2, "all": 5}
-    assert (found.n_test["all"], found.n_groups["all"], found.n_seeds["all"]) == (180, 60, 2)
-    assert found.visible["c"] == 2.5
-    assert np.isnan(found.visible["all"])
+    by_target = units(frame, visible, MANIFEST).set_index("target")
+    assert by_target.n_families.to_dict() == {"b": 3, "c": 1, "all": 3}
+    assert by_target.n_pairs.to_dict() == {"b": 3, "c": 2, "all": 5}
+    assert (by_target.n_test["all"], by_target.n_groups["all"], by_target.n_seeds["all"]) == (180, 60, 2)
+    assert by_target.visible["c"] == 2.5
+    assert np.isnan(by_target.visible["all"])
 
 
 def test_claims_change_with_the_cells_that_are_kept(frame, others):
-    found = changes(frame, others, MANIFEST).set_index("cells")
+    by_choice = changes(frame, others, MANIFEST).set_index("cells")
     counts = {
-        name: tuple(row) for name, row in found[["n_tests", "gains", "harms", "left_out", "lost", "new"]].iterrows()
+        name: tuple(row) for name, row in by_choice[["n_tests", "gains", "harms", "left_out", "lost", "new"]].iterrows()
     }
     assert counts["all"] == (5, 3, 1, 0, 0, 0)
     assert counts["without collapsed"] == (4, 2, 1, 1, 0, 0)
@@ -92,13 +92,13 @@ def test_claims_change_with_the_cells_that_are_kept(frame, others):
 
 
 def test_every_changed_claim_is_named(frame, others):
-    found = claims(frame, others, MANIFEST)
-    of_metric = found[found.cells == "by a second metric"].set_index(["intermediate", "target"])
+    changed = claims(frame, others, MANIFEST)
+    of_metric = changed[changed.cells == "by a second metric"].set_index(["intermediate", "target"])
     assert of_metric.there.to_dict() == {("c", "b"): "gain", ("d", "b"): "none", ("b", "c"): "gain"}
     assert of_metric.claim.to_dict() == {("c", "b"): "harm", ("d", "b"): "gain", ("b", "c"): "none"}
-    assert set(found[found.cells == "without family one"].there) == {LEFT_OUT}
+    assert set(changed[changed.cells == "without family one"].there) == {LEFT_OUT}
     table = changes(frame, others, MANIFEST).set_index("cells")
-    assert found.groupby("cells").size().to_dict() == {
+    assert changed.groupby("cells").size().to_dict() == {
         name: n for name, n in table[["left_out", "lost", "new"]].sum(axis=1).to_dict().items() if n
     }
 
@@ -107,8 +107,8 @@ def test_a_claim_is_lost_when_the_correction_is_harder_without_the_others(frame,
     weak = frame.assign(p=[0.001, 0.9, 0.029, 0.002, 0.8, np.nan])
     weak["p_bh"] = benjamini_hochberg(weak.p)
     assert weak.p_bh[2] == pytest.approx(0.029 * 5 / 3)
-    found = claims(weak, others, MANIFEST)
-    row = found[(found.cells == "without contaminated") & (found.there == "none")].iloc[0]
+    changed = claims(weak, others, MANIFEST)
+    row = changed[(changed.cells == "without contaminated") & (changed.there == "none")].iloc[0]
     assert (row.intermediate, row.target, row.claim) == ("d", "b", "gain")
     assert row.p_bh_there == pytest.approx(0.029 * 4 / 2)
 
@@ -128,13 +128,13 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
     curve = [same | {"cells": "all", "passes": True, "p_tasks": 0.01, "p_families": 0.04}]
     curve += [same | {"cells": "all", "outcome": "ranks", "passes": False, "p_tasks": 0.5, "p_families": 0.5}]
     curve += [same | {"cells": "not collapsed", "passes": False, "p_tasks": 0.02, "p_families": None}]
-    found = explained_changes(pd.DataFrame(rows, columns=names), curve).set_index("cells")
-    assert found.loc["all", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 0, 0]
-    assert found.loc["not collapsed", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 1, 1]
-    assert found.loc["without wassa", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [1, 1, 2, 0]
-    assert found.passes["all"] and not found.passes["not collapsed"]
-    assert pd.isna(found.passes["without wassa"])
-    assert explained_changes(pd.DataFrame([], columns=names), ()).empty
+    by_choice = explanation_changes(pd.DataFrame(rows, columns=names), curve).set_index("cells")
+    assert by_choice.loc["all", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 0, 0]
+    assert by_choice.loc["not collapsed", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 1, 1]
+    assert by_choice.loc["without wassa", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [1, 1, 2, 0]
+    assert by_choice.passes["all"] and not by_choice.passes["not collapsed"]
+    assert pd.isna(by_choice.passes["without wassa"])
+    assert explanation_changes(pd.DataFrame([], columns=names), ()).empty
 
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):
@@ -151,7 +151,7 @@ def test_a_report_answers_with_its_tables_beside_it(tmp_path):
         assert part in page
     assert "nan" not in page.casefold()
     tables = {file.stem for file in tmp_path.glob("*.csv")}
-    assert tables == {f"reviewer_{one}" for one in ("rejections", "units", "changes", "claims", "second_metric")}
+    assert tables == {f"reviewer_{name}" for name in ("rejections", "units", "changes", "claims", "second_metric")}
     assert pd.read_csv(tmp_path / "reviewer_rejections.csv").n_tests.iloc[-1] == study.gains.p.notna().sum()
 
 

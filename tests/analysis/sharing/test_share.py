@@ -28,7 +28,7 @@ EVERYWHERE = (*WORDS, "whispered", "glasswort", "/home", "sevenoaks", "epitome_e
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every written byte: of each file as it is, and of what is compressed inside PNG, PDF and Parquet."""
-    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         raw = file.read_bytes()
         yield file, raw
         if file.suffix == ".pdf":
@@ -74,7 +74,10 @@ def study(tmp_path_factory):
         Contact(a, b, 9, 9, int(a != b), 0, 0, 0, 0, 3, 0) for a in manifest["tasks"] for b in manifest["tasks"]
     ]
     store.put_measure(
-        CONTAMINATION, contamination_inputs(manifest["tasks"]), {"contacts": [list(one) for one in contacts]}, 0.1
+        CONTAMINATION,
+        contamination_inputs(manifest["tasks"]),
+        {"contacts": [list(contact) for contact in contacts]},
+        0.1,
     )
     store.write_manifest("fake", manifest)
     return store, manifest
@@ -106,9 +109,9 @@ def test_no_byte_of_a_shared_report_names_a_private_task(shared):
 
 
 def test_the_search_of_this_test_finds_the_names_in_the_own_report(own):
-    found = words_in(own, EVERYWHERE)
-    assert {SECRET, TITLE, CLASSES[1], RATER} <= {word for _, word in found}
-    assert {".md", ".csv", ".parquet", ".svg"} <= {Path(name).suffix for name, _ in found}
+    words = words_in(own, EVERYWHERE)
+    assert {SECRET, TITLE, CLASSES[1], RATER} <= {word for _, word in words}
+    assert {".md", ".csv", ".parquet", ".svg"} <= {Path(name).suffix for name, _ in words}
 
 
 def test_every_number_of_a_pair_is_that_of_the_own_report(own, shared):
@@ -163,7 +166,7 @@ def test_a_shipped_task_is_private_when_its_entry_says_so(study):
     names = names_of(manifest)
     assert "epitome_er" in names.tasks
     assert "epitome" in names.facts["family"]
-    pseudonyms = {one.task for one in hidden_ratings(manifest, names)}
+    pseudonyms = {rating.task for rating in hidden_ratings(manifest, names)}
     assert pseudonyms == {names.tasks[SECRET], names.tasks["epitome_er"]}
 
 

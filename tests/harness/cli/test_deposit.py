@@ -82,7 +82,7 @@ def quick(monkeypatch, made):
         shutil.copytree(made, out)
         return []
 
-    monkeypatch.setattr(command, "rebuilt", copied)
+    monkeypatch.setattr(command, "recompute", copied)
 
 
 def typed(capsys, *words):
