@@ -1,4 +1,15 @@
-"""An entry file: TOML on disk -> validated Task records, one per ``[[task]]`` table."""
+"""An entry file: from TOML on disk to validated Task records, one per ``[[task]]`` table.
+
+The smallest entry has five fields:
+
+    id = "support"
+    files = ["replies.csv"]
+    text = "reply"
+    label = "level"
+    kind = "ordinal"
+
+The tables below give each field's type, and ``SECTIONS`` at the end its meaning, from which the documentation is made.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +122,7 @@ DOWNLOAD_FIELDS: Mapping[str, FieldType] = {
     "git_blob": str,
     "archive_member": str,
 }
-SAID = (  # to people, on terminals, in figures and on pages
+PRINTED = (  # for people, on terminals, in figures and on pages
     *("title", "description", "names", "theme", "dataset_title", "family", "language", "setting", "data_source"),
     *("licence", "access", "version", "url", "citation"),
 )
@@ -121,7 +132,8 @@ ID_PATTERN = re.compile(r"[a-z0-9_]{1,100}")
 def tasks_of(file: Path) -> list[Task]:
     """Every task of one entry file, in file order; BadEntry says file, field and what is allowed instead.
 
-    A file is one dataset: its ``[[task]]`` tables share the file's name as dataset where they give none.
+    A file is one dataset: its ``[[task]]`` tables share what is written above them, and the file's name as dataset
+    where none is written.
     """
     table = read_toml(file, BadEntry)
     shared = {name: value for name, value in table.items() if name != "task"}
@@ -143,9 +155,9 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
         task = Task(
             dataset=_dataset(entry),
             label=_label(entry),
-            columns=_picked(entry, COLUMN_FIELDS),
+            columns=_pick(entry, COLUMN_FIELDS),
             entry_file=file,
-            **{"title": entry["id"], "reader": "table"} | _picked(entry, TASK_FIELDS),
+            **{"title": entry["id"], "reader": "table"} | _pick(entry, TASK_FIELDS),
         )
     except BadEntry as error:
         raise BadEntry(f"{file}: task {entry['id']}: {error}") from None
@@ -156,7 +168,7 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
 def _label(entry: Mapping[str, Any]) -> Label:
     """The label of one column, or of a list of 0/1 columns."""
     columns = entry["label"]
-    fields = _picked(entry, LABEL_FIELDS)
+    fields = _pick(entry, LABEL_FIELDS)
     if isinstance(columns, str):
         return Label(column=columns, **fields)
     return Label(column=", ".join(columns), columns=tuple(columns), **fields)
@@ -165,7 +177,7 @@ def _label(entry: Mapping[str, Any]) -> Label:
 def _dataset(entry: Mapping[str, Any]) -> Dataset:
     """Fill the dataset's record; id, title and family fall back on the task's id."""
     name = entry.get("dataset", entry["id"])
-    fields = {"family": name} | _picked(entry, DATASET_FIELDS)
+    fields = {"family": name} | _pick(entry, DATASET_FIELDS)
     fields["downloads"] = tuple(_download(download) for download in fields.get("downloads", ()))
     return Dataset(id=name, title=entry.get("dataset_title", name), **fields)
 
@@ -182,8 +194,8 @@ def _download(table: Mapping[str, Any]) -> Download:
     return Download(**table)
 
 
-def _picked(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
-    """Return the fields of one record, with lists as tuples so that records stay immutable."""
+def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
+    """The entry's values for some fields, with lists as tuples so that records stay immutable."""
     return {
         name: tuple(entry[name]) if isinstance(entry[name], list) else entry[name] for name in fields if name in entry
     }
@@ -211,15 +223,15 @@ def _check_fields(entry: Mapping[str, Any], file: str) -> None:
 
 
 def _check_texts(entry: Mapping[str, Any], file: str) -> None:
-    """Refuse texts for people that would command a terminal or turn what follows them round."""
-    for name in SAID:
+    """Refuse printed texts that hold control characters, which command a terminal or reverse what follows them."""
+    for name in PRINTED:
         text = entry.get(name, "")
         if letter := control_character("".join(map(str, text)) if isinstance(text, list) else str(text)):
             raise BadEntry(f"{file}: `{name}` has the control character {letter}; remove it")
 
 
 def _check_paths(entry: Mapping[str, Any], file: str) -> None:
-    """Refuse names of files that lead elsewhere than below the data folder, or beside the entry or its folder."""
+    """Refuse names of files that lead out of the data folder, except to those beside the entry or its folder."""
     dataset = entry.get("dataset", "")
     if dataset and (not is_inside(dataset) or "/" in dataset):
         raise BadEntry(f"{file}: dataset {dataset!r} must be a plain name: files of split ids are called by it")
@@ -245,7 +257,7 @@ def _fits(value: object, kind: FieldType) -> bool:
     return isinstance(value, kind if isinstance(kind, type) else ())
 
 
-# What every field of an entry means; the reference in the documentation is made from this.
+# The field reference: what every field of an entry means.
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "The task": {
@@ -334,7 +346,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def rows() -> list[dict[str, str]]:
+def field_rows() -> list[dict[str, str]]:
     """One row per field: its section, name, type, and meaning; mandatory ones are marked."""
     return [
         {
@@ -348,14 +360,15 @@ def rows() -> list[dict[str, str]]:
     ]
 
 
-def markdown() -> str:
-    """The reference as it stands in the documentation."""
+def field_reference() -> str:
+    """The reference as Markdown, as it is in the documentation."""
     lines: list[str] = []
     for section in SECTIONS:
         lines += ["", f"### {section}", "", "| field | is | meaning |", "|---|---|---|"]
-        named = [row for row in rows() if row["section"] == section]
         lines += [
-            f"| `{row['field']}` | {row['type']} | {row['meaning'].replace('|', chr(92) + '|')} |" for row in named
+            f"| `{row['field']}` | {row['type']} | {row['meaning'].replace('|', chr(92) + '|')} |"
+            for row in field_rows()
+            if row["section"] == section
         ]
     return "\n".join(lines[1:]) + "\n"
 

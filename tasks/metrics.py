@@ -40,6 +40,7 @@ def pearson_r(labels: ArrayLike, predictions: ArrayLike) -> float:
     predicted = np.asarray(predictions, dtype=np.float64)
     if true.size < 2 or np.ptp(true) == 0 or np.ptp(predicted) == 0:
         return float("nan")
+    # The covariance over the product of the standard deviations; rounding may leave it a little beyond 1.
     x, y = true - true.mean(), predicted - predicted.mean()
     return float(np.clip((x @ y) / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
 

@@ -1,4 +1,11 @@
-"""What an entry for a new file could say, guessed from its columns; a person has the last word."""
+"""What an entry for a new file could say, guessed from its columns; a person has the last word.
+
+From a file with the columns ``id,seeker_post,reply,level`` and the levels 1 to 5, ``proposal`` guesses
+
+    text = "reply", context = "seeker_post", label = "level", kind = "ordinal", row_id = "id"
+
+by the usual names of columns (``NAMES``) and, where these do not tell, by what the cells look like.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +41,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
               "post_id", "article_id", "document_id", "user", "author", "speaker_id"),
     "row_id": ("row_id", "id", "uid", "uuid", "example_id", "index"),
 }  # fmt: skip
-GUESSED = ("label", "text", "context", "group", "row_id")  # in this order: a label is the easiest to tell
+GUESSED = ("label", "text", "context", "group", "row_id")  # in this order: a label is the easiest to recognise
 SCALES = ("level", "rating", "score", "stars", "degree", "intensity")
 SEPARATORS = ("|", ";", ",")
 SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he",
@@ -63,7 +70,7 @@ def read_file(path: Path) -> ReadableFile:
 
 
 def _read(path: Path) -> ReadableFile:
-    """The cells of a file; where quotes are not doubled, those that come of backslashes before them."""
+    """The cells of a file; where quotes are not doubled, it is read again with backslashes as escapes."""
     ending = ending_of(path)
     if ending in COLUMNAR or ending in CONVERTED:
         return ReadableFile(read_raw(path))
@@ -81,9 +88,9 @@ def _read(path: Path) -> ReadableFile:
 
 
 def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence[str] = GUESSED) -> dict[str, object]:
-    """Fields of an entry, as given or, those to be guessed, as the columns suggest; others are left out.
+    """Fields of an entry: those ``stated``, and of those to be ``guessed`` what the columns suggest.
 
-    BadRow when a given column is not there or its labels suit no kind.
+    BadRow when a stated column is not there, or the labels suit no kind.
     """
     fields: dict[str, object] = {name: value for name, value in stated.items() if value}
     for name in _columns_of(fields):
@@ -106,7 +113,7 @@ def entry_text(fields: Mapping[str, object]) -> str:
 
 
 def task_id(name: str) -> str:
-    """An id made of a file's or data set's name: of ``train.csv`` it is ``train_task``, since ``train`` is taken."""
+    """An id made of a file's or data set's name; for ``train`` it is ``train_task``, since ``train`` is taken."""
     id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "task"
     return f"{id}_task" if why_taken(id) else id
 
@@ -128,8 +135,8 @@ def _toml(value: object) -> str:
 
 def _columns_of(fields: Mapping[str, object]) -> list[str]:
     """Columns that the fields name."""
-    values = [fields[part] for part in NAMES if part in fields]
-    return [str(name) for value in values for name in (value if isinstance(value, list) else [value])]
+    columns = [fields[role] for role in NAMES if role in fields]
+    return [str(name) for column in columns for name in (column if isinstance(column, list) else [column])]
 
 
 def _encoding(path: Path) -> str:
@@ -154,7 +161,7 @@ def _format(file: ReadableFile) -> dict[str, object]:
 
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
-    """The column that plays a part, by its name or, for text and label, by what it holds; empty if none does."""
+    """The column with a role, by its name or, for text and label, by what it holds; empty if there is none."""
     free = [name for name in raw.header if name not in taken and not _holds_lists(raw, name)]
     named = [name for usual in NAMES[part] for name in free if name.lower().rpartition(".")[2] == usual]
     suited = [name for name in named if _suits(raw, part, name)]
@@ -171,7 +178,7 @@ def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
 
 
 def _suits(raw: Raw, part: str, name: str) -> bool:
-    """Whether a column so named can play the part: ids differ, groups and labels repeat."""
+    """Whether a column of the usual name can have the role: ids are distinct, groups repeat, others are not empty."""
     cells = cells_of(raw, name)
     if part == "row_id":
         return len(set(cells)) == len(raw.rows[:LOOKED_AT])
@@ -197,7 +204,7 @@ def _mean_length(raw: Raw, name: str) -> float:
 
 
 def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
-    """What the label's columns suggest beside what the fields say: kind, separator, decimal mark, combining."""
+    """What the label's columns suggest where the fields do not say it: kind, separator, decimal mark, ``combine``."""
     label, kind = fields.get("label"), fields.get("kind")
     if isinstance(label, list):
         return {name: value for name, value in _of_annotators(raw, fields).items() if name not in fields}
@@ -212,7 +219,7 @@ def _of_label(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
-    """Leave rows without a label out, where there are any; of several labels none is an answer."""
+    """Leave rows without a label out, where there are any; in a multilabel task no label is an answer, too."""
     label = fields.get("label")
     if not isinstance(label, str) or fields.get("kind") == "multilabel" or "drop_labels" in fields:
         return {}

@@ -1,4 +1,4 @@
-"""What is to be known of a task's rows before anything is trained on them."""
+"""What should be known of a task's rows before anything is trained on them, and the statistics that a paper prints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
 
 
 def _dropped_rows(splits: Splits) -> dict[str, Any]:
-    """How many rows each split lost as repetitions of a later one, and its labels with them; nothing where none did."""
+    """How many rows each split lost as repetitions of a later one, and its labels with them; empty where none did."""
     lost = {name: rows for name, rows in zip(NAMES, splits.dropped, strict=True) if rows}
     if not lost:
         return {}
@@ -114,7 +114,7 @@ def repetitions(splits: Splits, texts: Texts) -> dict[str, dict[str, int]]:
 def people_shared(splits: Splits, people: Mapping[str, str]) -> dict[str, int] | None:
     """Test rows by people who also wrote training rows, and how many people that are; None if nobody is known.
 
-    The clean split keeps articles apart; people write about several, so they are on both sides and it is only said.
+    The clean split keeps articles apart; people write about several, so they are on both sides, and that is reported.
     """
     if not people:
         return None
@@ -151,6 +151,7 @@ def smallest_effect(splits: Splits) -> dict[str, Any]:
     if groups < 5:
         return {"groups": groups, "points": None}
     if splits.task.metric == "pearson_r":
+        # On Fisher's z scale the standard error of a difference of two correlated r is sqrt(2 (1 - c) / (G - 3)).
         z = Z_SUM * np.sqrt(2 * (1 - CORRELATION) / (groups - 3))
         points = 100 * (np.tanh(np.arctanh(BASELINE_R) + z) - BASELINE_R)
     else:
@@ -171,7 +172,7 @@ def _pair(row: Example) -> tuple[tuple[str, ...], str]:
 
 
 def _within(rows: Sequence[Example], numbers: NDArray[np.int64], texts: Texts) -> dict[str, int]:
-    """Rows of one split beyond the first of each text, and long ones with an equal or near text beside them."""
+    """Rows of a split beyond the first of each text, and long ones with an equal or near text in the split."""
     counts = np.bincount(numbers, minlength=len(texts.names))
     here = counts > 0
     alike = (counts > 1) & texts.is_long
@@ -199,8 +200,7 @@ def _across(
     }
 
 
-# Sizes, words and labels of a task's splits, as Tables 1 and 9 to 12 of the paper give them.
-
+# Statistics: sizes, words and labels of a task's splits, as in Tables 1 and 9 to 12 of the paper.
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # noqa: RUF001 - texts have this apostrophe
 
 

@@ -61,8 +61,8 @@ def _check_theme(task: Task) -> None:
 def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:
     """Give the tasks of a family one split salt: the pinned one, else 0 when there is more than one task.
 
-    Siblings share texts and people, so a block must fall in the same split for all of them; a salt searched
-    per task would let one task's test rows into another's training.
+    Siblings share texts and people, so a block must fall in the same split for all of them; salts that are searched
+    for by task would let one task's test rows into another's training.
     """
     families: dict[str, list[Task]] = {}
     for task in tasks.values():
@@ -73,7 +73,7 @@ def _with_family_salts(tasks: Mapping[str, Task]) -> dict[str, Task]:
 
 
 def _check_repeats(family: Sequence[Task]) -> None:
-    """Refuse siblings of which one keeps equal texts together: what it joins, the others would divide."""
+    """Refuse siblings of which only some keep equal texts together: what these join, the others would divide."""
     by_rule = {task.repeats: task for task in family}
     if len(by_rule) > 1:
         together, other = by_rule["together"], by_rule["drop"]

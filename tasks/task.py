@@ -10,15 +10,13 @@ from typing import NamedTuple
 
 from tasks.errors import BadEntry
 
-# Names that no task and no imported adapter may have, because something else of that name stands in their place.
+# Names that no task and no imported adapter may have, because they mean something else already.
 #
 # An adapter and a head are called after their task, and the adapters library keeps both in a
 # ``torch.nn.ModuleDict``, which refuses the name of each of its own attributes; ``smart_apply`` is one that
-# transformers gives it. The list is written out, because nothing here may load torch; a test compares it with the
-# class.
-OF_CONTROLS = ("intermediate", "random")  # what a study's own cells call that which is below a target
+# transformers adds. The list is written out, because nothing here may load torch; a test compares it with the class.
 
-
+OF_CONTROLS = ("intermediate", "random")  # what a study's own cells call an intermediate
 OF_MODULES = frozenset(
     """
     add_module apply bfloat16 buffers call_super_init children clear compile cpu cuda double dump_patches eval
@@ -47,13 +45,15 @@ OF_MODULES = frozenset(
 
 
 def why_taken(name: str) -> str | None:
-    """Why nothing may be called so, as the end of a sentence that begins with the name; None if it is free."""
+    """Why nothing may have this name, as the end of a sentence that begins with it; None if the name is free."""
     if name in OF_CONTROLS:
         return "has a meaning of its own in a study"
     if name in OF_MODULES:
         return "is what torch.nn.ModuleDict, which keeps adapters by their names, calls a part of its own"
     return None
 
+
+# The closed vocabularies of an entry.
 
 METRICS = {
     "binary": "macro_f1",
@@ -75,7 +75,7 @@ MOST_FOLDS = 20
 
 
 class Turn(NamedTuple):
-    """One earlier contribution of a conversation.
+    """An earlier contribution to a conversation.
 
     ``speaker`` is ``"speaker"`` or ``"listener"``, or ``"prompt"`` for the situation that they talk about.
     """
@@ -95,6 +95,10 @@ class Example(NamedTuple):
     ``context`` holds the earlier turns, oldest first, and may be empty. ``label`` is the index of a class,
     a real number for a continuous task, or for a multilabel task a 0 or 1 per class. ``split`` names the published
     set that the data themselves put the row in.
+
+    A reply of a dialogue that is labelled with the second of three levels, for example:
+
+        Example("7:2", "7", "article 3", (Turn("speaker", "My dog died."),), "I am so sorry.", 1)
     """
 
     id: str
@@ -118,10 +122,11 @@ def classes_of(label: Answer) -> tuple[int, ...]:
 class Label:
     """The answer that a task asks for: its column, kind, classes in order of their index, and range.
 
-    No classes on a label that has some means: the distinct values of the column, found when it is read. Classes of
-    an ordinal label stand in their order. A multilabel label is one column of class names between ``separator``, or
-    ``columns`` of 0 and 1, one per class, with ``column`` naming them all in messages. Of other kinds ``columns`` are
-    those of several annotators, and ``combine`` says what of their labels counts. ``decimal`` is the decimal mark.
+    A label without ``classes`` that is not continuous has the distinct values of its column as classes, once the file
+    is read. Classes of an ordinal label are in their order. A multilabel label is one column of class names between
+    ``separator``, or ``columns`` of 0 and 1, one per class; ``column`` names them all in messages. For other kinds
+    ``columns`` are those of several annotators, and ``combine`` says how their labels become one. ``decimal`` is the
+    decimal mark.
     """
 
     column: str
@@ -230,7 +235,7 @@ class Dataset:
     """Where rows come from, and what may be done with them.
 
     ``downloads`` may be fetched without asking anybody; ``published`` describes the published split, if there is one.
-    ``checksums`` holds the sha256 (hex) of files that must be asked for, by their path below the data folder.
+    ``checksums`` holds the sha256 (hex) of files that must be requested, by their path below the data folder.
     """
 
     id: str
@@ -262,12 +267,12 @@ class Task:
 
     ``reader`` names how raw files become rows and ``columns`` what that reader needs to know (text, context,
     group and id columns, ...). ``training`` holds departures from the default training settings.
-    ``history`` is how many earlier turns count: none, the previous one, all, or a number of last ones. ``truncation``
-    is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``: K folds, each
-    tested by a training on the others. ``repeats`` is what becomes of rows that repeat a later split's context and
-    text: ``drop``, or ``together`` for splits that never part equal texts.
-    ``split_salt`` fixes the clean split of the whole family; None lets the rows choose one (tasks.splits.clean).
-    ``entry_file`` says where the entry stands and takes no part in any key.
+    ``history`` is how many earlier turns are read: none, the previous one, all, or a number of last ones.
+    ``truncation`` is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``:
+    K folds, each tested by a training on the others. ``repeats`` is what happens to rows that repeat a later split's
+    context and text: ``drop``, or ``together`` for splits that never separate equal texts.
+    ``split_salt`` fixes the clean split of the whole family; with None it is searched for (tasks.splits.clean).
+    ``entry_file`` is the file of the entry; it takes no part in any key.
     """
 
     id: str
@@ -294,9 +299,9 @@ class Task:
     def __post_init__(self) -> None:
         """Check the closed vocabularies; raise BadEntry naming the field and what is allowed."""
         object.__setattr__(self, "metric", self.metric or METRICS[self.label.kind])
-        suited = METRICS[self.label.kind]
-        if self.metric != suited:
-            raise BadEntry(f"metric {self.metric!r} does not suit the label kind {self.label.kind}; use {suited!r}")
+        required = METRICS[self.label.kind]
+        if self.metric != required:
+            raise BadEntry(f"metric {self.metric!r} does not suit the label kind {self.label.kind}; use {required!r}")
         self._check_vocabularies()
         if self.class_weights != "none" and self.label.kind == "continuous":
             raise BadEntry("class_weights do not suit a continuous label, which has no classes; remove them")

@@ -104,9 +104,9 @@ def show_task(options: argparse.Namespace) -> int:
 def show_fields(options: argparse.Namespace) -> int:
     """Print the reference of the fields of an entry, as in the documentation."""
     if options.json:
-        print_json(entry.rows())
+        print_json(entry.field_rows())
     else:
-        print(entry.markdown(), end="")
+        print(entry.field_reference(), end="")
     return 0
 
 

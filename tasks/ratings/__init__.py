@@ -1,4 +1,8 @@
-"""Human ratings of tasks: a long table of task, construct, rater and value, with the constructs' scales."""
+"""Human ratings of tasks: a long table of task, construct, rater and value, with the constructs' scales.
+
+task,construct,rater,value
+epitome_er,definition,A,4
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ FOLDER = Path(__file__).parent
 
 
 class Rating(NamedTuple):
-    """One rater's judgement of one task on one construct."""
+    """A rater's judgement of a task on a construct."""
 
     task: str
     construct: str
@@ -77,7 +81,7 @@ def comparable_pairs(judgements: Sequence[Rating], construct: str) -> dict[tuple
 def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
     """Rows of an empty rating form: one per task and construct, with what the rater must know and a blank value.
 
-    Filled in and saved as csv it is a file of ratings as it stands; rows left blank are gaps.
+    Filled in and saved as csv it is a file of ratings; rows left blank are gaps.
     """
     return [
         {
@@ -99,22 +103,22 @@ def form(tasks: Sequence[Task], rater: str) -> list[dict[str, str]]:
 @cache
 def constructs() -> Mapping[str, Construct]:
     """Declared constructs by id, in their order."""
-    return {id: Construct(id=id, **entry) for id, entry in _declared()["construct"].items()}
+    return {id: Construct(id=id, **entry) for id, entry in _declarations()["construct"].items()}
 
 
 @cache
 def themes() -> Mapping[str, str]:
     """Declared themes by id, each with its description, in their order."""
-    return {id: str(entry["description"]) for id, entry in _declared()["theme"].items()}
+    return {id: str(entry["description"]) for id, entry in _declarations()["theme"].items()}
 
 
-def _declared() -> dict[str, Any]:
+def _declarations() -> dict[str, Any]:
     """Content of constructs.toml."""
     return read_toml(FOLDER / "constructs.toml", BadEntry)
 
 
 def _rows(file: Path) -> Iterator[tuple[str, Rating]]:
-    """Yield each rating of one file with its place."""
+    """Yield each rating of a file with its ``file:line``."""
     if not file.is_file():
         raise MissingData(f"no file of ratings {file}; correct its path")
     raw = read_raw(file)

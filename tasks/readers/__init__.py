@@ -1,4 +1,11 @@
-"""Raw files -> examples: each reader knows one format and answers the same question for every dataset."""
+"""From raw files to examples: each reader knows the format of some datasets, and all give the same rows.
+
+A reader is a function of the task and the data folder that yields a ``RawRow`` for every row; the entry names it. What
+follows is the same for all: labels are renamed or combined, classes filled in, and every row is checked.
+
+    task, rows, notes = read_task(registry.task("support"), Path("data"))
+    rows[0].text, task.label.classes[rows[0].label]
+"""
 
 from __future__ import annotations
 
@@ -37,7 +44,7 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
 
 
 class TaskRows(NamedTuple):
-    """What a task's files hold: the task with its classes known, its examples, and what a reader should know."""
+    """What a task's files hold: the task with its classes known, its examples, and notes for people."""
 
     task: Task
     rows: list[Example]
@@ -46,7 +53,7 @@ class TaskRows(NamedTuple):
 
 def read_task(task: Task, data: Path) -> TaskRows:
     """Every example of the task from the files below ``data``, in file order; MissingData or BadRow if it cannot."""
-    rows, left_out, annotators = _labelled(task, data)
+    rows, left_out, annotators = _labelled_rows(task, data)
     notes: list[str] = []
     if not task.label.is_complete:
         rows = list(rows)
@@ -64,12 +71,12 @@ def read_task(task: Task, data: Path) -> TaskRows:
     return TaskRows(task, checked, tuple(notes))
 
 
-def _labelled(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
+def _labelled_rows(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:
     """Rows with one label each, as the entry names them; a count of labels left out, and the annotators of several."""
     rows, left_out = READERS[task.reader](task, data), Counter[str]()
     if task.label.combine:
         annotators = Annotators(task)
-        return annotators.combined(rows), left_out, annotators
+        return annotators.combine(rows), left_out, annotators
     return relabel(task, rows, left_out), left_out, None
 
 
@@ -82,7 +89,7 @@ def with_classes(task: Task, data: Path) -> Task:
     """Return the task with its classes filled in: the sorted distinct labels, where the entry names none."""
     if task.label.is_complete:
         return task
-    return _fill_classes(task, _labelled(task, data)[0])
+    return _fill_classes(task, _labelled_rows(task, data)[0])
 
 
 def _fill_classes(task: Task, rows: Iterable[RawRow]) -> Task:

@@ -1,4 +1,8 @@
-"""Labels of several annotators: combined into one a row, with how far they agree."""
+"""Labels of several annotators: combined into one for each row, with how far they agree.
+
+For example, with ``label = ["a1", "a2", "a3"]`` and ``combine = "majority"`` the cells ``yes, no, yes`` become the
+label ``yes``; ``yes, no`` and an empty cell have no majority, and the row is left out.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,11 @@ class Annotators:
         self._marks: list[list[str | float]] = []
         self._ties = 0
 
-    def combined(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
-        """Yield the rows with one label each: the mean or the majority of those given; a gap is nobody's label.
+    def combine(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+        """Yield the rows with one label each: the mean or the majority of the annotators' labels; gaps do not count.
 
-        A row without a majority is left out and counted, and so is one whose labels are all among ``drop_labels``.
-        BadRow for a label of a single annotator that cannot be.
+        A row without a majority is left out and counted; one whose labels are all among ``drop_labels`` is left out.
+        BadRow for an annotator's label that is no number, or none of the classes.
         """
         for row in rows:
             named = [self._rename(mark) for mark in row.label.split(UNIT) if mark not in self._dropped]
@@ -33,7 +37,7 @@ class Annotators:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
                 continue
-            marks = [self._checked(row._replace(label=mark)) for mark in named]
+            marks = [self._check(row._replace(label=mark)) for mark in named]
             self._marks.append(marks)
             label = self._mean(marks) if self._task.label.combine == "mean" else self._majority(marks)
             if label is None:
@@ -42,25 +46,25 @@ class Annotators:
                 yield row._replace(label=label)
 
     def notes(self, classes: Sequence[str]) -> list[str]:
-        """How far the annotators agree, and how many rows have no majority; of ordered classes by their distance."""
+        """How far the annotators agree, and how many rows have no majority; ordered classes count by their distance."""
         marks, is_number = self._marks, self._task.label.combine == "mean"
         if self._task.label.kind == "ordinal":
             order = {name: float(index) for index, name in enumerate(classes)}
             marks, is_number = [[order[str(mark)] for mark in row if mark in order] for row in marks], True
         several = [row for row in marks if len(row) > 1]
         value = krippendorff(several, is_number=is_number)
-        shown = "not defined" if value is None else f"{value:.2f}"
+        alpha = "not defined" if value is None else f"{value:.2f}"
         columns = self._task.label.columns
         how = "interval" if is_number else "nominal"
-        said = [
-            f"{len(columns)} annotators ({', '.join(columns)}): Krippendorff's alpha ({how}) {shown} over the "
+        notes = [
+            f"{len(columns)} annotators ({', '.join(columns)}): Krippendorff's alpha ({how}) {alpha} over the "
             f"{len(several)} of {len(marks)} rows that several have labelled"
         ]
         if self._ties:
-            said.append(f"{self._ties} of {len(marks)} rows have no majority; left out")
-        return said
+            notes.append(f"{self._ties} of {len(marks)} rows have no majority; left out")
+        return notes
 
-    def _checked(self, row: RawRow) -> str | float:
+    def _check(self, row: RawRow) -> str | float:
         """One annotator's label; BadRow where it is no number, or none of the classes."""
         label = self._task.label
         if label.combine == "mean":
@@ -89,6 +93,7 @@ def krippendorff(units: Sequence[Sequence[str | float]], *, is_number: bool) -> 
     if len(everything) < 2:
         return None
     apart = _squares if is_number else _differences
+    # Observed: disagreement of the pairs within rows. Expected: that of all pairs, as if rows were permuted.
     observed = sum(apart(unit) / (len(unit) - 1) for unit in units) / len(everything)
     expected = apart(everything) / (len(everything) * (len(everything) - 1))
     return 1 - observed / expected if expected > 0 else None

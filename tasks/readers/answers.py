@@ -1,4 +1,8 @@
-"""From the text of a row's label to the number that a model learns: renamed, left out or refused with its line."""
+"""From the text of a row's label to the number that a model learns: renamed, left out or refused with its line.
+
+For example, in a task with ``classes = ["no", "weak", "strong"]`` and ``relabel = { "none" = "no" }`` the labels
+``none``, ``strong`` and `` weak`` become 0, 2 and 1, and ``Weak`` is refused with the line that would rename it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
 
 
 def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
-    """The function that turns the text of a row's label into a number, or into one 0 or 1 per class."""
+    """The function that turns the text of a row's label into a number, or into a 0 or 1 per class."""
     indices = {name: index for index, name in enumerate(label.classes)}
     if label.kind == "continuous":
         return partial(number_of, label)
@@ -77,7 +81,7 @@ def _answer_of(label: Label) -> Callable[[RawRow], Answer]:
 
 
 def _multilabel(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[int, ...]:
-    """One 0 or 1 per class of a multilabel row."""
+    """A 0 or 1 per class of a multilabel row."""
     named = {index_of(label, indices, row._replace(label=name)) for name in class_names(label, row.label)}
     return tuple(int(index in named) for index in range(len(indices)))
 
@@ -105,7 +109,7 @@ def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
 
 
 def index_of(label: Label, indices: Mapping[str, int], row: RawRow) -> int:
-    """Index of the row's class; BadRow lists the classes when it is none of them."""
+    """Index of the row's class; BadRow lists the classes when the label is none of them."""
     if row.label not in indices:
         _refuse_empty(label, row)
         alike = [name for name in indices if normalise(name) == normalise(row.label)]
@@ -155,7 +159,7 @@ def relabel_line(names: Mapping[str, str]) -> str:
 
 
 def spelling_note(label: Label, rows: Iterable[RawRow]) -> str:
-    """What to say of labels that differ by case or space only, to be renamed to the most frequent; else nothing."""
+    """A note on labels that differ by case or space only, to be renamed to the most frequent; else nothing."""
     if label.kind == "continuous":
         return ""
     counts = Counter(name for row in rows for name in class_names(label, row.label))

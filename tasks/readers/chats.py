@@ -1,4 +1,11 @@
-"""Readers for dialogues with a label per turn or sentence: motivational interviewing, and ParlAI's chat format."""
+"""Readers for dialogues with a label per turn or sentence: motivational interviewing, and ParlAI's chat format.
+
+Interviews are a table with a sentence per row (dialogue, author, text, code). A chat in ParlAI's format is numbered
+lines, personas first, each later one with two turns and a tab between them:
+
+    1 your persona: i like to swim .
+    2 hi , how are you ?	i am fine , and you ?
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,7 @@ PERSONAS = ("your persona:", "partner's persona:")
 
 
 class _Pair(NamedTuple):
-    """Two turns of a chat, and where they stand."""
+    """Two turns of a chat, and their ``file:line``."""
 
     where: str
     utterance: str
@@ -47,10 +54,10 @@ def motivational(task: Task, data: Path) -> Iterator[RawRow]:
 
 
 def parlai(task: Task, data: Path) -> Iterator[RawRow]:
-    """Yield one row per pair of turns, labelled by what the file itself says of it.
+    """Yield a row per pair of turns, with a label that the file itself supplies.
 
-    ``is_reply``: "1" where the text is the reply to its context. Every second reply changes places with the one at
-    the same point of a neighbouring dialogue, and is "0"; the two dialogues share a block.
+    ``is_reply``: "1" where the text is the reply to its context. Every second reply is exchanged for the one at the
+    same turn of a neighbouring dialogue, and is "0"; the two dialogues share a block.
     ``is_question``: "1" where the reply asks something, by its question marks, which are taken out of the text.
     """
     if task.label.column not in PARLAI_LABELS:

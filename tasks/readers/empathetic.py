@@ -1,7 +1,14 @@
-"""Readers for EmpatheticDialogues in the form of EmpatheticIntents: one CSV per grounding emotion.
+"""Readers for EmpatheticDialogues, as EmpatheticIntents and as the taxonomy of empathetic questions publish it.
 
-Columns are Dialog_ID, Type (situation or utterance), Actor (none, speaker or listener), Text and Label; the
-emotion is the file's name. A dialogue's rows follow one another in order.
+EmpatheticIntents has a CSV file per grounding emotion, which is the file's name. Columns are Dialog_ID, Type (situation
+or utterance), Actor (none, speaker or listener), Text and Label; a dialogue's rows follow one another in order:
+
+    hit:1_conv:2,situation,none,My dog died.,sad
+    hit:1_conv:2,utterance,speaker,I miss my dog.,sad
+    hit:1_conv:2,utterance,listener,I am so sorry.,sympathizing
+
+The taxonomy's full file has a row per turn with lists of sentences and labels. Its fallback is a table of the questions
+that the taxonomy's own classifier was tested on, each with the dialogue up to it and without the situation.
 """
 
 from __future__ import annotations
@@ -46,9 +53,9 @@ def _turns(task: Task, data: Path) -> Iterator[RawRow]:
 
 @lru_cache(maxsize=CACHED_FILES)
 def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
-    """One file's utterances still without a label, each with its row in the file: the same for every task.
+    """One file's utterances, still without labels, each with its row in the file: the same for every task.
 
-    They are named by dialogue and turn (counted from 1); situations are no turns.
+    Ids are of dialogue and turn (counted from 1); situations are no turns.
     """
     dialogue_at, kind, actor, text_at = (raw.column(name) for name in (dialogue, "Type", "Actor", text))
     utterances = []
@@ -67,10 +74,7 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
     return utterances
 
 
-# The reader for the empathetic question taxonomy: labelled questions of listeners in EmpatheticDialogues.
-#
-# The full file has one row per turn with lists of sentences and labels. The fallback is a table of the questions
-# that the taxonomy's own classifier was tested on, each with the dialogue up to it and without the situation.
+# The taxonomy of empathetic questions.
 
 SOURCES = {"act_list": "act_source", "intent_list": "intent_source"}
 TEST_COLUMNS = {"act_list": "type", "intent_list": "intent"}
@@ -102,18 +106,18 @@ def _full_rows(task: Task, path: Path) -> Iterator[RawRow]:
         for i in indices:
             cells = raw.rows[i]
             if not context:
-                context = (Turn("prompt", _plain(cells[at[prompt]])),)
+                context = (Turn("prompt", _with_commas(cells[at[prompt]])),)
             turn = whole_number(raw.where(i), "utterance_idx", cells[at["utterance_idx"]])
             if cells[at[INDICES]].strip():
                 yield from _turn_rows(task, raw, i, id, turn, context, (label, source))
-            context = (*context, Turn(ROLES[(turn + 1) % 2], _plain(cells[at[text]])))
+            context = (*context, Turn(ROLES[(turn + 1) % 2], _with_commas(cells[at[text]])))
 
 
 def _turn_rows(
     task: Task, raw: Raw, i: int, dialogue: str, turn: int, context: tuple[Turn, ...], columns: tuple[str, str]
 ) -> Iterator[RawRow]:
-    """Yield the labelled questions of one turn, named by dialogue, turn and their number in the turn (from 0)."""
-    sentences = [_plain(str(sentence)) for sentence in _list(raw, i, SENTENCES)]
+    """Yield the labelled questions of one turn; ids are of dialogue, turn and their number in the turn (from 0)."""
+    sentences = [_with_commas(str(sentence)) for sentence in _list(raw, i, SENTENCES)]
     lists = [_list(raw, i, name) for name in (INDICES, *columns)]
     if len({len(column) for column in lists}) != 1:
         raise BadRow(f"{raw.where(i)}: {INDICES}, {columns[0]} and {columns[1]} differ in length; get the file again")
@@ -160,6 +164,6 @@ def _list(raw: Raw, i: int, column: str) -> list[object]:
     return value
 
 
-def _plain(text: str) -> str:
+def _with_commas(text: str) -> str:
     """The text with the commas that the original files of EmpatheticDialogues spell out."""
     return text.replace("_comma_", ",").strip()

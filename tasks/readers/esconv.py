@@ -2,7 +2,9 @@
 
 Upstream has them as JSON and, for training, flattened to one line per supporter's turn with at most the five turns
 that end there, joined with `` EOS ``; each turn is ``weight who number [strategy] text``, who being 0 for the seeker
-and 1 for the supporter.
+and 1 for the supporter:
+
+    1.0 0 0 I lost my job. EOS 1.0 1 1 [Question] When did it happen?
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def read_raw(
         state = path.stat()
     except OSError as error:
         raise unreadable(path, error) from None
-    return _parsed(path, state.st_mtime_ns, state.st_size, wanted, encoding, Dialect(delimiter, escape, has_header))
+    return _parse(path, state.st_mtime_ns, state.st_size, wanted, encoding, Dialect(delimiter, escape, has_header))
 
 
 def ending_of(path: Path) -> str:
@@ -53,7 +53,7 @@ def ending_of(path: Path) -> str:
 
 
 @lru_cache(maxsize=CACHED_FILES)
-def _parsed(path: Path, mtime_ns: int, size: int, wanted: Cells | None, encoding: str, dialect: Dialect) -> Raw:
+def _parse(path: Path, mtime_ns: int, size: int, wanted: Cells | None, encoding: str, dialect: Dialect) -> Raw:
     """Parse by the file's ending; ``mtime_ns`` and ``size`` only tell the cache that a file has changed."""
     ending = ending_of(path)
     if ending in COLUMNAR:

@@ -17,7 +17,7 @@ MOST_LISTED = 6  # files of a folder
 
 
 class RawRow(NamedTuple):
-    """One row as a reader found it: ``where`` is its ``file:line``, the label is still text.
+    """A row as it is in the file: ``where`` is its ``file:line``, and the label is still text.
 
     ``split`` names the published set that the file or a column of it puts the row in; empty where neither does.
     """
@@ -51,7 +51,7 @@ def data_files(task: Task, data: Path) -> list[Path]:
 
 
 def refuse_folder(path: Path) -> None:
-    """Say which files of a folder to name: one that the library `datasets` has saved holds Arrow files."""
+    """Refuse a folder, and say which of its files to name: one saved by the library `datasets` holds Arrow files."""
     if not is_folder(path):
         return
     names = sorted(file.relative_to(path).as_posix() for file in islice(path.rglob("*.arrow"), MOST_LISTED))
@@ -68,7 +68,7 @@ def uses_fallback(task: Task, data: Path) -> bool:
 def data_path(task: Task, name: str, data: Path) -> Path:
     """Path of a file that an entry names: below ``data`` or, where it is not there, beside the entry or its folder.
 
-    BadEntry for a link beside the entry that leads elsewhere: entries are handed round, data folders are one's own.
+    BadEntry for a link beside the entry that leads elsewhere: entries may come from others, a data folder does not.
     """
     home = Path(task.entry_file).parent
     beside = home / name
@@ -85,14 +85,14 @@ def _absent(task: Task, names: Iterable[str], data: Path) -> list[Path]:
 
 
 def column_name(task: Task, name: str) -> str:
-    """Return the raw column that plays a part (text, group, ...) in this task, or an empty string."""
+    """The raw column with a role (text, group, ...) in this task, or an empty string."""
     return str(task.columns.get(name, ""))
 
 
 def column_names(task: Task, name: str) -> tuple[str, ...]:
-    """Return the entry's list of that name; an empty one when it gives none."""
-    value = task.columns.get(name)
-    return tuple(str(item) for item in value) if isinstance(value, tuple) else ()
+    """The entry's list of that name; an empty one when it has none."""
+    columns = task.columns.get(name)
+    return tuple(str(column) for column in columns) if isinstance(columns, tuple) else ()
 
 
 def kept_turns(history: str | int) -> slice:
@@ -103,7 +103,7 @@ def kept_turns(history: str | int) -> slice:
 
 
 def whole_number(where: str, column: str, cell: str) -> int:
-    """Return a cell such as ``35`` or ``35.0`` as an int; BadRow otherwise."""
+    """A cell such as ``35`` or ``35.0`` as an int; BadRow otherwise."""
     try:
         value = float(cell)
         if value != int(value):
@@ -121,5 +121,5 @@ def required_column(task: Task, name: str) -> str:
 
 
 def quote(value: str) -> str:
-    """Return a value for a message; a long one could be raw text and is not repeated."""
+    """A value as it is quoted in a message; a long one could be raw text and is not repeated."""
     return repr(value) if len(value) <= LONGEST_SHOWN else f"({len(value)} characters)"

@@ -1,4 +1,8 @@
-"""Published sets that the data themselves name: one file each, or a column."""
+"""Published sets that the data themselves name: by a file for each, or by a column.
+
+``split_files = { train = "a.csv", test = ["b.csv", "c.csv"] }`` does the former, ``split_column = "part"`` the latter;
+``val``, ``valid`` and ``dev`` are the validation set.
+"""
 
 from __future__ import annotations
 

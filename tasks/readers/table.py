@@ -1,4 +1,13 @@
-"""The reader for one row per example: csv, tsv, JSON, Parquet and Arrow."""
+"""The readers for one row per example in csv, tsv, JSON, Parquet and Arrow files: ``table`` and ``joined``.
+
+With ``text = "reply"``, ``label = "level"`` and ``group = "post"`` in the entry, ``table`` reads
+
+    post,reply,level
+    p7,I am so sorry.,2
+
+as the text ``I am so sorry.`` with the label ``2`` in the group ``p7``. ``joined`` is for data sets that publish ids
+instead of texts: labels are in one table, and the texts, which users have to get themselves, in another.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +50,7 @@ def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
 
 
 def wanted_columns(task: Task) -> tuple[str, ...]:
-    """Names of the raw columns that play a part in the task."""
+    """Names of the raw columns that the task needs."""
     parts = (column_name(task, part) for part in PARTS)
     return (*filter(None, parts), *column_names(task, "unique_by"), *label_columns(task))
 
@@ -77,9 +86,6 @@ def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: 
             rationale=tuple(span for span in values.get("rationale", "").split("|") if span.strip()),
             split=set_of_cell(task, where, values["split_column"]) if "split_column" in values else split,
         )
-
-
-# The reader for labels and texts in two tables, for data sets that publish ids in place of texts.
 
 
 def joined(task: Task, data: Path) -> Iterator[RawRow]:

@@ -1,4 +1,8 @@
-"""Readers for the files of the WASSA 2023 shared task: labelled train, unlabelled dev, headerless gold."""
+"""Readers for the files of the WASSA 2023 shared task: labelled train, unlabelled dev, headerless gold.
+
+Essays and conversations are about news articles. The rows of dev and gold belong together by their number: row 3 of
+the gold file is the empathy, distress and emotion of row 3 of dev.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class _Turn(NamedTuple):
 
 
 def wassa_essays(task: Task, data: Path) -> list[RawRow]:
-    """One row per essay, grouped by article; of an emotion such as ``A/B`` the first part is the label."""
+    """A row per essay, grouped by article; of an emotion such as ``A/B`` the first part is the label."""
     group = required_column(task, "group")
     rows = []
     for where, cells, label in _labelled(task, data, ESSAY_GOLD):
@@ -39,9 +43,9 @@ def wassa_essays(task: Task, data: Path) -> list[RawRow]:
 
 
 def wassa_turns(task: Task, data: Path) -> list[RawRow]:
-    """One row per turn, in the order of conversation and turn; context is every earlier turn of the conversation.
+    """A row per turn, in the order of conversation and turn; context is every earlier turn of the conversation.
 
-    The files' rows are scattered. Two people take turns, the speaker first, whatever number a conversation
+    In the files the rows are in no order. Two people take turns, the speaker first, whatever number a conversation
     starts with.
     """
     group, block = required_column(task, "group"), required_column(task, "block")
@@ -80,7 +84,7 @@ def wassa_people(task: Task, data: Path) -> dict[str, str]:
 
 
 def _labelled(task: Task, data: Path, gold_columns: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Yield place, cells by column and label of the train file's rows, then of dev joined with gold by row number."""
+    """Yield ``file:line``, cells by column and label of train's rows, then of dev joined with gold by row number."""
     if task.label.column not in gold_columns or len(task.files) != 3:
         raise BadEntry(
             f"{task.entry_file}: reader {task.reader!r} needs files = [train, dev, gold of dev] and a label out of "

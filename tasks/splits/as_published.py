@@ -1,8 +1,13 @@
 """As-published splits: what is known of the sets that a paper used, including what leaks.
 
-Ids of published sets stand in a CSV file (``<dataset>.csv``, ``<dataset>_val_test.csv`` or ``<dataset>_test.csv``) with
-a column ``split`` or ``in_sets``; sets that overlap are joined, as in ``train+val``. What no file names is drawn with
-the published shares, by a stable hash, and marked approximate.
+Ids of published sets are in a CSV file (``<dataset>.csv``, ``<dataset>_val_test.csv`` or ``<dataset>_test.csv``) with a
+column ``split`` or ``in_sets``; a row in several sets names them all, as in ``train+val``:
+
+    id,split
+    hit:1_conv:2,train
+    hit:3_conv:4,train+val
+
+What no file names is drawn with the published shares, by a stable hash, and marked approximate.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Published:
-    """How a dataset's published sets are told apart.
+    """How the rows of a dataset's published sets are recognised.
 
     ``key`` are the columns of the id file that name a row, joined by colons; ``rows`` the raw file's columns of the
     same meaning, where that key is not the row's id. ``unit`` is what was split, group or row. ``ranges`` gives each
@@ -75,8 +80,8 @@ def as_published(task: Task, data: Path, rows: Sequence[Example], ids: Path | No
     """The published sets of a task whose classes are known, as far as ids or shares are known; else the clean split.
 
     Sets that the data themselves name (`split_files`, `split_column`) come first. Ids are looked for in the folder
-    ``ids``, by default ``data/splits``. Sets may overlap: nothing is dropped, and the
-    warnings say what leaks. BadInput, BadRow or BadEntry when the files cannot be used.
+    ``ids``, by default ``data/splits``. Sets may overlap: nothing is dropped, and the warnings say what leaks.
+    BadInput, BadRow or BadEntry when the files cannot be used.
     """
     published = Published.of(task)
     if any(row.split for row in rows):
@@ -125,7 +130,7 @@ def _id_file(task: Task, folder: Path, *, must_exist: bool) -> Path | None:
 def _named_sets(
     task: Task, data: Path, rows: Sequence[Example], published: Published, file: Path
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...], list[str]]:
-    """The sets of every row that the file names, by row id; which sets are there whole; what of them is not."""
+    """The sets of every row that the file names, by row id; which sets are complete; a warning about absent ids."""
     raw = read_raw(file)
     keys = [raw.column(name) for name in published.key]
     column = next((raw.header.index(name) for name in SET_COLUMNS if name in raw.header), None)
@@ -173,7 +178,7 @@ def _with_the_rest(
     published: Published,
     named: Mapping[str, tuple[str, ...]],
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Sets of all rows by id: the named ones, then the others, all to train or drawn; with what to say about it."""
+    """Sets of all rows by id: the named rows', then the others', which go to train or are drawn; with warnings."""
     known = [name for name in NAMES if any(name in sets for sets in named.values())]
     taken = {row.group for row in rows if row.id in named} if published.unit == "group" else set()
     rest = [row for row in rows if row.id not in named and row.group not in taken]
@@ -201,7 +206,7 @@ def _draw(
     """Sets drawn for rows without known ones: whole units in the order of their hash, by the published ranges."""
     assert published.ranges is not None
     ranges = dict(published.ranges)
-    if len(names) < len(NAMES):  # the other sets are known: what is left is shared out anew
+    if len(names) < len(NAMES):  # the other sets are known: their ranges are divided among these
         ends = np.cumsum([0.0, *(ranges[name][1] - ranges[name][0] for name in names)])
         ends /= ends[-1]
         ranges = dict(zip(names, pairwise(ends.tolist()), strict=True))
@@ -214,7 +219,7 @@ def _draw(
 
 
 def _positions(task: Task, units: Sequence[str]) -> NDArray[np.float64]:
-    """Where each row's unit stands among all rows, from 0 to below 1, when units are put in the order of their hash."""
+    """The position of each row's unit among all rows, from 0 to below 1, when units are sorted by their hash."""
     names, unit_of, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
     order = np.argsort(block_hashes(f"published {task.dataset.id}", names.tolist()), kind="stable")
     middle = np.empty(len(names))

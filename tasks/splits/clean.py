@@ -1,7 +1,7 @@
 """Clean splits: 80/10/10 by block, the same for every task of a family, with no text on both sides.
 
-A block's split is a hash of family, salt and block, so that siblings agree and a sibling that is missing changes
-nothing. Hashing a few large blocks comes out uneven; the salt is therefore searched (or pinned in the entries).
+A block's split is a hash of family, salt and block, so that siblings agree and a missing sibling changes nothing. A
+hash divides a few large blocks unevenly; the salt is therefore searched for (or pinned in the entries).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def clean(task: Task, rows: Sequence[Example]) -> Parts:
 
 
 def _check_units(task: Task, units: Units) -> None:
-    """Refuse rows that hang together so that they make no three splits."""
+    """Refuse rows that belong together so that they make no three splits."""
     if units.joined and len(units) < len(NAMES):
         raise BadInput(
             f"{task.id}: {units.joined}; that leaves no three splits, so name another `group` or `block` in the entry, "
@@ -73,7 +73,7 @@ def _check_units(task: Task, units: Units) -> None:
 
 
 def _small_test_note(task: Task, n_rows: int, n_test: int) -> str:
-    """What to say of a test split so small that one row changes the score."""
+    """The warning about a test split that is so small that one row changes the score."""
     return f'{n_rows} rows leave {n_test} for the test; `split = "cv5"` in the entry of {task.id} tests on every row'
 
 
@@ -87,8 +87,8 @@ def make_parts(
     warnings = []
     if dropped_train or dropped_validation:
         n, m = len(dropped_train), len(dropped_validation)
-        said = f"{n} train and {m} validation rows repeat a later split's text; dropped"
-        warnings.append(said + _by_label(task, (*dropped_train, *dropped_validation), (*train, *validation)))
+        note = f"{n} train and {m} validation rows repeat a later split's text; dropped"
+        warnings.append(note + _by_label(task, (*dropped_train, *dropped_validation), (*train, *validation)))
     _check_trained(task, kept_train, dropped_train)
     warnings += missing_classes(task, {"validation": kept_validation, "test": test})
     dropped = (dropped_train, dropped_validation, ())
@@ -96,22 +96,22 @@ def make_parts(
 
 
 def _by_label(task: Task, dropped: Sequence[Example], rows: Sequence[Example]) -> str:
-    """Of which labels dropped rows are, and what else could be done where it is many of them."""
+    """Which labels dropped rows have, and what else could be done where they are many."""
     if task.label.kind == "continuous":
         shares = [len(dropped) / len(rows)]
         means = [float(np.mean([row.label for row in part])) for part in (dropped, rows)]
-        said = f"a mean of {means[0]:.3g}, that of all {means[1]:.3g}"
+        labels = f"a mean of {means[0]:.3g}, that of all {means[1]:.3g}"
     else:
         lost, had = (Counter(index for row in part for index in classes_of(row.label)) for part in (dropped, rows))
         names = task.label.names or task.label.classes
         by_share = sorted(lost, key=lambda index: -lost[index] / had[index])
         shares = [lost[index] / had[index] for index in by_share]
-        said = "; ".join(
+        labels = "; ".join(
             f"{names[index]} {lost[index]} of {had[index]}, {100 * share:.1f} %"
             for index, share in zip(by_share, shares, strict=True)
         )
     together = '; `repeats = "together"` in the entry keeps them, equal texts within one split'
-    return f" ({said}){together if max(shares, default=0) >= OFFERED_FROM else ''}"
+    return f" ({labels}){together if max(shares, default=0) >= OFFERED_FROM else ''}"
 
 
 def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:

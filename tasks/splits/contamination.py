@@ -1,4 +1,11 @@
-"""Which test items of a target were training material of an intermediate: by row, group, text and near duplicate."""
+"""Which test items of a target were training material of an intermediate: by row, group, text and near duplicate.
+
+Near duplicates are pairs of texts that share most of their letters; they are found exactly, and without comparing all
+texts with all. A text is the set of its character 5-grams within words, after case, accents' encoding, punctuation and
+spaces were normalised. Two texts A and B are near duplicates when the cosine of their sets is at least 0.8:
+|A and B| >= 0.8 sqrt(|A| |B|). Then B shares more than 0.64 |A| of A's grams, so at least one of A's rarest 36 % + 1 is
+among B's rarest 36 % + 1: only pairs that share one of those are compared (prefix filtering, Bayardo et al. 2007).
+"""
 
 from __future__ import annotations
 
@@ -14,29 +21,24 @@ from numpy.typing import NDArray
 from tasks.splits.loading import Splits
 from tasks.task import Example, Task
 
-# Near-duplicate texts: pairs that share most of their letters, found exactly and without comparing all with all.
-#
-# A text is the set of its character 5-grams within words, after case, accents' encoding, punctuation and spaces
-# were evened out. Two texts are near duplicates when |A and B| >= 0.8 sqrt(|A| |B|) (cosine). Such texts share more
-# than 0.64 |A| of A's grams, so at least one of A's rarest 36 % + 1 is among B's rarest 36 % + 1: only pairs that
-# share one of those are compared (prefix filtering, Bayardo et al. 2007).
-
-THRESHOLD = 0.8
+THRESHOLD = 0.8  # cosine; it stands in the inputs of the stored measure, too (adapters_store.measures)
 SHORTEST = 40  # characters: shorter texts are formulas ("Thank you so much!"), alike by custom and not by copying
-GRAM = 5
-BLOCK = 2000
-FEATURES = 2**22
+GRAM = 5  # characters
+BLOCK = 2000  # texts that are compared with all others in one product of matrices
+PAIRS = 20_000  # candidate pairs whose shared grams are counted at once
+FEATURES = 2**22  # of the hash of grams
+MARKED_SHARE = 0.02  # of a target's test items: fewer equal texts are greetings, which people repeat by themselves
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
 
 def normalise(text: str) -> str:
-    """The text in small letters, without punctuation, words one space apart."""
+    """The text in lower case, without punctuation, words one space apart."""
     return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).lower()).strip()
 
 
 def near_pairs(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Index pairs ``[pairs, 2]`` (first < second) of near duplicates among evened texts; short ones have none."""
+    """Index pairs ``[pairs, 2]`` (first < second) of near duplicates among normalised texts; short ones have none."""
     long = np.array([i for i, text in enumerate(texts) if len(text) >= SHORTEST], dtype=np.int64)
     if long.size < 2:
         return np.empty((0, 2), dtype=np.int64)
@@ -48,7 +50,7 @@ def near_pairs(texts: Sequence[str]) -> NDArray[np.int64]:
 
 
 class Texts:
-    """All distinct evened texts, numbered, with the near duplicates of each."""
+    """All distinct normalised texts, numbered, with the near duplicates of each."""
 
     def __init__(self, parts: Sequence[Sequence[Example]]) -> None:
         """Number the texts and compare them."""
@@ -64,13 +66,13 @@ class Texts:
         return np.array([self.number[row.text] for row in rows], dtype=np.int64)
 
     def mask_of(self, texts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which texts ``[all]`` are among these."""
+        """A mask ``[all texts]`` of the texts with these numbers."""
         mask = np.zeros(len(self.names), dtype=bool)
         mask[texts] = True
         return mask
 
     def add_near(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which long texts are marked or near one that is."""
+        """A mask ``[all texts]`` of the long texts that are marked or near one that is."""
         mask: NDArray[np.bool_] = marked & self.is_long
         first, second = self.near[:, 0], self.near[:, 1]
         mask[first[marked[second]]] = True
@@ -107,6 +109,8 @@ def _rarest(grams: Any) -> Any:  # noqa: ANN401
     """The same matrix with only the rarest grams of every text: as many as a near duplicate cannot all lack."""
     from scipy.sparse import csr_array
 
+    # A near duplicate shares at least ceil(0.64 n) of a text's n grams, so it lacks at most n - ceil(0.64 n) of them,
+    # and has one of any n - ceil(0.64 n) + 1. Columns are sorted by frequency: these are the first of each row.
     sizes = np.diff(grams.indptr)
     kept = sizes - np.ceil(THRESHOLD**2 * sizes - 1e-9).astype(np.int64) + 1
     rank = np.arange(grams.nnz) - np.repeat(grams.indptr[:-1], sizes)
@@ -119,26 +123,26 @@ def _verify(grams: Any, candidates: Any, start: int) -> NDArray[np.int64]:  # no
     """Those candidate pairs ``[rows of a block, texts]`` that really are near, first < second."""
     pairs = candidates.tocoo()
     first, second = pairs.row.astype(np.int64) + start, pairs.col.astype(np.int64)
+    # Each pair once, and none whose sizes alone keep its cosine below the threshold.
     sizes = np.diff(grams.indptr)
     small, large = np.minimum(sizes[first], sizes[second]), np.maximum(sizes[first], sizes[second])
     kept = (first < second) & (small >= THRESHOLD**2 * large - 1e-9)
     first, second = first[kept], second[kept]
+    # Then the cosine itself, from the grams that both texts have.
     shared = np.concatenate([[0.0], *(_shared(grams, a, b) for a, b in _chunks(first, second))])[1:]
     near = shared >= THRESHOLD * np.sqrt(sizes[first] * sizes[second]) - 1e-6
     return np.stack([first[near], second[near]], axis=1)
 
 
 def _chunks(first: NDArray[np.int64], second: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    cuts = range(20_000, len(first), 20_000)
+    """The pairs in parts of ``PAIRS``, so that memory stays small."""
+    cuts = range(PAIRS, len(first), PAIRS)
     return list(zip(np.split(first, cuts), np.split(second, cuts), strict=True)) if len(first) else []
 
 
 def _shared(grams: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ANN401
     """How many grams each pair of texts shares."""
     return np.asarray(grams[first].multiply(grams[second]).sum(axis=1), dtype=np.float64).reshape(-1)
-
-
-MARKED_SHARE = 0.02  # of a target's test items: fewer equal texts are greetings, which people repeat by themselves
 
 
 class Contact(NamedTuple):
@@ -171,7 +175,7 @@ class Contact(NamedTuple):
 def contacts(
     splits: Mapping[str, Splits], pairs: Iterable[tuple[str, str]], texts: Texts | None = None
 ) -> list[Contact]:
-    """One Contact per (target, intermediate); texts are compared once for all pairs, or before if they are given.
+    """One Contact per (target, intermediate); ``texts`` are compared once for all pairs, if they were not before.
 
     A task in folds is compared with itself fold by fold.
     """
@@ -218,9 +222,10 @@ class _Side:
 
 
 def _contact(test: _Side, train: _Side, index: Texts) -> Contact:
-    """Compare one target's test rows with one intermediate's training rows.
+    """Compare a target's test rows with an intermediate's training rows.
 
-    Another dataset of the family names groups in its own way, but blocks in a common one.
+    Within a dataset groups are compared by name. Other datasets of the family name groups in their own ways, but
+    blocks in a common one, so between them blocks are compared instead; outside of the family neither is.
     """
     own, other = test.task.dataset, train.task.dataset
     ids, groups, blocks, pairs = train.distinct

@@ -1,7 +1,7 @@
 """Cross-validation for small data: folds by block, stratified, each tested by a training on the others.
 
-Blocks are deal out one by one, those with the most uneven labels first, then in the order of a stable hash; each goes
-to the fold in which the classes come out most even, then to the one with the fewest rows.
+Blocks are dealt out one by one, those with the most uneven labels first, then in the order of a stable hash. Each goes
+to the fold that makes the classes most even, and of several such folds to the one that makes the rows most even.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ def _fold(task: Task, rows: Sequence[Example], is_test: NDArray[np.bool_]) -> Pa
 def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
     """The share ``[rows]``, from 0 to count - 1, in which each row falls with its whole unit."""
     units = units_of(task, rows)
+    # One row per unit: how many rows it has, and how many of each class.
     table = np.zeros((len(units), 1 + _width(task)))
     table[:, 0] = np.bincount(units.of_row)
     for block, classes in zip(units.of_row, _strata(task, rows), strict=True):
         table[block, [1 + index for index in classes]] += 1
+    # The most uneven units first, while the shares can still make up for them; equal ones by their hash.
     order = np.lexsort((block_hashes(task.dataset.family, units.names), -table[:, 1:].std(axis=1)))
     shares, share_of = np.zeros((count, table.shape[1])), np.zeros(len(units), dtype=np.int64)
     total = np.maximum(table.sum(axis=0), 1)
@@ -62,7 +64,7 @@ def deal(task: Task, rows: Sequence[Example], count: int) -> NDArray[np.int64]:
 def _cost(
     shares: NDArray[np.float64], share: int, rows: NDArray[np.float64], total: NDArray[np.float64]
 ) -> tuple[float, float, int]:
-    """How uneven the shares would be with these rows in share ``one``: by class, then by rows."""
+    """How uneven the shares would be with these rows in ``share``: by class, then by rows, then its number."""
     shares[share] += rows
     uneven = (shares / total).std(axis=0)
     shares[share] -= rows

@@ -1,4 +1,8 @@
-"""The row loader: from a task and the data folder to its three splits."""
+"""The row loader: from a task and the data folder to its three splits.
+
+splits = load(registry.task("support"), Path("data"))
+len(splits.train), splits.test[0].text, splits.content_hash
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None)
 
 
 def _pseudonymise(task: Task, parts: Parts) -> Parts:
-    """The rows as the rest of the program sees them: of private data, ids, groups and blocks are pseudonyms."""
+    """The parts with pseudonyms for ids, groups and blocks if the data are private; unchanged if they are not."""
     if not task.dataset.private:
         return parts
     family = task.dataset.family
@@ -93,7 +97,7 @@ def _pseudonymous_row(family: str, row: Example) -> Example:
 
 
 def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
-    """The splits of every fold, and what stands for all of them."""
+    """The splits of every fold, in one Splits for all of them."""
     each = tuple(
         replace(
             Splits(
@@ -120,7 +124,7 @@ def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause the search for reference cycles: rows hold none, and looking costs a third of the time."""
+    """Pause the collection of reference cycles: rows hold none, and it takes a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -144,7 +148,7 @@ def content_hash(*splits: Sequence[Example]) -> str:
 
 
 def _line(row: Example) -> str:
-    """One row as canonical JSON and a line end, put together by hand: a JSON encoder takes three times as long."""
+    """A row as canonical JSON and a line end, joined by hand: a JSON encoder takes three times as long."""
     context = ",".join([f"[{quoted(turn.speaker)},{quoted(turn.text)}]" for turn in row.context])
     label = _CANONICAL.encode(row.label) if isinstance(row.label, tuple) else repr(row.label)
     return f"[{quoted(row.id)},{quoted(row.group)},[{context}],{quoted(row.text)},{label}]\n"

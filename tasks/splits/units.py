@@ -1,9 +1,12 @@
-"""What splits never divide: rows that hang together by group, by block or, where the entry says so, by their text.
+"""What splits never divide: rows that belong together by group, by block or, where the entry says so, by their text.
 
 A group usually lies within one block (a dialogue in the article it is about), and the blocks are the units. Where a
-group stands in several blocks, these are joined, and so on, until no value of either is in two units: the connected
+group occurs in several blocks, these are joined, and so on, until no value of either is in two units: the connected
 components of the graph whose nodes are blocks and whose edges are groups. With ``repeats = "together"`` rows that are
 equal in context and text are edges, too.
+
+For example, if dialogue 7 has rows in the articles A and B, and dialogue 9 in B and C, then A, B and C are one unit,
+which is called A.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from tasks.task import Example, Task
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The units by name, the unit ``[rows]`` of each row as an index into them, and what to say of blocks joined.
+    """The units by name, the unit ``[rows]`` of each row as an index into them, and a warning about joined blocks.
 
-    A unit is called by its block, one of several by the first by name: siblings that lack some of the rows agree on it.
+    A unit has its block's name, and one of several blocks the first of their names in sorted order, so that siblings
+    that lack some of the rows agree on it.
     """
 
     names: tuple[str, ...]
@@ -46,7 +50,7 @@ def units_of(task: Task, rows: Sequence[Example]) -> Units:
     if not len(edges):
         return Units(names, block_of)
     component = _components(len(names), edges)
-    said = ", ".join(
+    reasons = ", ".join(
         part
         for count, part in (
             (crossing, f"{crossing} groups stand in several blocks"),
@@ -54,11 +58,11 @@ def units_of(task: Task, rows: Sequence[Example]) -> Units:
         )
         if count
     )
-    return _join(names, component, component[block_of], said)
+    return _join(names, component, component[block_of], reasons)
 
 
 def _edges(block_of: NDArray[np.int64], keys: Iterable[Hashable]) -> tuple[int, NDArray[np.int64]]:
-    """How many keys stand in several blocks, and the pairs ``[edges, 2]`` of blocks that they tie together."""
+    """How many keys occur in several blocks, and the pairs ``[edges, 2]`` of blocks that they join."""
     first: dict[Hashable, int] = {}
     edges: dict[tuple[int, int], None] = {}
     crossing: set[Hashable] = set()
@@ -79,17 +83,17 @@ def _components(size: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
-def _join(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], said: str) -> Units:
+def _join(names: Sequence[str], component: NDArray[np.int64], of_row: NDArray[np.int64], reasons: str) -> Units:
     """Units made of components of blocks, numbered in the order of their first rows."""
     first: dict[int, str] = {}
-    for name, number in zip(names, component.tolist(), strict=True):  # blocks stand in the order of their first rows
+    for name, number in zip(names, component.tolist(), strict=True):  # blocks are in the order of their first rows
         first[number] = min(name, first.get(number, name))
     order = np.empty(len(first), dtype=np.int64)
     order[list(first)] = np.arange(len(first))
     units = order[of_row]
     largest = np.bincount(units).max() / len(units)
     note = (
-        f"{said}: joined, {len(names)} blocks make {len(first)} units that no split divides; "
+        f"{reasons}: joined, {len(names)} blocks make {len(first)} units that no split divides; "
         f"the largest holds {100 * largest:.0f} % of the rows"
     )
     return Units(tuple(first.values()), units, note)

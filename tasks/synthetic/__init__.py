@@ -1,8 +1,8 @@
 """Small raw files in the real datasets' own formats, with made-up texts and known transfer between tasks.
 
 Labels follow a hidden lexicon (``lexicon.py``). Tasks that share a lexicon are planted pairs: an intermediate
-that has learned it helps the target. The unplanted pairs share no word's meaning. That does not promise a gain of
-zero: on few rows, an intermediate may still help by what it learned about reading the texts at all.
+that has learned it helps the target. The unplanted pairs share no word's meaning. Their gains need not be zero: on few
+rows, an intermediate may still help by what it learned about reading such texts at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.synthetic.epitome import write_epitome
 from tasks.synthetic.news import write_news
 from tasks.synthetic.posts import write_condolence, write_hope, write_iempathize, write_twittemp
 
-# (intermediate, target)
+# Pairs of (intermediate, target).
 PLANTED: tuple[tuple[str, str], ...] = (
     ("empdial_ei", "epitome_er"),
     ("epitome_er", "empdial_ei"),

@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted
+from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted_index
 from tasks.synthetic.posts import VERBS, write_csv
 
 CODES = (
@@ -38,10 +38,10 @@ def write_mi(folder: Path, rng: random.Random, rows: int) -> None:
     lines: list[tuple[str, ...]] = []
     labelled = dialogue = 0
     while labelled < rows:
-        for number in range(1 + weighted(rng, (1, 1))):
+        for number in range(1 + weighted_index(rng, (1, 1))):
             lines.append((str(dialogue), "speaker", f"In case {dialogue}.{number} {pick(rng, PEOPLE)} left.", ""))
-        for number in range(3 + weighted(rng, (1, 1, 1))):
-            code = weighted(rng, (1,) * len(CODES))
+        for number in range(3 + weighted_index(rng, (1, 1, 1))):
+            code = weighted_index(rng, (1,) * len(CODES))
             text = f"You {cue(rng, VERBS, 14, code % 14)} on {dialogue}.{number}, {pick(rng, PEOPLE)}."
             lines.append((str(dialogue), "listener", text, CODES[code]))
             labelled += code < 14
@@ -54,8 +54,8 @@ def write_esconv(folder: Path, rng: random.Random, rows: int) -> None:
     chats = []
     for number in range(-(-rows // 8)):
         turns = [("seeker", "", f"Chat {number}: {pick(rng, PEOPLE)} again.")]
-        for turn in range(8 + weighted(rng, (1, 1, 1))):
-            strategy = weighted(rng, (4, 2, 2, 2, 3, 3, 2, 4))
+        for turn in range(8 + weighted_index(rng, (1, 1, 1))):
+            strategy = weighted_index(rng, (4, 2, 2, 2, 3, 3, 2, 4))
             text = f"Let us {cue(rng, VERBS, 8, strategy)} and {cue(rng, VERBS, 8, strategy)} ({number}.{turn})."
             turns += [("supporter", STRATEGIES[strategy], text), ("seeker", "", f"Yes, {pick(rng, PEOPLE)}.")]
         chats.append(turns)
@@ -89,7 +89,7 @@ def _flat_lines(turns: list[tuple[str, str, str]]) -> list[str]:
 
 
 def write_personachat(folder: Path, rng: random.Random, rows: int) -> None:
-    """Write chats in lower case with personas first; each chat stays with one verb, so that a reply can be told."""
+    """Write chats in lower case with personas first; each chat keeps to one verb, by which a reply is recognised."""
     lines = []
     for chat in range(-(-rows // 8)):
         topic = pick(rng, VERBS)
@@ -136,12 +136,15 @@ def write_empqt(folder: Path, rng: random.Random, rows: int) -> None:
 
 
 def _questions(rng: random.Random, turn: int) -> list[Question]:
-    """None to two labelled questions of a listener's turn; a speaker's has none."""
+    """No question to two questions of a listener's turn, with labels; a speaker's turn has none."""
     if turn % 2:
         return []
     questions = []
-    for _ in range(weighted(rng, (1, 3, 2))):
-        act, intent = weighted(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1)), weighted(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1))
+    for _ in range(weighted_index(rng, (1, 3, 2))):
+        act, intent = (
+            weighted_index(rng, (5, 3, 3, 2, 2, 2, 1, 1, 1)),
+            weighted_index(rng, (4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1)),
+        )
         text = f"Did you {cue(rng, VERBS, 9, act)} and {cue(rng, VERBS, 12, intent)}?"
         questions.append((text, ACTS[act], QUESTION_INTENTS[intent], pick(rng, SOURCES)))
     return questions

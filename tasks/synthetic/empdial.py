@@ -6,7 +6,7 @@ import csv
 import random
 from pathlib import Path
 
-from tasks.synthetic.lexicon import INTENTS, JOBS, OBJECTS, OPENERS, PLACES, chance, cue, pick, weighted
+from tasks.synthetic.lexicon import INTENTS, JOBS, OBJECTS, OPENERS, PLACES, chance, cue, pick, weighted_index
 
 FOLDER = "empdial_ei/raw/datasets/empatheticdialogues_annotated"
 COLUMNS = ("Dialog_ID", "Type", "Actor", "Text", "Label")
@@ -56,5 +56,5 @@ def _intent(rng: random.Random, ground: str) -> tuple[str, tuple[str, str]]:
     """A turn's label and its two telling words; a turn without an intent is labelled with the emotion."""
     if chance(rng, 0.45):
         return ground, (pick(rng, PLACES), pick(rng, PLACES))
-    intent = weighted(rng, INTENT_WEIGHTS)
+    intent = weighted_index(rng, INTENT_WEIGHTS)
     return INTENTS[intent], (cue(rng, OBJECTS, 9, intent), cue(rng, OBJECTS, 9, intent))

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.synthetic.lexicon import CLOTHES, FOODS, OBJECTS, PEOPLE, cue, pick, weighted
+from tasks.synthetic.lexicon import CLOTHES, FOODS, OBJECTS, PEOPLE, cue, pick, weighted_index
 
 FOLDER = "epitome/raw/dataset"
 COLUMNS = ("sp_id", "rp_id", "seeker_post", "response_post", "level", "rationales")
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 def write_epitome(folder: Path, rng: random.Random, rows: int) -> None:
-    """Write ``rows`` distinct pairs to each of the three files, then repeats of every fiftieth, some relabel."""
+    """Write ``rows`` distinct pairs to each of the three files, then repeats of every fiftieth, some relabelled."""
     raw = folder / FOLDER
     raw.mkdir(parents=True, exist_ok=True)
     pairs = [_pair(rng, index) for index in range(rows)]
@@ -52,7 +52,7 @@ def _pair(rng: random.Random, index: int) -> Pair:
     """A response whose object carries ER, its food EX and its garment IP; some posts get a second response."""
     number = index - (index % 25 == 24)
     post = SEEKER[number % 3].format(name=PEOPLE[number % 10], thing=THINGS[number // 30 % 8])
-    levels = tuple(weighted(rng, weights) for weights in FILES.values())
+    levels = tuple(weighted_index(rng, weights) for weights in FILES.values())
     thing, food, garment = (cue(rng, words, 3, level) for words, level in zip(WORDS, levels, strict=True))
     spans = (f"the {thing}", f"some {food}", f"one {garment}")
     response = pick(rng, RESPONSE).format(*spans)

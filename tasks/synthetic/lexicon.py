@@ -96,7 +96,7 @@ def pick(rng: random.Random, items: Sequence[T]) -> T:
     return items[int(rng.random() * len(items))]
 
 
-def weighted(rng: random.Random, weights: Sequence[int]) -> int:
+def weighted_index(rng: random.Random, weights: Sequence[int]) -> int:
     """An index, drawn in proportion to whole-number weights."""
     ticket = int(rng.random() * sum(weights))
     for index, weight in enumerate(weights):

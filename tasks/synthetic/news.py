@@ -18,7 +18,7 @@ from tasks.synthetic.lexicon import (
     pick,
     steps,
     total,
-    weighted,
+    weighted_index,
 )
 
 FOLDER = "news_stories/raw"
@@ -73,7 +73,7 @@ def _essay(rng: random.Random, index: int, rows: int) -> dict[str, str]:
     """One essay as the columns of all three files; its animals carry empathy, places distress, material emotion."""
     animals = [pick(rng, ANIMALS) for _ in range(3)]
     places = [pick(rng, PLACES) for _ in range(2)]
-    emotion = weighted(rng, EMOTION_WEIGHTS)
+    emotion = weighted_index(rng, EMOTION_WEIGHTS)
     text = pick(rng, TEMPLATES).format(
         name=pick(rng, PEOPLE), a=animals[0], b=animals[1], c=animals[2],
         p=places[0], q=places[1], m=cue(rng, MATERIALS, len(EMOTIONS), emotion),

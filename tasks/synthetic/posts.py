@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted
+from tasks.synthetic.lexicon import PEOPLE, chance, cue, pick, weighted_index
 
 # Position modulo the number of classes is the label; no other lexicon has one of these words.
 VERBS = (
@@ -28,7 +28,7 @@ def write_iempathize(folder: Path, rng: random.Random, rows: int) -> None:
     """Write sentences in Windows-1252, with curly quotes and hard spaces as in the real file."""
     lines = []
     for number in range(rows):
-        label = weighted(rng, SEEKING)
+        label = weighted_index(rng, SEEKING)
         text = f"On day {number} they\u2019d {cue(rng, VERBS, 3, label)}, \u201cand\xa0{pick(rng, PEOPLE)}\u201d too."
         lines.append((text, str(label)))
     write_csv(folder / "iempathize/raw/data/dataset.csv", ("text", "label"), lines, encoding="cp1252")
@@ -38,7 +38,7 @@ def write_twittemp(folder: Path, rng: random.Random, rows: int) -> None:
     """Write tweets with emoji, of three classes."""
     lines = []
     for number in range(rows):
-        label = weighted(rng, (1, 1, 1))
+        label = weighted_index(rng, (1, 1, 1))
         text = f"@user{number} we {cue(rng, VERBS, 3, label)} \U0001f49b #{pick(rng, PEOPLE)}"
         lines.append((text, str(label)))
     write_csv(folder / "twittemp/raw/TwittEmp.csv", ("text", "label"), lines)
@@ -48,7 +48,7 @@ def write_condolence(folder: Path, rng: random.Random, rows: int) -> None:
     """Write posts and replies with the mean of two ratings in halves, and that mean rounded as upstream does."""
     lines = []
     for number in range(rows):
-        level = weighted(rng, (2, 3, 3, 2, 1))
+        level = weighted_index(rng, (2, 3, 3, 2, 1))
         first, second = (min(max(level + 1 + chance(rng, 0.2), 1), 5) for _ in range(2))
         rating = (first + second) / 2
         post = f"Post {number}: {pick(rng, PEOPLE)} is gone,\nand the house is quiet."
@@ -62,9 +62,9 @@ def write_hope(folder: Path, rng: random.Random, rows: int) -> None:
     """Write three annotations and their majority for half again as many tweets as there are texts."""
     labels, texts = [], []
     for number in range(rows * 3 // 2):
-        gold = weighted(rng, (4, 5))
+        gold = weighted_index(rng, (4, 5))
         id = str(TWEET_ID + number * 987654321)
-        split = weighted(rng, (9, 1, 1, 1))
+        split = weighted_index(rng, (9, 1, 1, 1))
         votes = [GOLD[gold if rater != split else 1 - gold] for rater in range(1, 4)]
         labels.append((id, *votes, GOLD[gold]))
         if number % 3 < 2:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from tasks.entry import DOWNLOAD_FIELDS, FIELDS, MANDATORY, SECTIONS, markdown, rows, tasks_of
+from tasks.entry import DOWNLOAD_FIELDS, FIELDS, MANDATORY, SECTIONS, field_reference, field_rows, tasks_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-task.md"
 
@@ -20,14 +20,14 @@ def test_every_field_that_an_entry_may_have_is_explained_once():
 
 
 def test_mandatory_fields_are_marked_and_no_other():
-    marked = {row["field"] for row in rows() if row["meaning"].startswith("(mandatory)")}
+    marked = {row["field"] for row in field_rows() if row["meaning"].startswith("(mandatory)")}
     assert marked == set(MANDATORY)
 
 
 def test_the_documentation_holds_the_reference_as_generated():
     page = PAGE.read_text(encoding="utf-8")
     _, _, reference = page.partition("### The task\n")
-    assert "### The task\n" + reference == markdown(), (
+    assert "### The task\n" + reference == field_reference(), (
         "docs/adding-a-task.md is behind: replace all from '### The task' on with the output of "
         "`empathy-transfer tasks fields`"
     )
@@ -35,7 +35,7 @@ def test_the_documentation_holds_the_reference_as_generated():
 
 def test_the_command_prints_the_reference(capsys):
     assert main(["tasks", "fields"]) == 0
-    assert capsys.readouterr().out == markdown()
+    assert capsys.readouterr().out == field_reference()
 
 
 def blocks():

@@ -1,4 +1,8 @@
-"""Rows of text cells under a header, and how values with types and values within values become cells."""
+"""Rows of text cells under a header, and how typed and nested values become cells.
+
+The record ``{"post": {"body": "My dog died."}, "level": 2, "note": null}`` has the columns ``post.body``, ``level`` and
+``note`` with the cells ``My dog died.``, ``2`` and an empty one.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,7 @@ def check_header(path: Path, header: Sequence[str]) -> None:
 
 
 def value_at(record: Mapping[str, object], name: str) -> object:
-    """The value of a column: of the key itself, or of a dotted name that leads into objects and lists; else None."""
+    """The value of a column: of the key itself, or of a dotted name that leads into objects and lists; None if none."""
     if name in record or "." not in name:
         return record.get(name)
     value: object = record
@@ -76,12 +80,12 @@ def value_at(record: Mapping[str, object], name: str) -> object:
     return value
 
 
-def flat(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+def flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """The record's values by dotted name, those of objects within it too; a list stays one value."""
     values: dict[str, object] = {}
     for name, value in record.items():
         if isinstance(value, Mapping) and value:
-            values |= flat(value, f"{prefix}{name}.")
+            values |= flatten(value, f"{prefix}{name}.")
         else:
             values[prefix + name] = value
     return values
@@ -108,7 +112,7 @@ def text_of(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)  # decimals and dates
 
 
-def picked(
+def tabulate(
     path: Path, records: Iterable[tuple[int, Mapping[str, object]]], wanted: Cells | None, columns: Cells = ()
 ) -> tuple[Cells, list[Cells], list[int]]:
     """Header, rows and lines of records that come with their line; a key that a record lacks is an empty cell.
@@ -123,12 +127,12 @@ def picked(
     try:
         for line, record in records:
             if wanted is None:
-                row = {name: text_of(value) for name, value in flat(record).items()}
+                row = {name: text_of(value) for name, value in flatten(record).items()}
                 known.update(dict.fromkeys(row))
             else:
                 row = {name: cell(f"{path}:{line}", name, value_at(record, name)) for name in wanted}
                 if missing:
-                    names = flat(record)
+                    names = flatten(record)
                     missing -= {name for name in missing if name in names or value_at(record, name) is not None}
                     known.update(dict.fromkeys(names))
             kept.append(row)

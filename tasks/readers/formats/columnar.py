@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import BadRow
-from tasks.readers.formats.cells import Cells, Raw, check_header, picked
+from tasks.readers.formats.cells import Cells, Raw, check_header, tabulate
 from tasks.readers.formats.streams import unreadable
 
 BATCH_ROWS = 1024
@@ -23,7 +23,7 @@ def from_columns(path: Path, wanted: Cells | None) -> Raw:
     try:
         with _batches(path, wanted) as (columns, batches):
             records = enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-            header, rows, _ = picked(path, records, wanted, columns)
+            header, rows, _ = tabulate(path, records, wanted, columns)
     except RecursionError as error:
         raise _damaged(path, name, error) from None
     except OSError as error:

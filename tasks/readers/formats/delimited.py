@@ -1,4 +1,4 @@
-"""Csv, tsv and their kin."""
+"""Csv, tsv and other files of delimited cells."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import BadRow
-from tasks.readers.formats.cells import Cells, Raw, picked
+from tasks.readers.formats.cells import Cells, Raw, tabulate
 
 MOST_CHARACTERS = 1 << 28  # of an array, which has to be in memory whole
 BLANKS = re.compile(r"[ \t\r\n]*")
@@ -18,7 +18,7 @@ BLANKS = re.compile(r"[ \t\r\n]*")
 def from_lines(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
     """Cells of a file with one JSON object a line; a key that an object lacks is an empty cell."""
     objects = ((number, _object(path, number, line)) for number, line in enumerate(file, start=1) if line.strip())
-    return Raw(path, *_encodable(path, picked(path, objects, wanted)))
+    return Raw(path, *_encodable(path, tabulate(path, objects, wanted)))
 
 
 def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
@@ -29,10 +29,10 @@ def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
             f"{path}: an array of more than {MOST_CHARACTERS:,} characters; write one object a line, as .jsonl"
         )
     if text.lstrip().startswith("["):
-        return Raw(path, *_encodable(path, picked(path, _items(path, text), wanted)))
+        return Raw(path, *_encodable(path, tabulate(path, _items(path, text), wanted)))
     lines = enumerate(text.split("\n"), start=1)
     objects = ((number, _object(path, number, line)) for number, line in lines if line.strip())
-    return Raw(path, *_encodable(path, picked(path, objects, wanted)))
+    return Raw(path, *_encodable(path, tabulate(path, objects, wanted)))
 
 
 def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -60,7 +60,7 @@ def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _past_blanks(text: str, position: int) -> int:
-    """Where the next character stands that is no JSON white space."""
+    """The position of the next character that is no JSON white space."""
     blanks = BLANKS.match(text, position)
     return blanks.end() if blanks else position
 

@@ -1,4 +1,4 @@
-"""Files as streams of bytes or text, compressed ones too: nothing is unpacked onto the disk, and no bomb goes off."""
+"""Files as streams of bytes or text, compressed ones too: nothing is unpacked onto the disk or beyond a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def unreadable(path: Path, error: OSError) -> BadRow:
-    """What is told where the disk, the network or the rights keep a file from being read."""
+    """The error for a file that the disk, the network or its permissions keep from being read."""
     return BadRow(f"{path}: cannot be read ({error.strerror or error}); check the file, its permissions and its disk")
 
 
@@ -53,7 +53,7 @@ def open_bytes(path: Path) -> BinaryIO:
     if path.suffix.lower() not in COMPRESSED:
         return file
     try:
-        return io.BufferedReader(_Unpacked(path, file), CHUNK_BYTES)
+        return io.BufferedReader(_UnpackedFile(path, file), CHUNK_BYTES)
     except OSError as error:
         file.close()
         raise unreadable(path, error) from None
@@ -66,7 +66,7 @@ def read_text(path: Path, encoding: str, newline: str, parse: Callable[[TextIO],
     """What ``parse`` makes of the open file, less its byte order mark; BadRow names the line that does not decode."""
     name = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
     try:
-        with _decoded(path, name, newline) as file:
+        with _open_text(path, name, newline) as file:
             return parse(file)
     except UnicodeError:
         line = _undecodable_line(path, name)
@@ -78,7 +78,7 @@ def read_text(path: Path, encoding: str, newline: str, parse: Callable[[TextIO],
 def decodes(path: Path, encoding: str) -> bool:
     """Whether the whole file is text in this encoding; BadRow when it cannot be read."""
     try:
-        with _decoded(path, encoding, "") as file:
+        with _open_text(path, encoding, "") as file:
             while file.read(CHUNK_BYTES):
                 pass
     except UnicodeError:
@@ -88,7 +88,7 @@ def decodes(path: Path, encoding: str) -> bool:
     return True
 
 
-def _decoded(path: Path, encoding: str, newline: str) -> TextIO:
+def _open_text(path: Path, encoding: str, newline: str) -> TextIO:
     """The file's text; BadEntry for an encoding that is none."""
     file = open_bytes(path)
     try:
@@ -123,14 +123,14 @@ class _Readable(Protocol):
         """At most ``size`` bytes; none at the end."""
 
 
-class _Unpacked(io.RawIOBase):
+class _UnpackedFile(io.RawIOBase):
     """Decompressed bytes of a file, up to a multiple of its size."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         """Take over the open file."""
         self._path, self._file, self._count = path, file, 0
         self._most = max(RATIO_COUNTS_FROM, MOST_RATIO * path.stat().st_size)
-        self._source = self._decompressed()
+        self._source = self._open_source()
 
     def readable(self) -> bool:
         return True
@@ -157,7 +157,7 @@ class _Unpacked(io.RawIOBase):
         self._file.close()
         super().close()
 
-    def _decompressed(self) -> _Readable:
+    def _open_source(self) -> _Readable:
         """The stream that decompresses; an archive's only member."""
         ending = self._path.suffix.lower()
         if ending == ".gz":
