@@ -78,15 +78,15 @@ def archive(
     ]
     members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda member: member.name)
+    _write(file, [_list_of(members, study, is_light=is_light), *members])
+    return ArchiveSummary(len(own), len(measured), tuple(key for key in keys if key not in store))
+
+
+def _list_of(members: Iterable[Member], study: str, *, is_light: bool) -> Member:
+    """The archive's list of what is in it, which is its first member."""
     head = {"format": FORMAT, "schema": SCHEMA, "study": study, "is_light": is_light}
     listed = {member.name: {"sha256": member.sha256, "bytes": member.size} for member in members}
-    first = _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
-    try:
-        with atomic(file) as part:
-            _pack([first, *members], part)
-    except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
-        raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
-    return ArchiveSummary(len(own), len(measured), tuple(key for key in keys if key not in store))
+    return _member(LIST, json.dumps({**head, "members": listed}, indent=1).encode() + b"\n")
 
 
 def keys_of(manifest: Mapping[str, Any], where: str) -> list[str]:
@@ -124,6 +124,15 @@ def _measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> I
         except MissingRecord:
             continue
         yield _member(f"measures/{key}/{MEASURE}", seal(vars(measure)))
+
+
+def _write(file: Path, members: Iterable[Member]) -> None:
+    """Write the archive in one step; StoreError if it cannot be written."""
+    try:
+        with atomic(file) as part:
+            _pack(members, part)
+    except ValueError as error:  # tarfile refuses names and sizes that the format cannot hold
+        raise StoreError(f"{file}: cannot be written ({error}); mend this, or give another place") from error
 
 
 def _pack(members: Iterable[Member], file: Path) -> None:

@@ -105,7 +105,7 @@ def _free(folder: Path) -> str:
     return f"{free / MIB / 1024:.1f} GiB free"
 
 
-def _written(folder: Path) -> str:
+def _quota(folder: Path) -> str:
     block = os.urandom(MIB)  # nothing that a file system could store in less
     with (folder / "file").open("xb") as file:
         for _ in range(WRITTEN // MIB):
@@ -121,5 +121,5 @@ TESTS: dict[str, Callable[[Path], str]] = {
     "exclusive create": _exclusive,
     "fsync": _fsync,
     "free bytes": _free,
-    "quota": _written,
+    "quota": _quota,
 }

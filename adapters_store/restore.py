@@ -374,13 +374,13 @@ def _measure(member: MemberReader, key: str) -> Measure:
 def _refuse_another_study(store: Store, name: str, manifest: Mapping[str, Any]) -> None:
     if name not in store.manifests():
         return
-    if _undated(store.manifest(name)) != _undated(manifest):
+    if _without_dates(store.manifest(name)) != _without_dates(manifest):
         raise StoreError(
             f"store {store.root} has another study {name!r}; nothing was restored: give a store of its own with --store"
         )
 
 
-def _undated(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _without_dates(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {name: content for name, content in manifest.items() if name not in DATES}
 
 

@@ -116,9 +116,9 @@ def weight(words: Sequence[str], word: str) -> int:
     return words.index(word) % 5 - 2
 
 
-def total(words: Sequence[str], drawn: Sequence[str]) -> int:
-    """The sum of the weights of the drawn words."""
-    return sum(weight(words, word) for word in drawn)
+def total(words: Sequence[str], sample: Sequence[str]) -> int:
+    """The sum of the weights of the words in a sample."""
+    return sum(weight(words, word) for word in sample)
 
 
 def steps(value: float, low: int, high: int, parts: int) -> float:

@@ -120,8 +120,8 @@ def tabulate(
     All columns are those of the flattened records. BadRow when a wanted one is neither among the file's own ``columns``
     nor in any record.
     """
-    known = dict.fromkeys(columns if wanted else ())
-    missing = set(wanted or ()) - set(columns)
+    known = dict.fromkeys(columns if wanted else ())  # columns of the file, as far as they are known yet
+    missing = set(wanted or ()) - set(columns)  # wanted ones that no record has had yet
     kept: list[dict[str, str]] = []
     lines: list[int] = []
     try:

@@ -25,13 +25,13 @@ def from_columns(path: Path, wanted: Cells | None) -> Raw:
             records = enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
             header, rows, _ = tabulate(path, records, wanted, columns)
     except RecursionError as error:
-        raise _damaged(path, name, error) from None
+        raise _damage_error(path, name, error) from None
     except OSError as error:
         if error.errno is not None:  # the disk's own fault; without a number it is pyarrow's word for damage
             raise unreadable(path, error) from None
-        raise _damaged(path, name, error) from None
+        raise _damage_error(path, name, error) from None
     except (pa.ArrowException, UnicodeError) as error:
-        raise _damaged(path, name, error) from None
+        raise _damage_error(path, name, error) from None
     return Raw(path, header, rows, range(1, len(rows) + 1))
 
 
@@ -43,7 +43,7 @@ def _batches(path: Path, wanted: Cells | None) -> Iterator[tuple[Cells, Iterator
 
     if path.suffix.lower() == ".parquet":
         with pq.ParquetFile(path, pre_buffer=False) as file:
-            names = _needed(path, tuple(file.schema_arrow.names), wanted)
+            names = _needed_columns(path, tuple(file.schema_arrow.names), wanted)
             yield tuple(file.schema_arrow.names), file.iter_batches(batch_size=BATCH_ROWS, columns=names)
         return
     with pa.OSFile(str(path), "rb") as source:
@@ -54,7 +54,7 @@ def _batches(path: Path, wanted: Cells | None) -> Iterator[tuple[Cells, Iterator
             source.seek(0)
             file = pa.ipc.open_stream(source)
             blocks = iter(file)
-        names = _needed(path, tuple(file.schema.names), wanted)
+        names = _needed_columns(path, tuple(file.schema.names), wanted)
         yield tuple(file.schema.names), (cut for block in blocks for cut in _cuts(block.select(names)))
 
 
@@ -65,7 +65,7 @@ def _cuts(block: Any) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
         yield block.slice(start, BATCH_ROWS)
 
 
-def _needed(path: Path, header: Cells, wanted: Cells | None) -> list[str]:
+def _needed_columns(path: Path, header: Cells, wanted: Cells | None) -> list[str]:
     """The file's own columns that hold the wanted ones; all where none is, so that the message can name them."""
     check_header(path, header)
     if wanted is None:
@@ -74,5 +74,5 @@ def _needed(path: Path, header: Cells, wanted: Cells | None) -> list[str]:
     return list(dict.fromkeys(needed)) if set(needed) <= set(header) else list(header)
 
 
-def _damaged(path: Path, name: str, error: Exception) -> BadRow:
+def _damage_error(path: Path, name: str, error: Exception) -> BadRow:
     return BadRow(f"{path}: not a readable {name} file ({type(error).__name__}); write it again")

@@ -41,7 +41,7 @@ def inner_name(path: Path) -> str:
     except OSError as error:
         raise unreadable(path, error) from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -143,7 +143,7 @@ class _UnpackedFile(io.RawIOBase):
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise unreadable(self._path, error) from None
-            raise _damaged(self._path, error) from None
+            raise _damage_error(self._path, error) from None
         self._count += len(data)
         if self._count > self._most:
             raise BadRow(
@@ -168,7 +168,7 @@ class _UnpackedFile(io.RawIOBase):
             archive = zipfile.ZipFile(self._file)
             return archive.open(_only_member(self._path, archive))
         except (zipfile.BadZipFile, RuntimeError, ValueError) as error:
-            raise _damaged(self._path, error) from None
+            raise _damage_error(self._path, error) from None
 
 
 class _Xz:
@@ -204,5 +204,5 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return members[0]
 
 
-def _damaged(path: Path, error: Exception) -> BadRow:
+def _damage_error(path: Path, error: Exception) -> BadRow:
     return BadRow(f"{path}: cannot be unpacked ({type(error).__name__}); is it whole, and without a password?")
