@@ -97,8 +97,8 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
                 missing.append(cell)
         if missing:
             left = Pack(tuple(missing))
-            below = {cell.intermediate_key for cell in missing}
-            steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
+            intermediates = {cell.intermediate_key for cell in missing}
+            steps.append(Step(left, frozenset(makers[key] for key in intermediates if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
 
@@ -121,11 +121,11 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
     """
     wanted, others = [], []
     for cell in pack.cells:
-        below = cell.intermediate_key
+        intermediate = cell.intermediate_key
         if cell.key in store:
             others.append(Outcome(cell, was_run=False))
-        elif below is not None and below not in store:
-            what = "failed" if failure(store, below) else "is not in the store"
+        elif intermediate is not None and intermediate not in store:
+            what = "failed" if failure(store, intermediate) else "is not in the store"
             others.append(Outcome(cell, f"its intermediate {cell.intermediate} {what}", was_run=False))
         else:
             wanted.append(cell)
@@ -134,5 +134,6 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
 
 def settled(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
     """Of a pack that is over, the cells of which the store knows no end, and the outcomes of the others."""
-    left, told = startable(pack, store)
-    return left.cells if left else (), [Outcome(one.cell) if one.error is None else one for one in told]
+    left, others = startable(pack, store)
+    known = [Outcome(outcome.cell) if outcome.error is None else outcome for outcome in others]
+    return left.cells if left else (), known

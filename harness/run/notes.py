@@ -124,14 +124,14 @@ def write(store: Store, pack: str, note: Progress | Failure) -> None:
 
 def progress(store: Store, study: str | None = None) -> dict[str, Progress]:
     """The notes of packs under way by pack id, of one study or all; those whose cells are all stored are left out."""
-    found = {pack: note for pack, note in _notes(store, PROGRESS, Progress) if study in (None, note.study)}
-    return {pack: note for pack, note in found.items() if any(key not in store for key in note.keys)}
+    under_way = {pack: note for pack, note in _notes(store, PROGRESS, Progress) if study in (None, note.study)}
+    return {pack: note for pack, note in under_way.items() if any(key not in store for key in note.keys)}
 
 
 def failures(store: Store, study: str | None = None) -> dict[str, Failure]:
     """Why cells failed, by key, of one study or all; those stored since are left out."""
-    found = {note.key: note for _, note in _notes(store, FAILURE, Failure) if study in (None, note.study)}
-    return {key: note for key, note in found.items() if key not in store}
+    failed = {note.key: note for _, note in _notes(store, FAILURE, Failure) if study in (None, note.study)}
+    return {key: note for key, note in failed.items() if key not in store}
 
 
 def failure(store: Store, key: str) -> Failure | None:
@@ -167,8 +167,7 @@ def _read(path: Path, kind: type[Note]) -> Note | None:
 def _is_sound(note: Progress | Failure) -> bool:
     """Whether every field has its type, so that no reader trips over a damaged note."""
     kinds: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
-    plain = all(isinstance(getattr(note, f.name), kinds.get(str(f.type), (object,))) for f in dataclasses.fields(note))
+    fields = dataclasses.fields(note)
+    fits = all(isinstance(getattr(note, field.name), kinds.get(str(field.type), (object,))) for field in fields)
     keys = note.keys if isinstance(note, Progress) else (note.key,)
-    return plain and all(
-        isinstance(key, str) and len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys
-    )
+    return fits and all(isinstance(key, str) and len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)

@@ -55,14 +55,14 @@ class Checkpoints:
 
     def stages(self, key: str) -> list[int]:
         """Stages of a cell that can be gone on from; a file that is damaged or another's is passed over, and named."""
-        found = {}
+        seconds = {}
         for path in self.store.pack_folder(key).glob(f"{self.run}.*.safetensors"):
             number = path.name.split(".")[1]
-            one = self._loaded(path, key, int(number)) if number.isdecimal() else None
-            if one is not None:
-                found[int(number)] = one.facts["seconds"]
-        self._earlier.setdefault(key, found[max(found)] if found else [0.0, 0.0])
-        return sorted(found)
+            checkpoint = self._loaded(path, key, int(number)) if number.isdecimal() else None
+            if checkpoint is not None:
+                seconds[int(number)] = checkpoint.facts["seconds"]
+        self._earlier.setdefault(key, seconds[max(seconds)] if seconds else [0.0, 0.0])
+        return sorted(seconds)
 
     def earlier(self, key: str) -> tuple[float, float]:
         """Wall and CPU seconds that interrupted runs had spent on a cell when it was first looked up here."""
@@ -72,10 +72,10 @@ class Checkpoints:
     def read(self, key: str, stage: int) -> Checkpoint:
         """The checkpoint of a stage that ``stages`` has named; OSError if another run has taken it away meanwhile."""
         path = self._path(key, stage)
-        found = self._loaded(path, key, stage)
-        if found is None:
+        checkpoint = self._loaded(path, key, stage)
+        if checkpoint is None:
             raise OSError(f"{path}: changed while it was read")
-        return found
+        return checkpoint
 
     def write(self, stage: int, lanes: Mapping[str, Checkpoint]) -> None:
         """Keep the checkpoints of lanes that train together, by key; then remove their earlier stages.
@@ -83,12 +83,12 @@ class Checkpoints:
         Later ones are of another run of the study, which has come further. Where a checkpoint cannot be written,
         training goes on, and a warning says so.
         """
-        for key, one in lanes.items():
+        for key, checkpoint in lanes.items():
             path = self._path(key, stage)
             half = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write(half, self._sealed(key, stage, one))
+                write(half, self._sealed(key, stage, checkpoint))
                 half.replace(path)
             except OSError as error:
                 half.unlink(missing_ok=True)
@@ -116,12 +116,13 @@ class Checkpoints:
             "device": device,
         }
 
-    def _sealed(self, key: str, stage: int, one: Checkpoint) -> bytes:
-        tensors = {name: value.detach().cpu().contiguous() for name, value in one.tensors.items()}
+    def _sealed(self, key: str, stage: int, checkpoint: Checkpoint) -> bytes:
+        """The bytes of a checkpoint with its identity, its checksum and the seconds that were spent on it so far."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         now = time.perf_counter(), time.process_time()
         own = [(new - old) / self.lanes for new, old in zip(now, self._started, strict=True)]
-        spent = [before + more for before, more in zip(self.earlier(key), own, strict=True)]
-        text = json.dumps({**self._identity(key, stage), **one.facts, "seconds": spent}, allow_nan=False)
+        spent = [earlier + more for earlier, more in zip(self.earlier(key), own, strict=True)]
+        text = json.dumps({**self._identity(key, stage), **checkpoint.facts, "seconds": spent}, allow_nan=False)
         return save(tensors, {"facts": text, "sha256": _digest(tensors, text)})
 
     def _loaded(self, path: Path, key: str, stage: int) -> Checkpoint | None:

@@ -23,22 +23,19 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
 
     BadBackbone when there is no such backbone.
     """
-    from harness.training.inputs import InputFormat, cut_counts
-    from harness.training.model import load_tokenizer
-
     resolved = resolve(backbone)
     tokenizer = load_tokenizer(resolved)
     task = splits.task
     form = InputFormat(tokenizer, "pair", task.tags, resolved.max_tokens, task.truncation)
     uncut = InputFormat(tokenizer, "pair", task.tags, 10**6, task.truncation)
-    found: dict[str, Any] = {}
+    by_split: dict[str, Any] = {}
     for name in NAMES:
         rows = _thinned(getattr(splits, name))
         counts = cut_counts([form.encode(row) for row in rows])
         lengths = [len(piece.ids) for row in rows for piece in uncut.encode(row)]
         cut = {f"{part}_cut_percent": 100 * counts[part] / len(rows) for part in ("history", "target")}
-        found[name] = {"rows": len(rows)} | spread(lengths) | cut
-    return found
+        by_split[name] = {"rows": len(rows)} | spread(lengths) | cut
+    return by_split
 
 
 def _thinned(rows: Sequence[Example]) -> Sequence[Example]:

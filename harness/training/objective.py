@@ -76,9 +76,9 @@ class Best:
             self.scores[lane] = scores[lane] if math.isfinite(scores[lane]) else -math.inf
             self.epochs[lane] = epoch
         if better:
-            place = torch.tensor(better, device=next(iter(weights.values())).device)
+            index = torch.tensor(better, device=next(iter(weights.values())).device)
             for name, value in weights.items():
-                self.kept[name].index_copy_(0, place, value.detach().index_select(0, place))
+                self.kept[name].index_copy_(0, index, value.detach().index_select(0, index))
 
     def only(self, lanes: Sequence[int]) -> None:
         """Forget all lanes but these."""

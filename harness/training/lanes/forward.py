@@ -69,24 +69,29 @@ class _Adapted(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        # Forward, per lane: n = N(s), i = relu(n D' + d), y = s + i U' + u. With g the gradient of y:
+        #   that of what relu took in is p = (g U) where i > 0, else 0,
+        #   of the weights: D gets p' n, d the sum of p over tokens, U gets g' i, u the sum of g,
+        #   of s: g itself, and by way of the norm what its own backward makes of p D.
+        # Where lanes have s in common, their gradients are added up before the norm, whose backward is linear in them.
         total, mean, deviation, flat, inner, down, up = ctx.saved_tensors
         of_total, of_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         outer = gradient.flatten(1, 2)
-        below = (outer @ up).mul_(inner > 0)
-        found: list[Tensor | None] = [None] * 4
+        intake = (outer @ up).mul_(inner > 0)
+        weights: list[Tensor | None] = [None] * 4
         if of_weights:
-            found = [below.transpose(1, 2) @ flat, below.sum(1, keepdim=True)]
-            found += [outer.transpose(1, 2) @ inner, outer.sum(1, keepdim=True)]
+            weights = [intake.transpose(1, 2) @ flat, intake.sum(1, keepdim=True)]
+            weights += [outer.transpose(1, 2) @ inner, outer.sum(1, keepdim=True)]
         passed = None
         if of_total:
-            normed, norm = (below @ down).view(gradient.shape), ctx.norm
+            normed, norm = (intake @ down).view(gradient.shape), ctx.norm
             if total.shape != gradient.shape:
                 normed, gradient = normed.sum(0, keepdim=True), gradient.sum(0, keepdim=True)
             passed, _, _ = torch.ops.aten.native_layer_norm_backward(
                 normed, total, norm.weight.shape, mean, deviation, norm.weight, norm.bias, [True, False, False]
             )
             passed = passed + gradient
-        return passed, *found, None
+        return passed, *weights, None
 
 
 @dataclass(frozen=True)
@@ -132,9 +137,11 @@ def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks
 
     ``lanes`` are in the encoder's precision (``Lanes.to``).
     """
+    # Embeddings are the same for all lanes and computed once, [1, b, t, d]; the first adapter makes them K.
     attention_mask = batch["attention_mask"]
     embedded = frozen.embed(**{name: value for name, value in batch.items() if name != "attention_mask"})
     hidden = embedded.unsqueeze(0) if masks is None else dropped(embedded.unsqueeze(0), masks.embedding, masks.scale)
+    # Padding gets the lowest number of its precision added to its scores, which softmax makes 0; never less than fp32.
     exact = torch.promote_types(hidden.dtype, torch.float32)
     hidden_from = torch.zeros(attention_mask.shape, dtype=exact, device=attention_mask.device)
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]

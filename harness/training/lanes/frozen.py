@@ -76,7 +76,8 @@ def norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa
 
 def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scales: Sequence[float] = ()) -> Linear:
     """Dense layers over the same input as one, their outputs side by side, each ``scales`` times as large."""
-    parts = [weights_of(*one, dtype, device) for one in zip(modules, scales or [1.0] * len(modules), strict=True)]
+    factors = scales or [1.0] * len(modules)
+    parts = [weights_of(module, factor, dtype, device) for module, factor in zip(modules, factors, strict=True)]
     weight, bias = (torch.cat(part) for part in zip(*parts, strict=True))
     if not _serves_onednn(dtype, device):
         return Linear(weight, bias, None)
@@ -126,15 +127,20 @@ class _Context(torch.autograd.Function):
     def forward(ctx: Any, projected: Tensor, hidden_from: Tensor, mask: Tensor | None, heads: int) -> Tensor:  # noqa: ANN401
         lanes, batch, tokens, width = projected.shape
         by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
-        queries, keys, values = made = by_head.reshape(3, lanes * batch * heads, tokens, -1)
+        queries, keys, values = projections = by_head.reshape(3, lanes * batch * heads, tokens, -1)
         scores = torch.bmm(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
         weights, kept = _attended(scores, hidden_from, mask)
         context = torch.bmm(kept.to(values.dtype).flatten(0, 2), values).view(by_head.shape[1:])
-        ctx.save_for_backward(made, weights, mask)
+        ctx.save_for_backward(projections, weights, mask)
         return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        # Forward, per head: P = softmax(Q K' + h), A = P * M with the mask M (or P), C = A V. With g the gradient of C:
+        #   V gets A' g; A gets g V', so P gets (g V') * M;
+        #   the scores get S = P * (that - its mean weighted by P, per row), softmax's own backward,
+        #   Q gets S K, and K gets S' Q.
+        # P and what is computed from it is never less than fp32; the products have the precision of the layer.
         (queries, keys, values), weights, mask = ctx.saved_tensors
         lanes, batch, heads, tokens, _ = weights.shape
         outer = gradient.view(lanes, batch, tokens, heads, -1).transpose(2, 3).reshape(queries.shape)
@@ -142,14 +148,14 @@ class _Context(torch.autograd.Function):
         inner = torch.bmm(outer, values.transpose(1, 2)).view(weights.shape).to(weights.dtype)
         inner = inner if mask is None else inner * mask
         scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype).to(queries.dtype).flatten(0, 2)
-        found = torch.stack(
+        gradients = torch.stack(
             [
                 torch.bmm(scores, keys),
                 torch.bmm(scores.transpose(1, 2), queries),
                 torch.bmm(kept.to(outer.dtype).flatten(0, 2).transpose(1, 2), outer),
             ]
         )
-        by_head = found.view(3, lanes, batch, heads, tokens, -1).permute(1, 2, 4, 0, 3, 5)
+        by_head = gradients.view(3, lanes, batch, heads, tokens, -1).permute(1, 2, 4, 0, 3, 5)
         return by_head.reshape(lanes, batch, tokens, -1), None, None, None
 
 

@@ -41,20 +41,25 @@ def words(keys: Tensor, count: int) -> Tensor:
     even[0] += torch.arange(1, blocks + 1, device=keys.device)
     odd = torch.zeros_like(even)  # words 1 and 3
     key = torch.stack([keys, torch.zeros_like(keys)]).unsqueeze(2)
+    # A round of Philox on the counter (c0, c1, c2, c3) with key (k0, k1) and the multipliers m0, m1:
+    #   c0, c1 <- high(c2 m1) ^ c1 ^ k0, low(c2 m1);  c2, c3 <- high(c0 m0) ^ c3 ^ k1, low(c0 m0),
+    # where high and low are the halves of a 128-bit product; then each word of the key gets its Weyl number added.
+    # ``even`` is (c0, c2) and ``odd`` (c1, c3) of every block, so that flipping a pair crosses the products over.
     for _ in range(ROUNDS):
         high = _high(even, whole).flip(0)
         even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
-    made = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
-    return made.flatten(1)[:, :count]
+    blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
+    return blocks_of_words.flatten(1)[:, :count]
 
 
 def _high(values: Tensor, whole: Tensor) -> Tensor:
     """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
-    low_one, high_one = values & LOW, _shifted(values)
-    low_two, high_two = whole & LOW, _shifted(whole)
-    middle = _shifted(low_one * low_two).add_(low_one * high_two)
-    other = (middle & LOW).add_(high_one * low_two)
-    return (high_one * high_two).add_(_shifted(middle)).add_(_shifted(other))
+    # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
+    a, b = _shifted(values), values & LOW
+    c, d = _shifted(whole), whole & LOW
+    middle = _shifted(b * d).add_(b * c)
+    other = (middle & LOW).add_(a * d)
+    return (a * c).add_(_shifted(middle)).add_(_shifted(other))
 
 
 def _shifted(values: Tensor) -> Tensor:
@@ -64,18 +69,17 @@ def _shifted(values: Tensor) -> Tensor:
 
 @cache
 def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    made = [torch.tensor([_signed(one) for one in pair], device=device).view(2, 1, 1) for pair in (MULTIPLIERS, WEYL)]
-    return made[0], made[1]
+    pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
+    multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
+    return multipliers, weyl
 
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-# The masks of masks.py, bit for bit, drawn on the device that trains: neither the host nor a transfer is waited
-# for.
-#
-# On a processor numpy draws them sixteen times as fast as this, so there it does.
+# Masks drawn on the device that trains, bit for bit as numpy draws them on a processor, where that is sixteen times as
+# fast: neither the host nor a transfer is waited for.
 
 BITS = 65536
 
@@ -111,11 +115,15 @@ class Streams:
         width = self.frozen.width
         table = self.bits.unfold(1, width, width)  # [b, vectors, d]
         rows = torch.arange(len(table), device=places.device).unsqueeze(1)
-        found = table[rows, places.clamp(max=table.shape[1] - 1)]
-        return _multiplier(found, own.unsqueeze(2), probability, dtype)
+        bits = table[rows, places.clamp(max=table.shape[1] - 1)]
+        return _multiplier(bits, own.unsqueeze(2), probability, dtype)
 
     def attention(self, layer: int, probability: float, dtype: torch.dtype) -> Tensor:
         """Multipliers ``[b, heads, queries, longest]`` of a layer's attention scores; the last has one query."""
+        # An example of n tokens has its vectors first, then heads * n * n numbers for every layer but the last, and
+        # heads * n for that one, in the order of head, query, key. A padded grid [heads, queries, longest] therefore
+        # looks its numbers up at start + (head * queries + query) * n + key, with the example's own n; what is padding
+        # is looked up anywhere (clamped into the stream) and counts as the number 0.
         depth, heads, longest = len(self.frozen.layers), self.frozen.heads, self.present.shape[1]
         is_last, sizes = layer == depth - 1, self.sizes[:, None, None, None]
         count, queries = (1, 1) if is_last else (longest, sizes)
@@ -124,8 +132,8 @@ class Streams:
         places = start + (head[:, None, None] * queries + query[:, None]) * sizes + key
         own = self.present[:, None, None, :] & (self.present[:, None, :count, None])
         places = places.clamp(max=self.bits.shape[1] - 1)
-        found = self.bits.gather(1, places.flatten(1)).view(places.shape)
-        return _multiplier(found, own, probability, dtype)
+        bits = self.bits.gather(1, places.flatten(1)).view(places.shape)
+        return _multiplier(bits, own, probability, dtype)
 
 
 def streams(frozen: Frozen, lengths: Sequence[int], longest: int, seeds: Sequence[int]) -> Streams:
@@ -208,24 +216,24 @@ def draw(
 
     All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
     """
-    drawn = _drawn if frozen.device.type == "cpu" else _drawn_on_device
+    draw_masks = _by_host if frozen.device.type == "cpu" else _by_device
     if not lanes:
-        return drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
+        return draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
     own = [
-        drawn(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
+        draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
         for lane in lanes
     ]
     return Masks(
-        embedding=torch.stack([one.embedding for one in own]),
-        attention=tuple(map(torch.stack, zip(*(one.attention for one in own), strict=True))),
-        attended=tuple(map(torch.stack, zip(*(one.attended for one in own), strict=True))),
-        output=tuple(map(torch.stack, zip(*(one.output for one in own), strict=True))),
-        head=tuple(map(torch.stack, zip(*(one.head for one in own), strict=True))),  # type: ignore[arg-type]
+        embedding=torch.stack([masks.embedding for masks in own]),
+        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in own), strict=True))),
+        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in own), strict=True))),
+        output=tuple(map(torch.stack, zip(*(masks.output for masks in own), strict=True))),
+        head=tuple(map(torch.stack, zip(*(masks.head for masks in own), strict=True))),  # type: ignore[arg-type]
         scale=own[0].scale,
     )
 
 
-def _drawn(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+def _by_host(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
     """Masks of examples whose streams have these seeds."""
     count, longest = len(lengths), padded(max(lengths), frozen.positions)
     depth, d, heads = len(frozen.layers), frozen.width, frozen.heads
@@ -253,17 +261,17 @@ def _drawn(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Mask
     )
 
 
-def _drawn_on_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+def _by_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
     """The same, bit for bit, without the host."""
-    made = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
+    own = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
-    inner = [[made.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
-    last = [made.last_vectors(which, hidden, dtype) for which in range(2)]
-    head = [made.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
+    inner = [[own.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
+    last = [own.last_vectors(which, hidden, dtype) for which in range(2)]
+    head = [own.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
     return Masks(
-        embedding=made.vectors(0, hidden, dtype),
-        attention=tuple(made.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        embedding=own.vectors(0, hidden, dtype),
+        attention=tuple(own.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
         attended=(*inner[0], last[0]),
         output=(*inner[1], last[1]),
         head=(head[0], head[1]),
@@ -280,9 +288,10 @@ def _stream(frozen: Frozen, length: int, seed: int) -> NDArray[np.uint16]:
     return generator.random_raw((hidden + attention + 3) // 4).view(np.uint16)
 
 
-def _fill(place: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    place[...] = stream[: place.size].reshape(place.shape)
-    return stream[place.size :]
+def _fill(array: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Fill an array from the front of a stream; returns the rest of the stream."""
+    array[...] = stream[: array.size].reshape(array.shape)
+    return stream[array.size :]
 
 
 def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch.dtype) -> Tensor:
