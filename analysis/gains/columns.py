@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,17 @@ from analysis.gains.cells import MixedRecords, Predictions, predictions
 from analysis.gains.significance import FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 
-Lane = tuple[str, str | None, int]
 Scored = Callable[[str, Predictions, NDArray[Any], Groups, int, np.random.Generator], tuple[FloatArray, FloatArray]]
 FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
+
+
+class Lane(NamedTuple):
+    """What tells the cells of a column apart; ``system`` is empty for an adapter, else the system's name."""
+
+    role: str
+    intermediate: str | None
+    seed: int
+    system: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,11 @@ class Column:
 
     def seeds(self, role: str, intermediate: str | None, among: Iterable[int]) -> list[int]:
         """Those of the seeds ``among`` for which the cell of this role and intermediate is finished."""
-        return [seed for seed in among if (role, intermediate, seed) in self.lanes]
+        return [seed for seed in among if Lane(role, intermediate, seed) in self.lanes]
 
     def positions(self, role: str, intermediate: str | None, seeds: list[int]) -> list[int]:
         """The lanes of the cells of a role and intermediate, in the order of the seeds."""
-        return [self.lanes[role, intermediate, seed] for seed in seeds]
+        return [self.lanes[Lane(role, intermediate, seed)] for seed in seeds]
 
     def rng(self, *names: str | None) -> np.random.Generator:
         """A fresh source of the randomness that a comparison has beside the groups, told from others by its names."""
@@ -70,7 +78,8 @@ def columns(
     """
     for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         records = [store.get(key) for key in rows.key]
-        lanes: list[Lane] = list(zip(rows.role, rows.intermediate, map(int, rows.seed), strict=True))
+        systems = (record.spec.get("system", "") for record in records)
+        lanes = map(Lane, rows.role, rows.intermediate, map(int, rows.seed), systems)
         yield _column(store, target, setting, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
 
 
@@ -79,11 +88,10 @@ def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Rec
     of_lanes: dict[Lane, Record] = {}
     for lane, record in zip(lanes, records, strict=True):
         if (other := of_lanes.setdefault(lane, record)).key != record.key:
-            role, intermediate, seed = lane
-            on = f" on {intermediate}" if intermediate else ""
+            on = f" on {lane.intermediate}" if lane.intermediate else ""
             raise MixedRecords(
-                f"records {other.key} and {record.key}: both are the {role}{on} of {record.spec['target']},"
-                f" seed {seed}; run the study again to write its cells anew"
+                f"records {other.key} and {record.key}: both are the {lane.role}{on} of {record.spec['target']},"
+                f" seed {lane.seed}; run the study again to write its cells anew"
             )
     return of_lanes
 
