@@ -18,7 +18,7 @@ from typing import Any
 
 from adapters_store import Store
 from harness.run import notes
-from harness.run.grid import Outcome, RunPack, Step, settled, startable
+from harness.run.grid import Outcome, RunPack, Step, final_outcomes, startable
 from harness.study.backbones.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
@@ -209,7 +209,7 @@ def _outcomes(future: Future[list[Outcome]], pack: Pack, function: Runner) -> li
     except Exception as problem:  # failure is data: the grid goes on
         reason = f"its process ended early: {type(problem).__name__}: {problem}"
     note = note_of(function.store, pack.id, pack, function.job)
-    unknown, outcomes = settled(pack, function.store)
+    unknown, outcomes = final_outcomes(pack, function.store)
     for cell in unknown:
         note.fail(cell.key, cell.label, reason, "")
         outcomes.append(Outcome(cell, reason))

@@ -12,7 +12,7 @@ from typing import Any
 
 from adapters_store import Store, key_of
 from harness.engines.local import Job, Runner, note_of
-from harness.run.grid import Outcome, settled
+from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
 from harness.study.backbones.backbone import resolve
 from harness.study.cell import Cell
@@ -70,7 +70,7 @@ class Launch:
     def outcomes(self, pack: Pack, lost: str) -> list[Outcome]:
         """The outcomes of a pack whose job is over, from the store; ``lost`` is the error of cells that it has not."""
         store = Store(Path(self.store))
-        unknown, outcomes = settled(pack, store)
+        unknown, outcomes = final_outcomes(pack, store)
         for cell in unknown:
             note = failure(store, cell.key)
             outcomes.append(Outcome(cell, note.reason if note else lost))

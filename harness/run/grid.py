@@ -132,7 +132,7 @@ def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
     return Pack(tuple(wanted)) if wanted else None, others
 
 
-def settled(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
+def final_outcomes(pack: Pack, store: Store) -> tuple[tuple[Cell, ...], list[Outcome]]:
     """Of a pack that is over, the cells of which the store knows no end, and the outcomes of the others."""
     left, others = startable(pack, store)
     known = [Outcome(outcome.cell) if outcome.error is None else outcome for outcome in others]

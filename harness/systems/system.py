@@ -8,7 +8,7 @@ A system that is no adapter (a bi-encoder, micromodels, a sequence-to-sequence o
 - a frozen configuration with its paper's values as defaults, which enters the cell's spec under a new field, so that
   the keys of all other cells stay what they are; its spec says ``system = NAME`` and ``intermediate_key = None``,
 - ``train``, which fits on the training and validation rows of the attempt alone, and only then predicts: no test row is
-  read before the last parameter is settled,
+  read before the last parameter is chosen,
 - ``save`` of each Trained, which writes safetensors and JSON, never a pickle, and what reads them again.
 
 Nothing heavy is imported at the top of a system's file: planning, costs and status load it without torch.

@@ -102,7 +102,7 @@ class Trainer:
         target, seed = recipe.target, recipe.seed
         self.model.train()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        rows = train.one_window(seed_of(seed, target, "window", epoch))
+        rows = train.draw_windows(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
         for numbers in training_batches(lengths, recipe.batch_size, seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *recipe.noise))

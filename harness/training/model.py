@@ -30,87 +30,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-# The intermediate of the control ``random``: an adapter that nobody trained, with the effect of one that was.
-#
-# The library's own initialisation, N(0, 0.02), would not do: on the six-layer MiniLM it moves the last layer's
-# first token by 4 % of its length, where adapters trained on 400 rows move it by 25 to 33 % with weights that are
-# only a quarter larger, because training aligns them. A spread of 1 over the root of the backbone's width, which
-# keeps the effect alike in wider backbones, moves it by 23 to 32 %.
-
-
-def untrained(model: Any, adapter: str, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
-    """Weights for the parameters of ``adapter`` by their names, in their order; biases are 0."""
-    from adapters.loading import AdapterLoader
-
-    is_own = AdapterLoader(model).filter_func(adapter)
-    generator = torch.Generator().manual_seed(seed_of(recipe.seed, recipe.target, "random"))
-    spread = model.config.hidden_size**-0.5
-    return {
-        name: torch.randn(value.shape, generator=generator) * spread if value.dim() > 1 else torch.zeros(value.shape)
-        for name, value in model.named_parameters()
-        if is_own(name)
-    }
-
-
-def make_untrained(model: Any, adapter: str, recipe: Recipe) -> None:  # noqa: ANN401
-    """Give the ``adapter`` of a model the weights of ``untrained``."""
-    parameters = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, value in untrained(model, adapter, recipe).items():
-            parameters[name].copy_(value)
-
-
-# Whether a model's weights all came from its file: the library's own account, and one look at the numbers.
-
-NOT_IN_EVERY_FILE = (
-    ".pooler.",
-    ".prompt_tuning.",
-)  # not in every file: the pooler is unused, the other is the library's own
-
-
-def check_loaded(name: str, network: torch.nn.Module, account: Mapping[str, Sequence[str]]) -> None:
-    """BadBackbone unless every weight of the encoder was in the file, in its shape, and is finite.
-
-    ``account`` is what ``from_pretrained(..., output_loading_info=True)`` says; what it calls unexpected is refused as
-    far as it lies in the encoder's own parts.
-    """
-    named = (
-        (
-            "missing in",
-            [key for key in account["missing_keys"] if not any(part in f".{key}" for part in NOT_IN_EVERY_FILE)],
-        ),
-        ("of another shape in", account["mismatched_keys"]),
-        ("left out of", [key for key in account["unexpected_keys"] if _is_of_encoder(key)]),
-    )
-    for what, keys in named:
-        if keys:
-            raise BadBackbone(
-                f"backbone {name!r}: {len(keys)} tensors are {what} its weights, first {keys[0]}; take weights and "
-                "config.json that belong together"
-            )
-    check_finite(name, network)
-
-
-def _is_of_encoder(key: str) -> bool:
-    return any(part in f".{key}" for part in (".embeddings.", ".encoder.")) and "_ids" not in key
-
-
-def check_finite(name: str, network: torch.nn.Module) -> None:
-    """BadBackbone if a parameter, as it was loaded, holds a value that is not finite."""
-    for key, value in network.named_parameters():
-        if not torch.isfinite(value).all():
-            raise BadBackbone(f"backbone {name!r}: {key} holds values that are not finite; get its weights again")
-
-
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
+ALIVE = 1e-4  # smallest change of a logit that counts as an effect of the intermediate
 ABSENT = object()
 LONGEST = 200  # characters of what a library says
 REFUSED = re.compile(r"\(os error (\d+)\)")  # how safetensors repeats the operating system
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
+NOT_IN_EVERY_FILE = (".pooler.", ".prompt_tuning.")  # the pooler is unused, the other is the library's own
 
 
 class OtherLibrary(BadInput):
     """The installed adapters library is not the one whose defaults a cell is named by."""
+
+
+class WrongComposition(Exception):
+    """The model trains or activates something else than its cell says: a fault of the program, not of the input."""
+
+
+# Loading: a backbone whose weights all came from its file, and its tokenizer.
 
 
 @cache
@@ -168,6 +105,80 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
     return model
 
 
+def check_loaded(name: str, network: torch.nn.Module, account: Mapping[str, Sequence[str]]) -> None:
+    """BadBackbone unless every weight of the encoder was in the file, in its shape, and is finite.
+
+    ``account`` is what ``from_pretrained(..., output_loading_info=True)`` says; what it calls unexpected is refused as
+    far as it lies in the encoder's own parts.
+    """
+    named = (
+        (
+            "missing in",
+            [key for key in account["missing_keys"] if not any(part in f".{key}" for part in NOT_IN_EVERY_FILE)],
+        ),
+        ("of another shape in", account["mismatched_keys"]),
+        ("left out of", [key for key in account["unexpected_keys"] if _is_of_encoder(key)]),
+    )
+    for what, keys in named:
+        if keys:
+            raise BadBackbone(
+                f"backbone {name!r}: {len(keys)} tensors are {what} its weights, first {keys[0]}; take weights and "
+                "config.json that belong together"
+            )
+    check_finite(name, network)
+
+
+def _is_of_encoder(key: str) -> bool:
+    return any(part in f".{key}" for part in (".embeddings.", ".encoder.")) and "_ids" not in key
+
+
+def check_finite(name: str, network: torch.nn.Module) -> None:
+    """BadBackbone if a parameter, as it was loaded, holds a value that is not finite."""
+    for key, value in network.named_parameters():
+        if not torch.isfinite(value).all():
+            raise BadBackbone(f"backbone {name!r}: {key} holds values that are not finite; get its weights again")
+
+
+def _random_tiny() -> Any:  # noqa: ANN401
+    from adapters import RobertaAdapterModel
+    from transformers import RobertaConfig
+
+    shape = RANDOM_TINY
+    config = RobertaConfig(
+        vocab_size=len(_byte_vocabulary()),
+        hidden_size=shape["hidden"],
+        num_hidden_layers=shape["layers"],
+        num_attention_heads=shape["heads"],
+        intermediate_size=shape["intermediate"],
+        max_position_embeddings=shape["positions"],
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+    )
+    torch.manual_seed(shape["seed"])
+    return RobertaAdapterModel(config)
+
+
+def _byte_vocabulary() -> dict[str, int]:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    return {token: number for number, token in enumerate([*special, *sorted(ByteLevel.alphabet())])}
+
+
+def _byte_tokenizer() -> PreTrainedTokenizerBase:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import RobertaTokenizerFast
+
+    raw = Tokenizer(models.BPE(vocab=_byte_vocabulary(), merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    return RobertaTokenizerFast(tokenizer_object=raw)
+
+
+# Composing: adapters and head of one cell, in the one order that keeps a frozen intermediate alive.
+
+
 def add_target(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
     """Add the target's fresh adapter and head; their weights depend on seed and target alone.
 
@@ -219,6 +230,35 @@ def stored_adapter(store: Store, key: str) -> Path:
     return folder
 
 
+def untrained(model: Any, adapter: str, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
+    """Weights for the parameters of ``adapter`` by their names, in their order; biases are 0.
+
+    They are the intermediate of the control ``random``: an adapter without training, with the effect of a trained one.
+    The library's own initialisation, N(0, 0.02), would not do: on the six-layer MiniLM it moves the last layer's first
+    token by 4 % of its length, where adapters trained on 400 rows move it by 25 to 33 % with weights that are only a
+    quarter larger, because training aligns them. A spread of 1 over the root of the backbone's width, which keeps the
+    effect alike in wider backbones, moves it by 23 to 32 %.
+    """
+    from adapters.loading import AdapterLoader
+
+    is_own = AdapterLoader(model).filter_func(adapter)
+    generator = torch.Generator().manual_seed(seed_of(recipe.seed, recipe.target, "random"))
+    spread = model.config.hidden_size**-0.5
+    return {
+        name: torch.randn(value.shape, generator=generator) * spread if value.dim() > 1 else torch.zeros(value.shape)
+        for name, value in model.named_parameters()
+        if is_own(name)
+    }
+
+
+def make_untrained(model: Any, adapter: str, recipe: Recipe) -> None:  # noqa: ANN401
+    """Give the ``adapter`` of a model the weights of ``untrained``."""
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, value in untrained(model, adapter, recipe).items():
+            parameters[name].copy_(value)
+
+
 def compose(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
     """Freeze what the recipe does not train, then activate its adapters.
 
@@ -239,6 +279,9 @@ def compose(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
 def is_of_whole_model(parameter: str) -> bool:
     """True for every weight that a prediction depends on: all but the pooler's, which no head uses."""
     return ".pooler." not in parameter
+
+
+# Saving, in the library's own format.
 
 
 def save(model: Any, recipe: Recipe, folder: Path) -> None:  # noqa: ANN401
@@ -276,50 +319,7 @@ def _writing(folder: Path) -> Iterator[None]:
         raise OSError(number, os.strerror(number), str(folder)) from error
 
 
-def _random_tiny() -> Any:  # noqa: ANN401
-    from adapters import RobertaAdapterModel
-    from transformers import RobertaConfig
-
-    shape = RANDOM_TINY
-    config = RobertaConfig(
-        vocab_size=len(_byte_vocabulary()),
-        hidden_size=shape["hidden"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        intermediate_size=shape["intermediate"],
-        max_position_embeddings=shape["positions"],
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-    )
-    torch.manual_seed(shape["seed"])
-    return RobertaAdapterModel(config)
-
-
-def _byte_vocabulary() -> dict[str, int]:
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    return {token: number for number, token in enumerate([*special, *sorted(ByteLevel.alphabet())])}
-
-
-def _byte_tokenizer() -> PreTrainedTokenizerBase:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import RobertaTokenizerFast
-
-    raw = Tokenizer(models.BPE(vocab=_byte_vocabulary(), merges=[]))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    return RobertaTokenizerFast(tokenizer_object=raw)
-
-
 # Proofs made in every run: the intermediate is alive, frozen or trained as the cell says, and nothing else is.
-
-ALIVE = 1e-4  # smallest change of a logit that counts as an effect of the intermediate
-
-
-class WrongComposition(Exception):
-    """The model trains or activates something else than its cell says: a fault of the program, not of the input."""
 
 
 def check_trainable(model: Any, recipe: Recipe, label: str) -> int:  # noqa: ANN401
@@ -348,6 +348,36 @@ def check_intermediate(cell: Cell, *, unchanged: bool) -> None:
         raise WrongComposition(f"{cell.label}: the intermediate's weights {became}")
 
 
+def check_composition(model: Any, recipe: Recipe, label: str) -> None:  # noqa: ANN401
+    """WrongComposition unless the active adapters are those of the cell ``label``, in its order."""
+    expected = [INTERMEDIATE, recipe.target] if recipe.is_stacked else [recipe.target]
+    expected = [] if recipe.adapter is None else expected
+    active = list(model.active_adapters.children) if model.active_adapters is not None else []
+    if active != expected:
+        raise WrongComposition(f"{label}: active adapters are {active}, expected {expected}")
+
+
+def liveness(model: Any, target: str, batch: dict[str, Tensor]) -> float:  # noqa: ANN401
+    """Largest change of a logit on ``batch`` when the intermediate is switched off; the active setup is restored."""
+    active = model.active_adapters
+    model.eval()
+    with torch.inference_mode():
+        stacked = model(**batch, head=target).logits
+        model.set_active_adapters(target)
+        alone = model(**batch, head=target).logits
+        model.set_active_adapters(active)
+    return float((stacked - alone).abs().max())
+
+
+def proofs(cell: Cell, trainable: int, alive: float | None) -> dict[str, Any]:
+    """What a record says of a training that came out as ``check_intermediate`` demands."""
+    return {
+        "trainable_parameters": trainable,
+        "liveness": alive if cell.is_stacked else None,
+        "intermediate_unchanged": cell.composition == "stack" if cell.is_stacked else None,
+    }
+
+
 def is_of_adapter(model: Any, name: str) -> Callable[[str], bool]:  # noqa: ANN401
     """The library's own answer to which parameters are an adapter's, of whatever method."""
     from adapters.loading import AdapterLoader
@@ -364,33 +394,3 @@ def adapter_digest(model: Any, name: str) -> str:  # noqa: ANN401
             digest.update(key.encode())
             digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def liveness(model: Any, target: str, batch: dict[str, Tensor]) -> float:  # noqa: ANN401
-    """Largest change of a logit on ``batch`` when the intermediate is switched off; the active setup is restored."""
-    active = model.active_adapters
-    model.eval()
-    with torch.inference_mode():
-        stacked = model(**batch, head=target).logits
-        model.set_active_adapters(target)
-        alone = model(**batch, head=target).logits
-        model.set_active_adapters(active)
-    return float((stacked - alone).abs().max())
-
-
-def check_composition(model: Any, recipe: Recipe, label: str) -> None:  # noqa: ANN401
-    """WrongComposition unless the active adapters are those of the cell ``label``, in its order."""
-    expected = [INTERMEDIATE, recipe.target] if recipe.is_stacked else [recipe.target]
-    expected = [] if recipe.adapter is None else expected
-    active = list(model.active_adapters.children) if model.active_adapters is not None else []
-    if active != expected:
-        raise WrongComposition(f"{label}: active adapters are {active}, expected {expected}")
-
-
-def proofs(cell: Cell, trainable: int, alive: float | None) -> dict[str, Any]:
-    """What a record says of a training that came out as ``check_intermediate`` demands."""
-    return {
-        "trainable_parameters": trainable,
-        "liveness": alive if cell.is_stacked else None,
-        "intermediate_unchanged": cell.composition == "stack" if cell.is_stacked else None,
-    }

@@ -35,7 +35,7 @@ class Part:
     rows: Sequence[tuple[Encoded, ...]]
     labels: Labels
 
-    def one_window(self, seed: int) -> list[Encoded]:
+    def draw_windows(self, seed: int) -> list[Encoded]:
         """One window of every row, drawn where a row has more than one."""
         counts = np.array([len(windows) for windows in self.rows])
         if counts.max() == 1:

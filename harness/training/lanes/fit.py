@@ -183,7 +183,7 @@ class LaneTrainer:
     def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
-        rows = train.one_window(seed_of(recipe.seed, recipe.target, "window", epoch))
+        rows = train.draw_windows(seed_of(recipe.seed, recipe.target, "window", epoch))
         weights = balanced_weights(train.labels) if recipe.class_weights == "balanced" else None
         losses = self._no_losses()
         steps = to_device(steps, self.device) if isinstance(steps, Tensor) else steps

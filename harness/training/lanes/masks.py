@@ -22,66 +22,160 @@ from harness.training.batches import padded
 from harness.training.lanes.frozen import Frozen
 from harness.training.tensors import to_device
 
-# Numpy's Philox stream on any device: Philox4x64-10 (Salmon et al. 2011, section 3.3) in int64 arithmetic.
-
-ROUNDS = 10
-MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what a round adds to the two words of the key
-LOW = 0xFFFFFFFF
+BITS = 65536  # values of a 16-bit number
+Bits = NDArray[np.uint16]
 
 
-def words(keys: Tensor, count: int) -> Tensor:
-    """The first ``count`` 64-bit words, as int64 ``[n, count]``, of the streams of ``keys`` (int64 ``[n]``).
+@dataclass(frozen=True)
+class Masks:
+    """Multipliers (0 or 1 / (1 - p)) of one micro-batch of ``b`` examples padded to ``t`` tokens.
 
-    Row i has the bits of ``numpy.random.Philox(key=keys[i]).random_raw(count)``, whose counter starts at 1.
+    ``embedding`` is ``[b, t, d]``; per layer ``attention`` ``[b, heads, t, t]``, ``attended`` and ``output``
+    ``[b, t, d]``; the last layer has one query, so 1 in place of its first ``t``. ``head`` is two of ``[b, d]``.
+    Masks that lanes do not share have a first dimension ``K``.
+
+    In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
+    products with them are multiplied by in fp32; else it is 1.
     """
-    whole, weyl = _constants(keys.device)
-    blocks = -(-count // 4)
-    even = torch.zeros(2, len(keys), blocks, dtype=torch.int64, device=keys.device)  # words 0 and 2 of every counter
-    even[0] += torch.arange(1, blocks + 1, device=keys.device)
-    odd = torch.zeros_like(even)  # words 1 and 3
-    key = torch.stack([keys, torch.zeros_like(keys)]).unsqueeze(2)
-    # A round of Philox on the counter (c0, c1, c2, c3) with key (k0, k1) and the multipliers m0, m1:
-    #   c0, c1 <- high(c2 m1) ^ c1 ^ k0, low(c2 m1);  c2, c3 <- high(c0 m0) ^ c3 ^ k1, low(c0 m0),
-    # where high and low are the halves of a 128-bit product; then each word of the key gets its Weyl number added.
-    # ``even`` is (c0, c2) and ``odd`` (c1, c3) of every block, so that flipping a pair crosses the products over.
-    for _ in range(ROUNDS):
-        high = _high(even, whole).flip(0)
-        even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
-    blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
-    return blocks_of_words.flatten(1)[:, :count]
+
+    embedding: Tensor
+    attention: tuple[Tensor, ...]
+    attended: tuple[Tensor, ...]
+    output: tuple[Tensor, ...]
+    head: tuple[Tensor, Tensor]
+    scale: float
 
 
-def _high(values: Tensor, whole: Tensor) -> Tensor:
-    """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
-    # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
-    a, b = _shifted(values), values & LOW
-    c, d = _shifted(whole), whole & LOW
-    middle = _shifted(b * d).add_(b * c)
-    other = (middle & LOW).add_(a * d)
-    return (a * c).add_(_shifted(middle)).add_(_shifted(other))
+def draw(
+    frozen: Frozen,
+    lengths: Sequence[int],
+    examples: Sequence[int],
+    *,
+    seed: int,
+    target: str,
+    step: int,
+    lanes: Sequence[str] = (),
+) -> Masks:
+    """The masks of one micro-batch: examples with these numbers and token counts, at optimizer step ``step``.
+
+    All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
+    """
+    draw_masks = _by_host if frozen.device.type == "cpu" else _by_device
+    if not lanes:
+        return draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
+    own = [
+        draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
+        for lane in lanes
+    ]
+    return Masks(
+        embedding=torch.stack([masks.embedding for masks in own]),
+        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in own), strict=True))),
+        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in own), strict=True))),
+        output=tuple(map(torch.stack, zip(*(masks.output for masks in own), strict=True))),
+        head=tuple(map(torch.stack, zip(*(masks.head for masks in own), strict=True))),  # type: ignore[arg-type]
+        scale=own[0].scale,
+    )
 
 
-def _shifted(values: Tensor) -> Tensor:
-    """The upper 32 bits of each, as a number from 0."""
-    return (values >> 32).bitwise_and_(LOW)
+# From 16-bit numbers to multipliers.
 
 
-@cache
-def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
-    multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
-    return multipliers, weyl
+def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
+    """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
+    mask = kept.to(dtype)
+    return mask if is_coarse(dtype) else mask.mul_(_scale(probability))
 
 
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
+def scale_after(probability: float, dtype: torch.dtype) -> float:
+    """What a product with a mask of this precision is still to be multiplied by."""
+    return _scale(probability) if is_coarse(dtype) else 1.0
 
 
-# Masks drawn on the device that trains, bit for bit as numpy draws them on a processor, where that is sixteen times as
-# fast: neither the host nor a transfer is waited for.
+def is_coarse(dtype: torch.dtype) -> bool:
+    """Whether a precision would round ``1 / (1 - p)`` so far that it moves means: bf16 makes 1.109375 of 10 / 9."""
+    return dtype.itemsize < torch.float32.itemsize
 
-BITS = 65536
+
+def threshold_of(probability: float) -> int:
+    """The number of 16-bit words that drop."""
+    return round(probability * BITS)
+
+
+def _scale(probability: float) -> float:
+    """``1 / (1 - p)`` for the p that 16 bits meet."""
+    return BITS / (BITS - threshold_of(probability))
+
+
+# Drawn by numpy, on a processor.
+
+
+def _by_host(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+    """Masks of examples whose streams have these seeds."""
+    count, longest = len(lengths), padded(max(lengths), frozen.positions)
+    depth, d, heads = len(frozen.layers), frozen.width, frozen.heads
+    queries = [longest] * (depth - 1) + [1]
+    hidden: list[Bits] = [np.zeros((count, longest, d), np.uint16)]
+    hidden += [np.zeros((count, q, d), np.uint16) for q in queries for _ in range(2)]
+    head: list[Bits] = [np.zeros((count, 1, d), np.uint16) for _ in range(2)]
+    attention: list[Bits] = [np.zeros((count, heads, q, longest), np.uint16) for q in queries]
+    for row, (length, seed) in enumerate(zip(lengths, seeds, strict=True)):
+        stream = _stream(frozen, length, seed)
+        for array in (*hidden, *head):
+            stream = _fill(array[row, :length], stream)
+        for array in attention:
+            stream = _fill(array[row, :, :length, :length], stream)
+    dtype = frozen.dtype
+    exact = torch.promote_types(dtype, torch.float32)  # attention scores and heads are never less than fp32
+    scaled = [_array_multiplier(array, frozen.hidden_dropout, dtype) for array in hidden]
+    return Masks(
+        embedding=scaled[0],
+        attention=tuple(_array_multiplier(array, frozen.attention_dropout, exact) for array in attention),
+        attended=tuple(scaled[1::2]),
+        output=tuple(scaled[2::2]),
+        head=tuple(_array_multiplier(array[:, 0], frozen.head_dropout, exact) for array in head),  # type: ignore[arg-type]
+        scale=scale_after(frozen.hidden_dropout, dtype),
+    )
+
+
+def _stream(frozen: Frozen, length: int, seed: int) -> NDArray[np.uint16]:
+    """All 16-bit numbers that one example needs at one step."""
+    depth, d = len(frozen.layers), frozen.width
+    hidden = d * (length + 2 * ((depth - 1) * length + 1) + 2)
+    attention = frozen.heads * length * ((depth - 1) * length + 1)
+    generator = np.random.Philox(key=seed)
+    return generator.random_raw((hidden + attention + 3) // 4).view(np.uint16)
+
+
+def _fill(array: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Fill an array from the front of a stream; returns the rest of the stream."""
+    array[...] = stream[: array.size].reshape(array.shape)
+    return stream[array.size :]
+
+
+def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch.dtype) -> Tensor:
+    return multiplied(torch.from_numpy(bits >= threshold_of(probability)), probability, dtype)
+
+
+# Drawn on the device that trains, bit for bit as numpy does, which is sixteen times as fast on a processor: neither the
+# host nor a transfer is waited for.
+
+
+def _by_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
+    """The same, bit for bit, without the host."""
+    own = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
+    depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
+    exact = torch.promote_types(dtype, torch.float32)
+    inner = [[own.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
+    last = [own.last_vectors(which, hidden, dtype) for which in range(2)]
+    head = [own.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
+    return Masks(
+        embedding=own.vectors(0, hidden, dtype),
+        attention=tuple(own.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
+        attended=(*inner[0], last[0]),
+        output=(*inner[1], last[1]),
+        head=(head[0], head[1]),
+        scale=scale_after(hidden, dtype),
+    )
 
 
 @dataclass(frozen=True)
@@ -146,32 +240,6 @@ def streams(frozen: Frozen, lengths: Sequence[int], longest: int, seeds: Sequenc
     return Streams(frozen, bits, sizes, present)
 
 
-def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
-    """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
-    mask = kept.to(dtype)
-    return mask if is_coarse(dtype) else mask.mul_(_scale(probability))
-
-
-def scale_after(probability: float, dtype: torch.dtype) -> float:
-    """What a product with a mask of this precision is still to be multiplied by."""
-    return _scale(probability) if is_coarse(dtype) else 1.0
-
-
-def is_coarse(dtype: torch.dtype) -> bool:
-    """Whether a precision would round ``1 / (1 - p)`` so far that it moves means: bf16 makes 1.109375 of 10 / 9."""
-    return dtype.itemsize < torch.float32.itemsize
-
-
-def threshold_of(probability: float) -> int:
-    """The number of 16-bit words that drop."""
-    return round(probability * BITS)
-
-
-def _scale(probability: float) -> float:
-    """``1 / (1 - p)`` for the p that 16 bits meet."""
-    return BITS / (BITS - threshold_of(probability))
-
-
 def _multiplier(bits: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
     """The mask of these words; what is not an example's own counts as the number 0."""
     threshold = threshold_of(probability)
@@ -179,120 +247,57 @@ def _multiplier(bits: Tensor, own: Tensor, probability: float, dtype: torch.dtyp
     return multiplied(kept, probability, dtype)
 
 
-Bits = NDArray[np.uint16]
+# Numpy's Philox stream on any device: Philox4x64-10 (Salmon et al. 2011, section 3.3) in int64 arithmetic.
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what a round adds to the two words of the key
+LOW = 0xFFFFFFFF
 
 
-@dataclass(frozen=True)
-class Masks:
-    """Multipliers (0 or 1 / (1 - p)) of one micro-batch of ``b`` examples padded to ``t`` tokens.
+def words(keys: Tensor, count: int) -> Tensor:
+    """The first ``count`` 64-bit words, as int64 ``[n, count]``, of the streams of ``keys`` (int64 ``[n]``).
 
-    ``embedding`` is ``[b, t, d]``; per layer ``attention`` ``[b, heads, t, t]``, ``attended`` and ``output``
-    ``[b, t, d]``; the last layer has one query, so 1 in place of its first ``t``. ``head`` is two of ``[b, d]``.
-    Masks that lanes do not share have a first dimension ``K``.
-
-    In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
-    products with them are multiplied by in fp32; else it is 1.
+    Row i has the bits of ``numpy.random.Philox(key=keys[i]).random_raw(count)``, whose counter starts at 1.
     """
-
-    embedding: Tensor
-    attention: tuple[Tensor, ...]
-    attended: tuple[Tensor, ...]
-    output: tuple[Tensor, ...]
-    head: tuple[Tensor, Tensor]
-    scale: float
-
-
-def draw(
-    frozen: Frozen,
-    lengths: Sequence[int],
-    examples: Sequence[int],
-    *,
-    seed: int,
-    target: str,
-    step: int,
-    lanes: Sequence[str] = (),
-) -> Masks:
-    """The masks of one micro-batch: examples with these numbers and token counts, at optimizer step ``step``.
-
-    All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
-    """
-    draw_masks = _by_host if frozen.device.type == "cpu" else _by_device
-    if not lanes:
-        return draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
-    own = [
-        draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
-        for lane in lanes
-    ]
-    return Masks(
-        embedding=torch.stack([masks.embedding for masks in own]),
-        attention=tuple(map(torch.stack, zip(*(masks.attention for masks in own), strict=True))),
-        attended=tuple(map(torch.stack, zip(*(masks.attended for masks in own), strict=True))),
-        output=tuple(map(torch.stack, zip(*(masks.output for masks in own), strict=True))),
-        head=tuple(map(torch.stack, zip(*(masks.head for masks in own), strict=True))),  # type: ignore[arg-type]
-        scale=own[0].scale,
-    )
+    whole, weyl = _constants(keys.device)
+    blocks = -(-count // 4)
+    even = torch.zeros(2, len(keys), blocks, dtype=torch.int64, device=keys.device)  # words 0 and 2 of every counter
+    even[0] += torch.arange(1, blocks + 1, device=keys.device)
+    odd = torch.zeros_like(even)  # words 1 and 3
+    key = torch.stack([keys, torch.zeros_like(keys)]).unsqueeze(2)
+    # A round of Philox on the counter (c0, c1, c2, c3) with key (k0, k1) and the multipliers m0, m1:
+    #   c0, c1 <- high(c2 m1) ^ c1 ^ k0, low(c2 m1);  c2, c3 <- high(c0 m0) ^ c3 ^ k1, low(c0 m0),
+    # where high and low are the halves of a 128-bit product; then each word of the key gets its Weyl number added.
+    # ``even`` is (c0, c2) and ``odd`` (c1, c3) of every block, so that flipping a pair crosses the products over.
+    for _ in range(ROUNDS):
+        high = _high(even, whole).flip(0)
+        even, odd, key = high.bitwise_xor_(odd).bitwise_xor_(key), (even * whole).flip(0), key + weyl
+    blocks_of_words = torch.stack([even[0], odd[0], even[1], odd[1]], dim=2)
+    return blocks_of_words.flatten(1)[:, :count]
 
 
-def _by_host(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
-    """Masks of examples whose streams have these seeds."""
-    count, longest = len(lengths), padded(max(lengths), frozen.positions)
-    depth, d, heads = len(frozen.layers), frozen.width, frozen.heads
-    queries = [longest] * (depth - 1) + [1]
-    hidden: list[Bits] = [np.zeros((count, longest, d), np.uint16)]
-    hidden += [np.zeros((count, q, d), np.uint16) for q in queries for _ in range(2)]
-    head: list[Bits] = [np.zeros((count, 1, d), np.uint16) for _ in range(2)]
-    attention: list[Bits] = [np.zeros((count, heads, q, longest), np.uint16) for q in queries]
-    for row, (length, seed) in enumerate(zip(lengths, seeds, strict=True)):
-        stream = _stream(frozen, length, seed)
-        for array in (*hidden, *head):
-            stream = _fill(array[row, :length], stream)
-        for array in attention:
-            stream = _fill(array[row, :, :length, :length], stream)
-    dtype = frozen.dtype
-    exact = torch.promote_types(dtype, torch.float32)  # attention scores and heads are never less than fp32
-    scaled = [_array_multiplier(array, frozen.hidden_dropout, dtype) for array in hidden]
-    return Masks(
-        embedding=scaled[0],
-        attention=tuple(_array_multiplier(array, frozen.attention_dropout, exact) for array in attention),
-        attended=tuple(scaled[1::2]),
-        output=tuple(scaled[2::2]),
-        head=tuple(_array_multiplier(array[:, 0], frozen.head_dropout, exact) for array in head),  # type: ignore[arg-type]
-        scale=scale_after(frozen.hidden_dropout, dtype),
-    )
+def _high(values: Tensor, whole: Tensor) -> Tensor:
+    """The upper 64 bits of the unsigned 128-bit products of ``values`` and ``whole``, by halves of 32 bits."""
+    # With x = 2**32 a + b and y = 2**32 c + d the product is 2**64 a c + 2**32 (a d + b c) + b d; no sum overflows.
+    a, b = _shifted(values), values & LOW
+    c, d = _shifted(whole), whole & LOW
+    middle = _shifted(b * d).add_(b * c)
+    other = (middle & LOW).add_(a * d)
+    return (a * c).add_(_shifted(middle)).add_(_shifted(other))
 
 
-def _by_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
-    """The same, bit for bit, without the host."""
-    own = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
-    depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
-    exact = torch.promote_types(dtype, torch.float32)
-    inner = [[own.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
-    last = [own.last_vectors(which, hidden, dtype) for which in range(2)]
-    head = [own.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
-    return Masks(
-        embedding=own.vectors(0, hidden, dtype),
-        attention=tuple(own.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
-        attended=(*inner[0], last[0]),
-        output=(*inner[1], last[1]),
-        head=(head[0], head[1]),
-        scale=scale_after(hidden, dtype),
-    )
+def _shifted(values: Tensor) -> Tensor:
+    """The upper 32 bits of each, as a number from 0."""
+    return (values >> 32).bitwise_and_(LOW)
 
 
-def _stream(frozen: Frozen, length: int, seed: int) -> NDArray[np.uint16]:
-    """All 16-bit numbers that one example needs at one step."""
-    depth, d = len(frozen.layers), frozen.width
-    hidden = d * (length + 2 * ((depth - 1) * length + 1) + 2)
-    attention = frozen.heads * length * ((depth - 1) * length + 1)
-    generator = np.random.Philox(key=seed)
-    return generator.random_raw((hidden + attention + 3) // 4).view(np.uint16)
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
+    multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
+    return multipliers, weyl
 
 
-def _fill(array: NDArray[np.uint16], stream: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """Fill an array from the front of a stream; returns the rest of the stream."""
-    array[...] = stream[: array.size].reshape(array.shape)
-    return stream[array.size :]
-
-
-def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch.dtype) -> Tensor:
-    return multiplied(torch.from_numpy(bits >= threshold_of(probability)), probability, dtype)
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word

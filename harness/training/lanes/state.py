@@ -16,14 +16,14 @@ from harness.training.tensors import lanes_of
 
 ADAPTER = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")
 HEAD = ("1.weight", "1.bias", "4.weight", "4.bias")  # dropout, dense, tanh, dropout, out
-BELOW = "below."  # starts the names of an intermediate that is trained, too; checkpoints have them
+INNER = "below."  # starts the names of an intermediate that is trained, too; checkpoints have them
 
 
 @dataclass
 class LaneState:
     """Trainable weights of K lanes by name, each ``[K, ...]``, and the frozen intermediates' (zeros: none).
 
-    Intermediates are frozen, or trainable under names of their own (``BELOW``), or there are none at all.
+    Intermediates are frozen, or trainable under names of their own (``INNER``), or there are none at all.
     """
 
     trained: dict[str, Tensor]
@@ -32,9 +32,9 @@ class LaneState:
 
     def lanes(self) -> Lanes:
         """The weights in the shape that the forward pass takes."""
-        is_trained = any(name.startswith(BELOW) for name in self.trained)
+        is_trained = any(name.startswith(INNER) for name in self.trained)
         return Lanes(
-            intermediates=self._banks(self.trained, BELOW) if is_trained else self._frozen,
+            intermediates=self._banks(self.trained, INNER) if is_trained else self._frozen,
             targets=self._banks(self.trained),
             heads=Heads(*(self._shaped(self.trained[f"head.{name}"]) for name in HEAD)),
         )
@@ -49,7 +49,7 @@ class LaneState:
     @property
     def intermediates(self) -> dict[str, Tensor]:
         """The intermediates' weights by name, frozen or trained; empty where lanes have none."""
-        return self.frozen or {name: value.detach() for name, value in self.trained.items() if name.startswith(BELOW)}
+        return self.frozen or {name: value.detach() for name, value in self.trained.items() if name.startswith(INNER)}
 
     def to(self, device: torch.device) -> LaneState:
         """The same weights on this device."""
@@ -104,7 +104,7 @@ def stacked(
     if composition == "sequential":
         return LaneState(trained | inner, {}, depth)
     if composition == "stack-trainable":
-        return LaneState(trained | {f"{BELOW}{ours}": value for ours, value in inner.items()}, {}, depth)
+        return LaneState(trained | {f"{INNER}{ours}": value for ours, value in inner.items()}, {}, depth)
     return LaneState(trained, inner, depth)
 
 
@@ -134,7 +134,7 @@ def put_back(model: Any, target: str, state: LaneState, lane: int) -> None:  # n
     """Copy one lane's trained weights into the model's adapters and head, from where the library saves them."""
     parameters = dict(model.named_parameters())
     names = parameter_names(model, target)
-    names |= {f"{BELOW}{ours}": theirs for ours, theirs in parameter_names(model, INTERMEDIATE).items()}
+    names |= {f"{INNER}{ours}": theirs for ours, theirs in parameter_names(model, INTERMEDIATE).items()}
     with torch.no_grad():
         for ours, value in state.trained.items():
             parameters[names[ours]].copy_(value[lane])

@@ -18,7 +18,7 @@ from harness.training import model
 from harness.training import model as checks
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
-from harness.training.lanes.state import BELOW, parameter_names, stacked
+from harness.training.lanes.state import INNER, parameter_names, stacked
 from harness.training.lanes.train import check_intermediates, digests, state_of, with_target
 from harness.training.library import Trainer, composed
 from harness.training.recipe import Recipe
@@ -86,7 +86,7 @@ def named(network, cell):
     parameters = dict(network.named_parameters())
     names = parameter_names(network, cell.target)
     if cell.spec["composition"] == "stack-trainable":
-        names |= {BELOW + ours: theirs for ours, theirs in parameter_names(network, model.INTERMEDIATE).items()}
+        names |= {INNER + ours: theirs for ours, theirs in parameter_names(network, model.INTERMEDIATE).items()}
     return {ours: parameters[theirs].detach().clone() for ours, theirs in names.items()}
 
 
@@ -115,7 +115,7 @@ def test_lanes_equal_the_library_training_that_cell_alone(world, tiny, calm, com
         moved = {name: float((value - start[name]).abs().max()) for name, value in single.items()}
         assert max(apart.values()) < tolerance < max(moved.values()) / 20
         if composition == "stack-trainable":
-            assert tolerance < max(value for name, value in moved.items() if name.startswith(BELOW)) / 20
+            assert tolerance < max(value for name, value in moved.items() if name.startswith(INNER)) / 20
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

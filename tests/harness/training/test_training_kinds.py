@@ -146,10 +146,10 @@ def test_windows_average_the_logits_of_a_row_and_train_on_one_of_them(study, tin
 def test_an_epoch_sees_one_window_of_every_row_and_in_time_all_of_them():
     rows = [tuple(Encoded((row, window), (0, 0), False, False) for window in range(1 + 2 * row)) for row in range(3)]
     part = Part(rows, np.array([0, 1, 0]))
-    drawn = [part.one_window(seed) for seed in range(40)]
+    drawn = [part.draw_windows(seed) for seed in range(40)]
     assert all([one.ids[0] for one in epoch] == [0, 1, 2] for epoch in drawn)
     assert {epoch[2].ids[1] for epoch in drawn} == {0, 1, 2, 3, 4}
-    assert part.one_window(7) == part.one_window(7)
+    assert part.draw_windows(7) == part.draw_windows(7)
 
 
 def test_balanced_weights_give_every_class_the_same_say():

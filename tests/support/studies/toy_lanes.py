@@ -118,7 +118,7 @@ def alone(made, one, data, dtype=torch.float32):
     cell = composed(made, one, dtype)
     own, trained = cell.model, [p for p in cell.model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=DECAY)
-    rows = data.one_window(0)
+    rows = data.draw_windows(0)
     real = data.labels.dtype.kind == "f" or data.labels.ndim == 2
     labels = torch.from_numpy(data.labels).to(dtype if real else torch.int64)
     batches = list(training_batches([len(r.ids) for r in rows], BATCH, seed=1, target="t", epoch=1))
