@@ -16,28 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.engines.cluster import cluster_engine
-from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
-from harness.engines.remote import Launch
-from harness.raw.data_folder import data_folder
-from harness.run.grid import Engine, GridReport, RunPack, run_grid
-from harness.search.outcome import SearchResult, Trial, with_best
-from harness.study.config import StudyConfig
-from harness.study.device import Device, cores, kind_of
-from harness.study.file import load_study, study_names
-from harness.study.imported import with_imported
-from harness.study.manifest import check_manifest, declared_since, manifest_of, refuse_unmapped
-from harness.study.measures import contacts_of, statistics_of
-from harness.study.plan import Plan, make_plan
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
-from tasks.registry import Registry
-from tasks.splits.contamination import Contact
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.gains.flips import Flips
+    from harness.engines.remote import Launch
+    from harness.run.grid import Engine, GridReport, RunPack
+    from harness.search.outcome import SearchResult, Trial
+    from harness.study.config import StudyConfig
+    from harness.study.plan import Plan
+    from tasks.registry import Registry
+    from tasks.splits.contamination import Contact
 
 
 class NotRun(BadInput):
@@ -77,6 +69,10 @@ class Study:
 
         With ``best``, its tasks train as their searches in the store found best.
         """
+        from harness.search.outcome import with_best
+        from harness.study.file import load_study
+        from harness.study.imported import with_imported
+
         self.config: StudyConfig = load_study(name, overrides)
         self.data = Path(data or os.environ.get("EMPATHY_DATA") or "data")
         self.ids = Path(splits) if splits else None
@@ -88,11 +84,16 @@ class Study:
     @cached_property
     def registry(self) -> Registry:
         """The built-in entries and those of the study's registry folders."""
+        from tasks.registry import Registry
+
         return Registry.load([Path(folder) for folder in self.config.registry])
 
     @cached_property
     def plan(self) -> Plan:
         """Cells and packs on the data that is there."""
+        from harness.raw.data_folder import data_folder
+        from harness.study.plan import make_plan
+
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
         return make_plan(self.config, self.registry, folder, self.ids, self.store)
 
@@ -101,6 +102,8 @@ class Study:
 
         Where the engine's jobs ask for a GPU, cells are planned for that, whatever is on this machine.
         """
+        from harness.study.device import kind_of
+
         asks = {"slurm": "gpu" in str(self.config.slurm.get("gres", "")), "ray": bool(self.config.ray.get("gpus"))}
         device = "cuda" if device == "auto" and asks.get(engine) else device
         if device != self.config.device:
@@ -130,6 +133,10 @@ class Study:
         as the study's tables of these names say. ``device`` is ``cpu``, ``cuda``, ``cuda:N``, or by default a GPU
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
+        from harness.run.grid import run_grid
+        from harness.study.manifest import declared_since, manifest_of, refuse_unmapped
+        from harness.study.measures import statistics_of
+
         self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
@@ -145,6 +152,10 @@ class Study:
         self, name: str, workers: int, threads: int | None, device: str, on_epoch: Callable[[str, int, int], None]
     ) -> tuple[Engine, RunPack]:
         """The engine of this name and the function that it runs packs with."""
+        from harness.engines.cluster import cluster_engine
+        from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
+        from harness.study.device import Device, cores
+
         if name != "local":
             return cluster_engine(name, self.config, self.store.root), self.launch(device, threads)
         runner = Runner(
@@ -160,6 +171,9 @@ class Study:
 
     def launch(self, device: str = "auto", threads: int | None = None) -> Launch:
         """What the jobs of a scheduler have in common, with absolute paths."""
+        from harness.engines.remote import Launch
+        from harness.raw.data_folder import data_folder
+
         config = self.config
         folder = data_folder(config, self.registry, self.data, self.store.root)
         is_folder = Path(config.backbone).expanduser().is_dir()
@@ -193,7 +207,9 @@ class Study:
 
         ``seed`` is by default the study's first, ``methods`` the study's own. A search goes on where it was stopped.
         """
+        from harness.raw.data_folder import data_folder
         from harness.search.search import search_for
+        from harness.study.device import Device
 
         hardware = Device(device)
         folder = data_folder(self.config, self.registry, self.data, self.store.root)
@@ -207,6 +223,8 @@ class Study:
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""
+        from harness.study.measures import contacts_of
+
         return contacts_of(self.plan.splits, self.store)
 
     def similarities(self, *measures: str) -> pd.DataFrame:
@@ -266,6 +284,9 @@ def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dic
 
     CorruptRecord names a field that is not what a run writes; with ``cells_only`` no others than the cells are needed.
     """
+    from harness.study.file import study_names
+    from harness.study.manifest import check_manifest
+
     known = store.manifests()
     if name not in known:
         there = f"it has {', '.join(known)}" if known else "it has no study yet"

@@ -14,7 +14,6 @@ from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
-from harness.scoring.scoring_tasks import scoring_tasks
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -152,6 +151,7 @@ def _import_lines(name: str, imported: Imported, backbone: str) -> Iterator[str]
 def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     """The store, and what a card needs of the task that is meant."""
     from analysis.gains.baselines import baselines
+    from harness.scoring.scoring_tasks import scoring_tasks
     from harness.sharing.outgoing import Facts
 
     store = Store(Path(options.store))

@@ -8,16 +8,19 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from harness.cli.options import leaf_of, registry_option
 from harness.cli.terminal import print_json, print_rows
-from harness.raw.fetch import Watch, fetch
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
 from tasks.registry import Registry
+
+if TYPE_CHECKING:
+    from harness.raw.fetch import Watch
 
 
 def add_data(data: argparse.ArgumentParser) -> None:
@@ -80,6 +83,8 @@ def fetch_data(options: argparse.Namespace) -> int:
 
 def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
     """Fetch one dataset's files; a failure ends this dataset and is one line."""
+    from harness.raw.fetch import fetch
+
     count = 0
     try:
         with progress(quiet) as watch:

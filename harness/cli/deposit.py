@@ -7,21 +7,21 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import KINDS, archive, keys_of
 from adapters_store.measures import measures_of
 from adapters_store.restore import BITE_BYTES, Inspection, MemberReader, NotAsListed, inspect_archive, restore
-from analysis.manuscript.licences import licences_page
-from analysis.sharing.recomputed import Compared, Difference, compared, lines_apart, recompute
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file
-from harness.study.manifest import check_manifest
 from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    from analysis.sharing.recomputed import Difference
 
 
 def add_archive(archive: argparse.ArgumentParser) -> None:
@@ -59,6 +59,9 @@ class NoResults(BadInput):
 
 def archive_results(options: argparse.Namespace) -> int:
     """Write a study's records, report and description into one file, and print what is in it."""
+    from analysis.manuscript.licences import licences_page
+    from analysis.sharing.recomputed import recompute
+
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
     file = Path(options.out or f"{name}-results.tar.gz")
@@ -89,13 +92,16 @@ class Verification:
 
     study: str = ""
     records: int = 0
-    compared: Compared = field(default_factory=lambda: Compared(0, 0, []))
+    tables: int = 0
+    numbers: int = 0
     differences: list[Difference] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
 
 
 def verify_archive(options: argparse.Namespace) -> int:
     """Check every byte of an archive and compute its tables anew; 0 if all is equal, 1 if anything differs."""
+    from analysis.sharing.recomputed import Difference
+
     file = Path(options.file)
     with Steps(quiet=options.quiet) as steps, tempfile.TemporaryDirectory() as temporary:
         try:
@@ -110,6 +116,8 @@ def verify_archive(options: argparse.Namespace) -> int:
 
 
 def _verify(file: Path, folder: Path, steps: Steps) -> Verification:
+    from analysis.sharing.recomputed import Difference
+
     inspection = inspect_archive(file)
     if not any(name.startswith(f"{REPORT}/") for name in inspection.listing.members):
         raise NoResults(f"{file}: an archive without a report; `store restore` checks it, `report` makes its tables")
@@ -128,19 +136,25 @@ def _verify(file: Path, folder: Path, steps: Steps) -> Verification:
 
 def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     """Compute everything anew from the restored store, and add what is other than what was kept."""
+    from analysis.sharing.recomputed import compared, recompute
+    from harness.study.manifest import check_manifest
+
     store, kept = Store(folder / "store"), folder / "kept"
     manifest = store.manifest(outcome.study)
     check_manifest(manifest, "the archive")
     outcome.differences += _descriptions_apart(manifest, kept)
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
     recompute(store, manifest, folder / "made", steps.show)
-    outcome.records, outcome.compared = len(store.records()), compared(kept / REPORT, folder / "made")
-    outcome.differences += outcome.compared.differences
+    comparison = compared(kept / REPORT, folder / "made")
+    outcome.records, outcome.tables, outcome.numbers = len(store.records()), comparison.tables, comparison.numbers
+    outcome.differences += comparison.differences
     lock = kept / LOCK
     outcome.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
 
 
 def _altered_members(inspection: Inspection) -> Iterator[Difference]:
+    from analysis.sharing.recomputed import Difference
+
     for member in inspection.altered:
         yield Difference(inspection.describe(member.name), f"sha256 {member.listed}", f"sha256 {member.actual}")
 
@@ -156,6 +170,9 @@ def _keep(folder: Path, member: MemberReader) -> None:
 
 def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Difference]:
     """What differs in the files that follow from the manifest alone."""
+    from analysis.manuscript.licences import licences_page
+    from analysis.sharing.recomputed import Difference, lines_apart
+
     for name, made in ((STUDY, study_file(manifest["study"])), (LICENCES, licences_page(manifest))):
         there = (kept / name).read_text(encoding="utf-8", errors="replace") if (kept / name).is_file() else ""
         for where, kept_line, made_line in lines_apart(there, made):
@@ -163,7 +180,7 @@ def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Dif
 
 
 def _as_json(file: Path, outcome: Verification) -> dict[str, Any]:
-    counts = {"records": outcome.records, "tables": outcome.compared.tables, "numbers": outcome.compared.numbers}
+    counts = {"records": outcome.records, "tables": outcome.tables, "numbers": outcome.numbers}
     apart = [difference._asdict() for difference in outcome.differences]
     return {"file": str(file), "study": outcome.study, **counts, "differences": apart, "versions": outcome.versions}
 
@@ -181,7 +198,7 @@ def _print(file: Path, outcome: Verification) -> None:
     if not outcome.records:
         print("no table was computed anew: the records are not whole")
         return
-    counted = f"{outcome.compared.tables} tables with {outcome.compared.numbers:,} numbers"
+    counted = f"{outcome.tables} tables with {outcome.numbers:,} numbers"
     print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
     print("all equal after their printed rounding" if not outcome.differences else "not equal")
     if outcome.versions:

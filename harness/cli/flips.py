@@ -17,7 +17,6 @@ from harness.study.config import StudyConfig
 from tasks.errors import BadInput
 from tasks.plain_text import harmless
 from tasks.registry import Registry
-from tasks.splits.loading import load
 from tasks.task import Example
 
 if TYPE_CHECKING:
@@ -92,6 +91,8 @@ def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
     """The target's test rows by id from the raw files; without those of the study none, and why."""
+    from tasks.splits.loading import load
+
     study, facts = manifest["study"], manifest["tasks"][options.target]
     folders = tuple(dict.fromkeys([*study.get("registry", ()), *options.registry]))
     try:

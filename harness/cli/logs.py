@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, disk
 from harness.api import stored_manifest
@@ -15,7 +15,6 @@ from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.engines.status import StudyStatus, location, planned, status_of
-from harness.study.cell import Cell
 from tasks.errors import BadInput
 from tasks.plain_text import harmless, nearest
 
@@ -27,6 +26,9 @@ def add_logs(logs: argparse.ArgumentParser) -> None:
     logs.add_argument("--study", metavar="STUDY", help="default: any in the store")
     logs.add_argument("--seed", metavar="N", type=int, help="default: any")
 
+
+if TYPE_CHECKING:
+    from harness.study.cell import Cell
 
 KEY_PART = re.compile(r"[0-9a-f]{4,64}")
 TAIL_LINES, TAIL_BYTES, MOST = 40, 1 << 16, 12

@@ -168,13 +168,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 done, 1 some cells failed, 2 bad input (one line on stderr), 130 interrupted."""
     if foreign := _foreign_package():
         return _refuse(foreign)
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin on a busy machine cost several times over
     from adapters_store import StoreError
     from harness.cli.terminal import Plain, listen
     from tasks.errors import BadInput
     from tasks.plain_text import harmless
 
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
     listen()
     try:
         with redirect_stdout(cast("TextIO", Plain(sys.stdout))):

@@ -11,24 +11,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
 from harness.api import Study
 from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import print_json
-from harness.raw.fetch import fetch
-from harness.raw.hub_dataset import PREFIX, hub_dataset
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.proposal import cells_of, entry_text, proposal, read_file, task_id
-from tasks.quality import quality
 from tasks.readers.rows import refuse_folder
 from tasks.registry import Registry
-from tasks.splits.contamination import Texts
-from tasks.splits.loading import Splits, load
 from tasks.task import KINDS, why_taken
+
+if TYPE_CHECKING:
+    from tasks.splits.loading import Splits
 
 
 def add_new(tasks: Leaves) -> None:
@@ -120,6 +118,9 @@ SHORT = 40  # characters; longer cells may be text, which is never shown
 
 def new_task(options: argparse.Namespace) -> int:
     """Write the entry of a file, check how its rows come out, and train it for some seconds."""
+    from tasks.quality import quality
+    from tasks.splits.contamination import Texts
+
     folders = [Path(folder) for folder in options.registry or [DEFAULT_REGISTRY]]
     entry = _entry(folders[0], options)
     file, splits = _write(entry, folders, Path(options.data))
@@ -141,6 +142,8 @@ def new_task(options: argparse.Namespace) -> int:
 
 def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
+    from harness.raw.hub_dataset import PREFIX
+
     path, known = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
     table = read_file(path)
     fields_known: dict[str, object] = {
@@ -177,6 +180,9 @@ def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[s
 
 def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     """The first file of a dataset of the hub, after fetching all of them, and what an entry says of the dataset."""
+    from harness.raw.fetch import fetch
+    from harness.raw.hub_dataset import hub_dataset
+
     dataset, data = hub_dataset(options.file), Path(options.data)
     with progress(options.quiet) as watch:
         paths = [download.path for download, _ in fetch(dataset.downloads, data, watch)]
@@ -229,6 +235,8 @@ def _path_in_entry(path: Path, folder: Path, data: Path) -> str:
 
 def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> tuple[Path, Splits]:
     """Write the entry once its rows load, and return its splits too; what stands there is never replaced."""
+    from tasks.splits.loading import load
+
     id = str(entry["id"])
     if not ID_PATTERN.fullmatch(id):
         raise BadEntry(f"id {id!r} may hold only small letters, digits and _; give another --id")
@@ -271,6 +279,4 @@ def _numbers(facts: Mapping[str, float]) -> str:
 
 def _train(id: str, folders: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
     """What came of a training of some seconds; DryRunFailed when the task does not train."""
-    pass
-
     return asdict(dry_run(id, folders, Path(options.data), options.backbone))

@@ -10,22 +10,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters_store import Record
 from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
 from harness.api import Study
 from harness.cli.options import leaf_options, plan_options
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
-from harness.preflight.estimate import Disk, Rates, Todo, assumed_rates, disk_of, left_packs, measured_rates, to_do
 from harness.preflight.smoke import records
-from harness.preflight.why import Why, why
-from harness.study.cell import Cell
-from harness.study.plan import Plan
-from harness.systems import name_of_system
-from tasks.splits.loading import Splits
 
 if TYPE_CHECKING:
+    from adapters_store import Record
+    from harness.preflight.estimate import Disk, Rates, Todo
+    from harness.preflight.why import Why
+    from harness.study.cell import Cell
+    from harness.study.plan import Plan
     from harness.training.lengths import RowTokens
+    from tasks.splits.loading import Splits
 
 
 def add_plan(plan: argparse.ArgumentParser) -> None:
@@ -43,6 +42,8 @@ class Costs:
 
     def __init__(self, study: Study, plan: Plan, records: Sequence[Record]) -> None:
         """Read some rows of every task with the backbone's tokenizer, and the costs of ``records``."""
+        from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, to_do
+
         self.plan, self.store = plan, study.store
         names = dict.fromkeys(cell.target for cell in plan.cells)
         is_left = any(cell.key not in study.store for cell in plan.cells)
@@ -121,6 +122,9 @@ class Costs:
 
     def _memory(self) -> dict[str, Any]:
         """Peak bytes of the largest pack left, by family of device; nothing for cells that lanes do not serve."""
+        from harness.preflight.estimate import left_packs
+        from harness.systems import name_of_system
+
         packs = [pack for pack in left_packs(self.plan, self.store) if name_of_system(pack.first.spec) == "lanes"]
         if not packs:
             return {}
@@ -197,6 +201,8 @@ def _free(root: Path) -> int:
 
 def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
+    from harness.preflight.why import why
+
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}

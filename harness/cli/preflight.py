@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.api import Study
 from harness.cli.data import progress
 from harness.cli.options import best_option, change_options, leaf_options, splits_option
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json
-from harness.preflight.doctor import store_lines, study_lines
-from harness.preflight.machine import PROBLEM, Line, machine_lines
-from harness.preflight.prefetch import FAILED, environment, prefetch
+
+if TYPE_CHECKING:
+    from harness.preflight.machine import Line
 
 
 def add_doctor(doctor: argparse.ArgumentParser) -> None:
@@ -38,6 +39,8 @@ def _preflight_options(leaf: argparse.ArgumentParser) -> None:
 
 def show_doctor(options: argparse.Namespace) -> int:
     """Print what was looked at; exit code 1 when something is a problem."""
+    from harness.preflight.machine import PROBLEM
+
     study = study_of(options) if options.study else None
     lines = []
     for line in _lines(study, Path(options.store)):
@@ -51,6 +54,9 @@ def show_doctor(options: argparse.Namespace) -> int:
 
 
 def _lines(study: Study | None, store: Path) -> Iterator[Line]:
+    from harness.preflight.doctor import store_lines, study_lines
+    from harness.preflight.machine import machine_lines
+
     yield from machine_lines(study.config if study else None)
     if study is not None:
         yield from study_lines(study.config, study.registry, study.data)
@@ -62,6 +68,8 @@ def _lines(study: Study | None, store: Path) -> Iterator[Line]:
 
 def fetch_study(options: argparse.Namespace) -> int:
     """Print what came of each thing and the environment of the jobs; exit code 1 when a download failed."""
+    from harness.preflight.prefetch import FAILED, environment, prefetch
+
     study = study_of(options)
     line, results = environment(study.data, study.store.root), []
     with progress(options.quiet) as watch:

@@ -9,7 +9,6 @@ from pathlib import Path
 from adapters_store.disk import atomic, write_text
 from harness.cli.options import leaf_of, registry_option
 from harness.cli.terminal import print_json
-from harness.study.file import load_study
 from tasks.errors import BadInput
 from tasks.ratings import constructs, form
 from tasks.registry import Registry
@@ -32,6 +31,8 @@ def add_ratings(ratings: argparse.ArgumentParser) -> None:
 
 def write_sheet(options: argparse.Namespace) -> int:
     """Write a rating form and a page of its criteria, and print where they are; nothing is overwritten."""
+    from harness.study.file import load_study
+
     study = load_study(options.study)
     registry = Registry.load([Path(folder) for folder in (*study.registry, *options.registry)])
     tasks = [registry.task(name) for name in study.tasks]

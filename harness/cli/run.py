@@ -6,19 +6,19 @@ import argparse
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.api import Study
 from harness.cli.options import device_option, leaf_options, plan_options, run_options, set_threads, train_options
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.study import study_of
 from harness.cli.terminal import Progress, print_json
-from harness.engines.cluster import check_package
 from harness.preflight.smoke import NOTE
-from harness.run.grid import GridReport, steps_of
-from harness.study.cell import Cell
-from harness.study.device import Device, cores
-from harness.study.schedulers import Slurm, options_of
 from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    from harness.run.grid import GridReport
+    from harness.study.cell import Cell
 
 
 def add_run(run: argparse.ArgumentParser) -> None:
@@ -41,6 +41,10 @@ def add_demo(demo: argparse.ArgumentParser) -> None:
 
 def show_scripts(options: argparse.Namespace) -> int:
     """Print what would be handed to sbatch, and submit nothing; BadInput for an engine that has no scripts."""
+    from harness.engines.cluster import check_package
+    from harness.run.grid import GridReport, steps_of
+    from harness.study.schedulers import Slurm, options_of
+
     if options.engine != "slurm":
         raise BadInput(
             f"--dry-run prints the job scripts of --engine slurm; --engine {options.engine} has none. What would be "
@@ -74,6 +78,8 @@ def run_study(options: argparse.Namespace) -> int:
 
 def run_demo(options: argparse.Namespace) -> int:
     """Run the demo study and write its report; by default with a worker for every core."""
+    from harness.study.device import cores
+
     if options.workers is None:
         options.workers = cores()
     study = Study("demo", data=options.data, store=options.store)
@@ -87,6 +93,8 @@ def run_demo(options: argparse.Namespace) -> int:
 
 def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] | None = None) -> int:
     """Train what the store lacks of a study, or of some of its cells, and print the report; the exit code."""
+    from harness.study.device import Device
+
     set_threads(options.threads)
     engine = getattr(options, "engine", "local")
     if engine == "local":

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.api import Study
 from harness.cli.options import best_option, device_option, leaf_options, set_threads, splits_option, study_options
 from harness.cli.study import study_of
 from harness.cli.terminal import Progress, print_json, print_rows
-from harness.search.outcome import SearchResult, Trial
+
+if TYPE_CHECKING:
+    from harness.search.outcome import SearchResult, Trial
 
 
 def add_search(search: argparse.ArgumentParser) -> None:

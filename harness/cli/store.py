@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import archive
@@ -18,8 +19,9 @@ from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
-from harness.study.backbones.backbone import resolve
-from harness.study.migrate import Migration, MigrationReport
+
+if TYPE_CHECKING:
+    from harness.study.migrate import MigrationReport
 
 
 def add_store(store: argparse.ArgumentParser) -> None:
@@ -132,6 +134,9 @@ def collect(options: argparse.Namespace) -> int:
 
 def migrate(options: argparse.Namespace) -> int:
     """Print how many records have which keys of today, and a line for each that gets none; exit code 1 if any."""
+    from harness.study.backbones.backbone import resolve
+    from harness.study.migrate import Migration
+
     for name in options.backbone:
         resolve(name)  # one that is not here is refused before anything is written
     done = Migration(_store(options), tuple(options.backbone)).run()

@@ -6,18 +6,18 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import Study
 from harness.cli.options import best_option, leaf_of, study_options
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import smoke_of
-from harness.search.outcome import with_best
-from harness.study.config import StudyConfig
-from harness.study.file import load_study, study_names
-from harness.study.imported import with_imported
 from tasks.errors import BadStudy
-from tasks.registry import Registry
+
+if TYPE_CHECKING:
+    from harness.study.config import StudyConfig
+    from tasks.registry import Registry
 
 
 def add_study(study: argparse.ArgumentParser) -> None:
@@ -46,6 +46,8 @@ def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
 
 def overrides(options: argparse.Namespace) -> list[str]:
     """``--set``, ``--registry``, ``--limit`` and ``--seed`` as ``key=value`` lines."""
+    from harness.study.file import load_study
+
     changes = list(options.set)
     if options.registry:  # beside the folders that the study names itself
         changes.append(f"registry={[*load_study(options.study, changes).registry, *options.registry]}")
@@ -58,6 +60,8 @@ def overrides(options: argparse.Namespace) -> list[str]:
 
 def list_studies(options: argparse.Namespace) -> int:
     """Print one row per built-in study."""
+    from harness.study.file import load_study, study_names
+
     studies = [load_study(name) for name in study_names()]
     rows: list[dict[str, object]] = [
         {
@@ -76,6 +80,11 @@ def list_studies(options: argparse.Namespace) -> int:
 
 def show_study(options: argparse.Namespace) -> int:
     """Print the resolved study and, per task, every training setting with the layer that won."""
+    from harness.search.outcome import with_best
+    from harness.study.file import load_study
+    from harness.study.imported import with_imported
+    from tasks.registry import Registry
+
     study = with_imported(load_study(options.study, overrides(options)), Store(Path(options.store)))
     if options.best:
         study = with_best(study, Store(Path(options.store)), overrides(options))
@@ -109,6 +118,8 @@ def _with_origin(value: object) -> str:
 
 def name_of(study: str) -> str:
     """The name under which the store knows a study given by name or by .toml file."""
+    from harness.study.file import load_study
+
     try:
         return load_study(study).name
     except BadStudy:

@@ -7,30 +7,28 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from analysis.results.audit import Labels, Verdict, audit, missing
-from analysis.results.published import PublishedTask, published_task
 from harness.cli.new import add_new
 from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
 from harness.cli.terminal import print_json, print_rows
-from harness.study.measures import contacts_of
-from harness.training.lengths import token_lengths
 from tasks import entry
 from tasks.errors import BadInput, MissingData
-from tasks.quality import conflicting, quality
 from tasks.ratings import rating_files, ratings
 from tasks.readers import read
 from tasks.readers.rows import data_path, uses_fallback
 from tasks.readers.wassa import wassa_people
 from tasks.registry import Registry
-from tasks.splits.clean import NAMES
-from tasks.splits.contamination import Contact, Texts
-from tasks.splits.loading import KINDS, Splits, load
 from tasks.task import Example, Label, Task, classes_of
+
+if TYPE_CHECKING:
+    from analysis.results.audit import Labels, Verdict
+    from analysis.results.published import PublishedTask
+    from tasks.splits.contamination import Contact
+    from tasks.splits.loading import Splits
+
+PARTS = ("train", "validation", "test")
 
 
 def add_tasks(tasks: argparse.ArgumentParser) -> None:
@@ -86,6 +84,8 @@ def list_tasks(options: argparse.Namespace) -> int:
 
 def show_task(options: argparse.Namespace) -> int:
     """Print one task's entry, ratings and, where the files are there, its splits."""
+    from tasks.splits.loading import load
+
     task = Registry.load([Path(folder) for folder in options.registry]).task(options.id)
     rated = [rating for rating in ratings(rating_files(options.registry)) if rating.task == task.id]
     shown = _entry(task) | {"ratings": {f"{rating.construct}/{rating.rater}": rating.value for rating in rated}}
@@ -158,9 +158,12 @@ def _entry(task: Task) -> dict[str, object]:
 
 
 def _rows(splits: Splits) -> dict[str, object]:
-    names = ("train", "validation", "test")
-    shown: dict[str, object] = {name: len(getattr(splits, name)) for name in names}
-    shown["groups"] = {name: len({row.group for row in getattr(splits, name)}) for name in names}
+    import numpy as np
+
+    from tasks.quality import conflicting
+
+    shown: dict[str, object] = {name: len(getattr(splits, name)) for name in PARTS}
+    shown["groups"] = {name: len({row.group for row in getattr(splits, name)}) for name in PARTS}
     everything = [row.label for name in splits.names for row in getattr(splits, name)]
     if splits.task.label.classes:
         counts = Counter(index for label in everything for index in classes_of(label))
@@ -188,12 +191,18 @@ def check_tasks(options: argparse.Namespace) -> int:
 
     Writes the contamination map as CSV and heatmaps into ``--out``; counts are kept in the store.
     """
+    from harness.study.measures import contacts_of
+    from harness.training.lengths import token_lengths
+    from tasks.quality import quality
+    from tasks.splits.contamination import Texts
+    from tasks.splits.loading import KINDS
+
     registry = Registry.load([Path(folder) for folder in options.registry])
     chosen = [registry.task(options.id)] if options.id else list(registry.tasks.values())
     splits, missing = _load_splits(registry.tasks.values(), options)
     if options.id and options.id in missing:
         raise BadInput(missing[options.id])
-    texts = Texts([getattr(task_splits, name) for task_splits in splits["clean"].values() for name in NAMES])
+    texts = Texts([getattr(task_splits, name) for task_splits in splits["clean"].values() for name in PARTS])
     data = Path(options.data)
     facts = [
         quality(splits["clean"][task.id], _people(task, data), texts)
@@ -220,6 +229,8 @@ def _load_splits(
     tasks: Iterable[Task], options: argparse.Namespace
 ) -> tuple[dict[str, dict[str, Splits]], dict[str, str]]:
     """Splits of both kinds by task, and why a task has none."""
+    from tasks.splits.loading import KINDS, load
+
     ids = Path(options.splits) if options.splits else None
     splits: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}
     missing: dict[str, str] = {}
@@ -280,6 +291,8 @@ def _text(value: object) -> str:
 
 def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
     """Print the contaminated pairs, those with equal counts on one line."""
+    from tasks.splits.contamination import Contact
+
     trained: dict[tuple[object, ...], list[str]] = {}
     for contact in contacts:
         if contact.is_contaminated:
@@ -331,6 +344,8 @@ def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path) -> lis
 
 def audit_tasks(options: argparse.Namespace) -> int:
     """Print one line per task of the paper: what is equal, and what differs by how much and why."""
+    from analysis.results.published import published_task
+
     registry = Registry.load()
     ids = Path(options.splits) if options.splits else None
     verdicts: list[tuple[Verdict, dict[str, object]]] = []
@@ -353,15 +368,18 @@ def audit_tasks(options: argparse.Namespace) -> int:
 
 def _verdict(task: Task, published: PublishedTask, data: Path, ids: Path | None) -> tuple[Verdict, dict[str, object]]:
     """The line of one task, and the sizes of its splits beside the printed shares."""
+    from analysis.results.audit import audit, missing
+    from tasks.splits.loading import load
+
     printed = "/".join(f"{share:.1f}" for share in published.shares)
     try:
         splits = load(task, data, "as-published", ids)
         rows = read(splits.task, data)
     except MissingData:
         return missing(published, "data missing"), {"train/validation/test": "-", "%": "-", "printed %": printed}
-    sizes = [len(getattr(splits, name)) for name in NAMES]
+    sizes = [len(getattr(splits, name)) for name in PARTS]
     is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
-    marks = ["~" if is_drawn and name not in splits.known else "" for name in NAMES]
+    marks = ["~" if is_drawn and name not in splits.known else "" for name in PARTS]
     return audit(published, _labels(splits, rows)), {
         "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
         "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
@@ -371,7 +389,7 @@ def _verdict(task: Task, published: PublishedTask, data: Path, ids: Path | None)
 
 def _labels(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
     """Labels of all rows and of every split whose ids are known; nested splits count a row once for each."""
-    parts = {name: getattr(splits, name) for name in NAMES}
+    parts = {name: getattr(splits, name) for name in PARTS}
     nested = [row for part in parts.values() for row in part]
     everything = nested if len({row.id for row in nested}) < len(nested) else rows
     known = {name: parts[name] for name in splits.known}

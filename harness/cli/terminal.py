@@ -14,12 +14,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tqdm import tqdm
 
-from harness.run.grid import GridReport
 from tasks.plain_text import harmless
+
+if TYPE_CHECKING:
+    from harness.run.grid import GridReport
 
 
 @dataclass(frozen=True)

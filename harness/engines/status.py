@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -28,8 +28,10 @@ from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
-from harness.study.cell import Cell
 from tasks.plain_text import counted
+
+if TYPE_CHECKING:
+    from harness.study.cell import Cell
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
@@ -125,6 +127,8 @@ def _identities(
 
 def planned(manifest: Mapping[str, Any]) -> list[Cell]:
     """The cells that a manifest names; of a spec there is only the key of the intermediate."""
+    from harness.study.cell import Cell  # which loads numpy, and the parser needs this module
+
     return [
         Cell(
             target=row["target"],

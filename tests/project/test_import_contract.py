@@ -60,6 +60,14 @@ def test_planning_loads_no_training_library(module):
     assert packages & set(TRAINING) == set()
 
 
+def test_no_help_loads_what_takes_long():
+    done = run("import sys; from harness.cli.main import parser; parser(); print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "harness" in loaded
+    assert loaded & {*TRAINING, "analysis", "matplotlib", "numpy", "pandas", "rich", "scipy"} == set()
+
+
 def test_the_registry_loads_no_training_library_and_nothing_else_of_ours():
     assert loaded(modules_of("tasks")) & {*TRAINING, "harness", "analysis", "adapters_store"} == set()
 

@@ -19,7 +19,6 @@ from adapters_store import Store
 from adapters_store.measures import DATA_EMBEDDING, POOLED, data_embedding_inputs
 from analysis.report import report
 from analysis.sharing import recomputed
-from harness.cli import deposit as command
 from harness.cli.main import main
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.forged import forged, members, repacked, with_predictions
@@ -82,7 +81,7 @@ def quick(monkeypatch, made):
         shutil.copytree(made, out)
         return []
 
-    monkeypatch.setattr(command, "recompute", copied)
+    monkeypatch.setattr("analysis.sharing.recomputed.recompute", copied)
 
 
 def typed(capsys, *words):
