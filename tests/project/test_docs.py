@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -17,6 +18,7 @@ PAGES = [
     *(page for folder in ("docs", "containers", "benchmarks") for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 TYPED = re.compile(r"(?:^|`)empathy-transfer ([^`\n]*)", re.MULTILINE)
+FUNCTION = re.compile(r"`((?:harness|analysis|tasks|adapters_store)/[\w/]+\.py):(\w+)`")
 PATH = re.compile(r"`((?:docs|tests|harness|analysis|tasks|adapters_store|benchmarks|containers)/[\w./-]+)`")
 
 
@@ -67,6 +69,17 @@ def test_every_command_is_on_some_page():
 def test_every_file_that_a_page_names_is_there(page):
     names = PATH.findall(page.read_text(encoding="utf-8"))
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_function_that_a_page_names_is_where_it_says(page):
+    for path, name in FUNCTION.findall(page.read_text(encoding="utf-8")):
+        nodes = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+        assert name in {getattr(node, "name", None) for node in nodes}, f"{page.name}: no {name} in {path}"
+
+
+def test_the_page_that_follows_a_cell_names_its_functions():
+    assert len(FUNCTION.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))) > 30
 
 
 def test_the_readme_names_every_page_of_docs():
