@@ -1,0 +1,216 @@
+"""The commands that same_outputs.py runs with both checkouts, and the files that they are given.
+
+``tiny`` is trained through the adapters library. ``broad`` is trained as lanes, and has seeds, controls, and as many
+pairs and families as the analysis needs. ``every`` trains the baselines of the paper's 18 tasks on some made-up rows,
+so that the reader, the split and the keys of each are compared.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FILES = {
+    "broad.toml": """extends = "tiny"
+tasks = ["epitome_er", "empdial_role", "news_empathy", "epitome_ip", "empathy_hope", "mi_adherent"]
+trainer = "lanes"
+seeds = [1, 2]
+controls = ["self"]
+
+[training]
+epochs = 1
+""",
+    "every.toml": """extends = "muddy-waters"
+backbone = "random-tiny"
+data = "synthetic"
+synthetic_rows = 400
+transfers = false
+max_tokens = 32
+max_train = 32
+max_val = 32
+max_test = 32
+
+[training]
+epochs = 1
+""",
+    "replies.csv": """id,text,context,group,kind
+1,I am so sorry to hear that.,My dog died this morning.,a,warm
+2,What happened then?,,a,cold
+3,"Great news, and well deserved!",We won.,b,warm
+4,You should see a doctor about it.,"My knee hurts, it has for weeks.",b,cold
+5,,Nobody says anything.,b,cold
+6,=1+1,A text that a spreadsheet would compute.,b,warm
+""",
+}
+KINDS = (("is kind and warm", "warm"), ("is rather short", "cold"), ("asks how it was", "warm"))
+FILES["kindness.csv"] = "reply,kind\n" + "".join(
+    f"reply number {i} {text},{kind}\n" for i in range(30) for text, kind in KINDS
+)
+SIDES = ("before", "after")
+LEAVES = (
+    *(
+        "tasks list",
+        "tasks show",
+        "tasks fields",
+        "tasks new",
+        "tasks check",
+        "tasks audit",
+        "data status",
+        "data fetch",
+    ),
+    *("ratings sheet", "study list", "study show", "plan", "run", "retry", "search", "demo", "doctor", "prefetch"),
+    *("status", "cancel", "logs", "store ls", "store verify", "store migrate", "store archive", "store restore"),
+    *("store gc", "similarities", "suggest", "figures", "report", "analyze", "flips", "power", "compare", "paper"),
+    *("cite", "score", "adapter export", "adapter publish", "adapter import", "archive", "verify"),
+)
+SHOWN = ("epitome_er", "news_empathy", "empdial_qint", "mi_behavior", "condolence", "control_reply", "esconv_strategy")
+BUILT_IN = ("tiny", "demo", "real-small", "real-12", "muddy-waters")
+
+
+@dataclass(frozen=True)
+class Command:
+    """Lines for the command line, run in a folder of the command's name; each ends with 0 unless it ``may_fail``.
+
+    ``store`` is a folder beside it, of which the command gets a copy of its own as ``runs``.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    may_fail: bool = False
+    store: str = ""
+
+    @property
+    def words(self) -> list[list[str]]:
+        """The lines as words."""
+        return [shlex.split(line) for line in self.lines]
+
+
+def _do(name: str, *lines: str, may_fail: bool = False, store: str = "") -> Command:
+    return Command(name, lines, may_fail, store)
+
+
+def training() -> list[Command]:
+    """What fills the store ``runs``, in order."""
+    return [
+        _do("run tiny", "run tiny --store ../runs --threads 1 --quiet"),
+        _do("run broad", "run ../broad.toml --store ../runs --threads 1 --quiet"),
+        _do("run every", "run ../every.toml --store ../runs --threads 1 --quiet"),
+        _do("similarities tiny", "similarities tiny --store ../runs --quiet"),
+        _do("similarities broad", "similarities ../broad.toml --store ../runs --quiet"),
+    ]
+
+
+def reading(store: Path, studies: Mapping[str, Sequence[str]]) -> list[Command]:
+    """What is run from copies of the trained store, and from a store of each further study, given with its tasks."""
+    return [
+        *(_do(f"verify what {name} trained", f"store verify --store ../stores/{name} --quiet") for name in SIDES),
+        *_without_a_store(),
+        *_of_study("tiny", "before", ("epitome_er", "news_empathy")),
+        *_of_study("broad", "before", ("epitome_er", "mi_adherent")),
+        *_of_store(),
+        *_with_changes(),
+        *_of_data(store),
+        *_of_published(),
+        *(command for name, tasks in studies.items() for command in _of_study(name, name, tasks)),
+        *(_do(f"help {leaf}", f"{leaf} --help") for leaf in LEAVES),
+    ]
+
+
+def _of_study(name: str, store: str, tasks: Sequence[str]) -> list[Command]:
+    """What is said of a finished study from its store alone."""
+    kept, pair = f"--store ../stores/{store} --quiet", " ".join(tasks[:2])
+    named, author = f"{name} {kept}", "--creator 'Vale, Mira' --licence cc-by-4.0"
+    return [
+        _do(f"report {name}", f"report {named} --out out"),
+        _do(f"report {name} shared", f"report {named} --out out --share"),
+        _do(f"figures {name}", f"figures {named} --out out"),
+        _do(f"analyze {name}", f"analyze {named} --out out"),
+        _do(f"analyze {name} paper", f"analyze {named} --out out --mode paper"),
+        _do(f"paper {name}", f"paper {named} --out out"),
+        _do(f"power {name}", f"power {named} --out out --grids 5"),
+        _do(f"compare {name}", f"compare {name} published {kept} --out out"),
+        _do(f"flips {name}", *(f"flips {pair} --study {named} {form}" for form in ("--out out", "--json"))),
+        _do(f"status {name}", f"status {named} --json", f"status {named}"),
+        _do(f"logs {name}", f"logs {tasks[0]} --seed 1 --study {named}"),
+        _do(f"cite {name}", f"cite {named} --out out", f"cite {named} --out -"),
+        _do(f"store ls {name}", f"store ls {kept}", f"store ls {kept} --json"),
+        _do(f"archive {name}", f"archive {named} {author} --out r.tar.gz", "verify r.tar.gz --quiet"),
+        _do(f"store archive {name}", f"store archive {named} --out a.tar.gz", "store restore a.tar.gz --store runs"),
+    ]
+
+
+def _of_store() -> list[Command]:
+    """What uses what the trained store has of several studies, or its adapters."""
+    kept, columns = "--store ../stores/before --quiet", "--text text --id id --context context --group group"
+    suggest = (f"suggest epitome_er --study ../broad.toml {kept}", f"suggest news_empathy --study tiny {kept} --json")
+    return [
+        _do("compare tiny broad", f"compare tiny broad {kept} --out out"),
+        _do("suggest", *suggest),
+        _do("plans", *(f"plan {study} {kept} --json --why" for study in ("tiny", "../broad.toml", "../every.toml"))),
+        _do("plan in words", f"plan ../broad.toml {kept}"),
+        _do("status", f"status {kept}"),
+        _do("archive private", f"archive every {kept} --out r.tar.gz", may_fail=True),
+        _do("score", f"score ../replies.csv --study tiny {kept} {columns} --out out/s.csv --plots out"),
+        _do("score as jsonl", f"score ../replies.csv --study broad {kept} --text text --out out/s.jsonl"),
+        _do("adapter export", f"adapter export epitome_er --study broad {kept} --out out"),
+    ]
+
+
+def _with_changes() -> list[Command]:
+    """What may change the trained store, done to a copy."""
+    again = ("run tiny --store runs --quiet", "retry tiny --failed --store runs --quiet", "cancel tiny --store runs")
+    exported = "adapter export epitome_er --study tiny --store runs --out out"
+    imported = "adapter import out --as theirs --backbone random-tiny --store runs"
+    search = "search tiny --task epitome_er --trials 2 --store runs --quiet"
+    return [
+        _do("run again", *again, store="stores/before"),
+        _do("adapter import", exported, imported, store="stores/before"),
+        _do("search", search, may_fail=True, store="stores/before"),  # needs an extra, optuna
+        _do("store care", "store gc --store runs", "store migrate --store runs", store="stores/before"),
+    ]
+
+
+def _of_data(store: Path) -> list[Command]:
+    """What reads raw files: those that were made up for the study ``every``."""
+    most = max(sorted((store / "synthetic").iterdir()), key=lambda folder: len(list(folder.iterdir())))
+    data = f"--data ../stores/before/synthetic/{most.name}"
+    flips = f"flips epitome_er news_empathy --study tiny --store ../stores/before {data} --show 3"
+    return [
+        _do("tasks check", f"tasks check {data} --quiet", f"tasks check mi_behavior {data} --backbone random-tiny"),
+        _do("tasks audit", f"tasks audit {data}", f"tasks audit {data} --json"),
+        _do("data status", f"data status {data}", f"data status {data} --json"),
+        _do("tasks show data", *(f"tasks show {task} {data}" for task in SHOWN)),
+        _do("tasks new", "tasks new ../kindness.csv --data .. --registry own --quiet"),
+        _do("flips with texts", flips),
+    ]
+
+
+def _without_a_store() -> list[Command]:
+    """What needs neither a store nor raw files."""
+    return [
+        _do("tasks list", "tasks list", "tasks list --json", "tasks list --theme direct"),
+        _do("tasks fields", "tasks fields", "tasks fields --json"),
+        _do("tasks show", *(f"tasks show {task}" for task in SHOWN), "tasks show epitome_er --json"),
+        _do("study list", "study list", "study list --json"),
+        _do("study show", *(f"study show {study} {form}" for study in BUILT_IN for form in ("", "--json"))),
+        _do("plan tiny", "plan tiny --json --why"),
+        _do("plan demo", "plan demo --json --why", may_fail=True),  # needs an extra, MiniLM
+        _do("plan every", "plan ../every.toml --json --set transfers=true --seed 1 --seed 2"),
+        _do("plan muddy-waters", "plan muddy-waters", "plan muddy-waters --data .. --json", may_fail=True),
+        _do("jobs", "run tiny --engine slurm --dry-run", may_fail=True),  # needs an extra, submitit
+        _do("ratings sheet", "ratings sheet muddy-waters --rater C --out out"),
+    ]
+
+
+def _of_published() -> list[Command]:
+    """What is said of the numbers that the paper prints."""
+    return [
+        _do("analyze published paper", "analyze published --quiet --out out --mode paper"),
+        _do("analyze published", "analyze published --quiet --out out"),
+        _do("paper published", "paper published --quiet --out out"),
+        _do("power published", "power published --quiet --out out --grids 5"),
+        _do("figures published", "figures published --quiet --out out"),
+        _do("cite published", "cite published --out -"),
+    ]
