@@ -65,7 +65,7 @@ class Square(NamedTuple):
 def figures(
     store: Store, manifest: Manifest, gains: pd.DataFrame, out: Path, *, draws: int = DRAWS, seed: int = SEED
 ) -> list[Path]:
-    """Draw every heatmap of a study, whose frame of gains is given, into ``out``; the files, PNG before SVG."""
+    """Draw every heatmap of a study from its frame of gains into ``out``; the files, PNG before SVG."""
     baselines = baselines_of(store, manifest, draws=draws, seed=seed)
     return [path for files in write_heatmaps(gains, baselines, manifest, out) for path in (files.png, files.svg)]
 
@@ -124,7 +124,7 @@ def squares(
 
 
 def colour_limit(points: pd.Series) -> float:
-    """Gain in points at which the colour is deepest: a percentile of the sizes, so that one cell does not pale all."""
+    """Gain in points at which the colour is deepest: a percentile of all sizes, so that no one cell pales the rest."""
     sizes = points.abs().dropna()
     return max(float(np.percentile(sizes, ROBUST_PERCENTILE)), 1.0) if len(sizes) else 1.0
 

@@ -64,8 +64,8 @@ def write_figures(
 ) -> list[FigureFiles]:
     """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
 
-    ``note`` stands above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` of
-    heuristic_figures says why there is no Figure 2, 9 or 10.
+    ``note`` is printed above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` says
+    why there is no Figure 2, 9 or 10.
     """
     figures = heuristic_figures(results, similarities, out)
     counts = [theme_counts(panel).assign(panel=name) for name, panel in counted.items()]
@@ -167,7 +167,7 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
 
 
 def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
-    """How many tasks two raters put so far apart, whoever is higher; pairs of raters are added up."""
+    """Tasks by the size of two raters' difference, whoever rates higher; all pairs of raters together."""
     apart = differing.assign(apart=differing.difference.abs())
     sizes, rated = sorted(apart.apart.unique()), list(dict.fromkeys(apart.construct))
     counts = apart.pivot_table(index="construct", columns="apart", values="n_tasks", aggfunc="sum", fill_value=0)
@@ -227,7 +227,7 @@ def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: 
 
 
 def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
-    """One line per figure of these that cannot be drawn, with the reason."""
+    """One line for each of Figures 2, 9 and 10 that cannot be drawn, with the reason."""
     why = _why_no_importances(results, similarities)
     lines = [f"Figure 2 is not drawn: {why}"] if why else []
     missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]

@@ -58,12 +58,12 @@ TYPES = {
 
 
 class MixedRecords(BadInput):
-    """Records that a gain would compare do not belong together, or do not fit their own predictions."""
+    """Records that cannot be compared with each other, or that do not fit their own predictions."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a cell said of its test rows: ids, group names, labels and decisions, all ``[n]`` in stored order.
+    """The test rows of a cell: ids, group names, labels and decisions, all ``[n]`` in stored order.
 
     Of a multilabel target, labels and decisions are a 0 or 1 per class ``[n, classes]``.
     """
@@ -89,7 +89,7 @@ def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
 
 
 def planned_cells(store: Store, manifest: Manifest) -> pd.DataFrame:
-    """The frame of ``cells`` without a look at the records' files."""
+    """The frame of ``cells``, without a check of the records' files."""
     measured = contaminated_pairs(store, manifest)
     rows = [_with_mark(_row(store, manifest, cell), measured) for cell in manifest["cells"]]
     frame = pd.DataFrame(rows, columns=list(TYPES)).astype(TYPES)
@@ -149,10 +149,10 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
 
 
 def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:
-    """The row with a mark if its test items are training material of the target itself or of the intermediate.
+    """The row, marked where its test items are training material of the target itself or of the intermediate.
 
-    What an imported intermediate was trained on is not known. A control that stands on the target's own texts stands in
-    every fold on the adapter of the first, which was trained on what the other folds test.
+    What an imported intermediate was trained on is not known. A control on the target's own texts uses, in every fold,
+    the adapter of the first fold, which was trained on what the other folds test.
     """
     if row["role"] in OWN_TEXTS_BELOW and row.get("is_folded"):
         is_marked = True

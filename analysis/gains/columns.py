@@ -57,7 +57,7 @@ class Column:
         return [self.lanes[Lane(role, intermediate, seed)] for seed in seeds]
 
     def rng(self, *names: str | None) -> np.random.Generator:
-        """A fresh source of the randomness that a comparison has beside the groups, told from others by its names."""
+        """A fresh generator for what a comparison draws beside the groups; its seed has the names of the cells."""
         return np.random.default_rng((*self.entropy, _crc(self.target, self.setting, *map(str, names))))
 
 

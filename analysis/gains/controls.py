@@ -80,7 +80,7 @@ def _mean(part: pd.DataFrame) -> dict[str, Any]:
 
 
 def _interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Mean and 95 % interval of values that stand for many more."""
+    """Mean and 95 % interval, by Student's t over the values; NaN limits of fewer than two."""
     if len(values) < 2:
         return (float(values.mean()) if len(values) else np.nan, np.nan, np.nan)
     mean = float(values.mean())

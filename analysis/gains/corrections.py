@@ -37,7 +37,10 @@ def benjamini_yekutieli(p: ArrayLike) -> FloatArray:
 
 
 def holm(p: ArrayLike) -> FloatArray:
-    """As ``benjamini_hochberg``: the k-th smallest p times m - k + 1, and never below a smaller one's."""
+    """As ``benjamini_hochberg``: the k-th smallest p times m - k + 1, and never below that of a smaller p.
+
+    Of .01, .02 and .04 it makes .03, .04 and .04.
+    """
     return _of_defined(p, _holm)
 
 
@@ -46,7 +49,7 @@ def step_down(observed: Sequence[FloatArray], null: Sequence[NDArray[np.float32]
 
     Within a block draws are joint; blocks, which may have different numbers of draws, are taken as independent. The
     p of a size t is the probability that the largest of all tests with observed sizes up to t reaches t by chance, and
-    never below the p of a larger size.
+    never below the p of a larger size. A size beyond every draw of 999 has a p of .001, and not of 0.
     """
     # 1. Within a block, sort the tests by size. A running maximum over the sorted tests then holds, in every draw, the
     #    largest of all tests up to each size: Westfall and Young's (1993) free step-down, for all sizes at once.
@@ -122,7 +125,7 @@ class GainTest:
 
     @classmethod
     def of(cls, estimate: float, evidence: Evidence, column: tuple[str, str], block: Hashable) -> GainTest:
-        """From an estimate and its evidence; where nothing varies a difference is infinite, and no difference 0."""
+        """From an estimate and its evidence; where nothing varies, any difference is infinitely large."""
         error, df = evidence.standard_error, evidence.df
         if error > 0:
             observed = float(_as_normal(np.array([abs(estimate) / error]), df)[0])
@@ -153,7 +156,7 @@ def corrections_of(p: FloatArray, tests: Sequence[GainTest | None]) -> pd.DataFr
 
 
 def undecided(p: FloatArray, adjusted: FloatArray, draws: FloatArray) -> NDArray[np.bool_]:
-    """Whether the 99 % interval of each p by Clopper and Pearson, carried through its correction, holds the level."""
+    """Whether the level lies in the 99 % interval of each p (Clopper and Pearson), carried through its correction."""
     counts = np.nan_to_num(p * (draws + 1) - 1)
     low = np.nan_to_num(beta.ppf(DOUBT / 2, counts, draws - counts + 1), nan=0.0)
     high = np.nan_to_num(beta.ppf(1 - DOUBT / 2, counts + 1, draws - counts), nan=1.0)
@@ -189,7 +192,7 @@ def _by_name(tests: Iterable[tuple[Hashable, _NumberedTest]]) -> list[list[_Numb
 
 
 def _maximum_p(p: FloatArray, families: Sequence[Sequence[Sequence[_NumberedTest]]]) -> FloatArray:
-    """P corrected within families of tests, each of which falls into blocks; 1 for a p that is in none."""
+    """P by the step-down maximum within families of tests, each a list of blocks; 1 for a p that is in none."""
     adjusted = np.where(np.isfinite(p), 1.0, np.nan)
     for blocks in families:
         observed = [np.array([test.observed for _, test in block]) for block in blocks]

@@ -101,7 +101,10 @@ def flips(
 
 
 def sign_p(better: int, worse: int) -> float:
-    """The exact two-sided p that better and worse are equally likely: McNemar's test of right and wrong; 1 if none."""
+    """The exact two-sided p that better and worse are equally likely (McNemar 1947); 1 if nothing changed.
+
+    Of 9 items turned right and 1 turned wrong it is .021.
+    """
     return float(binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
 
 
@@ -134,7 +137,7 @@ def by_class(transfer: Flips) -> pd.DataFrame:
 
 
 def answers(transfer: Flips) -> pd.DataFrame:
-    """How often one answer gave way to another: class, before, after, n; the most frequent first, none of a number."""
+    """How often an answer changed into another: class, before, after, n; the most frequent first, none of a number."""
     moved = transfer.items[transfer.items.before != transfer.items.after]
     if transfer.metric == "pearson_r" or moved.empty:
         return pd.DataFrame(columns=["class", "before", "after", "n"])
@@ -143,7 +146,7 @@ def answers(transfer: Flips) -> pd.DataFrame:
 
 
 def by_size(items: pd.DataFrame, sizes: pd.Series, name: str) -> pd.DataFrame:
-    """The tally by quarters of a number that every row has; equal numbers are never parted."""
+    """The tally by quarters of a number that every row has; equal numbers stay in one quarter."""
     edges = np.unique(np.quantile(sizes, np.linspace(0, 1, PARTS + 1)))
     quarter = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, max(len(edges) - 2, 0))
     ranges = sizes.groupby(quarter).agg(["min", "max"])

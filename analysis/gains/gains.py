@@ -85,8 +85,8 @@ TYPES = {name: column.type for name, column in COLUMNS.items()}
 def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
 
-    The columns are those of ``analysis.gains.gains``. Controls and references take no part. Where a correction is
-    undecided at so many draws, its column and those with the same test groups are drawn anew, MORE times as often.
+    The columns are COLUMNS. Controls and references take no part. Where a correction is undecided at so many draws, its
+    column and those with the same test groups are drawn anew, MORE times as often.
     """
     by_pair = _gains_by_pair(store, manifest, (TRANSFER,), draws=draws, seed=seed)
     frame = _with_corrections(by_pair)
@@ -101,13 +101,13 @@ def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = S
 def uncorrected_gains(
     store: Store, manifest: Manifest, roles: Iterable[str], *, draws: int, seed: int, scored: Scored = own_scores
 ) -> pd.DataFrame:
-    """One row per planned (role, intermediate, target, setting) of these roles against their baselines, uncorrected."""
+    """One row per planned (role, intermediate, target, setting) of these roles, in COLUMNS without corrections of p."""
     by_pair = _gains_by_pair(store, manifest, roles, draws=draws, seed=seed, scored=scored)
     return pd.DataFrame([pair.row for pair in by_pair.values()], columns=["role", *TYPES])
 
 
 class _PairGain(NamedTuple):
-    """What is known of a planned transfer: its row of the frame, and its test where it has a p."""
+    """The gain of a planned transfer: its row of the frame, and its test where it has a p."""
 
     row: dict[str, Any]
     test: GainTest | None
@@ -123,7 +123,7 @@ def _gains_by_pair(
     only: Container[tuple[str, str]] | None = None,
     scored: Scored = own_scores,
 ) -> dict[Any, _PairGain]:
-    """By (role, intermediate, target, setting) what is planned in these roles; of some targets and settings only."""
+    """Gains by (role, intermediate, target, setting) of all planned in these roles; ``only`` of some columns."""
     planned = planned_cells(store, manifest)
     tops = planned[planned.role.isin(list(roles))]
     planned = with_full_baselines(planned[planned.target.isin(tops.target)])
@@ -154,7 +154,7 @@ def _with_corrections(by_pair: Mapping[Any, _PairGain]) -> pd.DataFrame:
 
 
 def conditional_on(n_seeds: int, n_baseline_seeds: int | None = None) -> str:
-    """What an inference over this many seeds, and as many or more of the baseline, holds for."""
+    """The training runs that an inference holds for, in words: ``3 seeds``, or ``2 seeds, 5 of the baseline``."""
     if n_baseline_seeds is None or n_seeds == n_baseline_seeds:
         return "one training run" if n_seeds == 1 else f"{n_seeds} seeds"
     return f"{n_seeds} seed{'s' * (n_seeds > 1)}, {n_baseline_seeds} of the baseline"
@@ -167,7 +167,7 @@ def flags_of(rows: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class _Difference:
-    """A transfer's scores over its seeds, those of a baseline over all of its own, and what their means tell."""
+    """A transfer's scores over its seeds, a baseline's over all of its own, and the evidence of their difference."""
 
     seeds: list[int]
     base_seeds: list[int]
@@ -182,7 +182,7 @@ class _Difference:
 
 
 def _difference(rows: pd.DataFrame, base: pd.DataFrame, column: Column) -> _Difference | None:
-    """What is finished of a transfer against what is finished of a baseline; None if that is not one seed of both.
+    """The finished seeds of a transfer against those of a baseline; None if no seed is finished of both.
 
     A seed that only one of the two has finished is left out, unless no transfer is planned for it.
     """

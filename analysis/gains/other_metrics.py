@@ -38,7 +38,7 @@ OTHERS = {
 
 
 def other_gains(store: Store, manifest: Manifest, *, draws: int, seed: int) -> pd.DataFrame:
-    """One row per planned (intermediate, target, setting), in the order of ``analysis.gains.gains``; columns OTHERS."""
+    """One row per planned (intermediate, target, setting), in the order of ``gains``: the columns OTHERS."""
     frame = uncorrected_gains(store, manifest, (TRANSFER,), draws=draws, seed=seed, scored=other_scores)
     rows = frame.assign(metric=frame.metric.map(OTHER), p_bh=benjamini_hochberg(frame.p.to_numpy(float)))
     return framed(rows, OTHERS)
@@ -75,7 +75,7 @@ def ratio_draws(
 
 
 def _counts(metric: str, labels: NDArray[Any], decided: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-    """What is counted of every item above and below the line ``[lanes, n]``: right ones of one, or 2 hits of all."""
+    """Numerator and denominator of every item ``[lanes, n]``: right of one, or twice the hits of all labels."""
     if metric == "multilabel_f1":
         return 2.0 * (labels * decided).sum(axis=2), (labels + decided).sum(axis=2).astype(np.float64)
     right = (decided == labels).astype(np.float64)

@@ -77,6 +77,7 @@ SEEDS = {
 def smallest_visible(standard_error: float, df: float, *, level: float = LEVEL) -> float:
     """The true gain, in the unit of the standard error, that a test at ``level`` finds with a probability of .80.
 
+    With a standard error of 1 point and many degrees of freedom it is 2.80 points, with 4 degrees 3.7 or so.
     NaN where the standard error or its degrees of freedom are undefined.
     """
     if not np.isfinite([standard_error, df]).all():
@@ -117,12 +118,12 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_words(size: float, is_detectable: Any) -> str:  # noqa: ANN401 - True, False or nothing
-    """A smallest visible gain in points, or that no gain is large enough to be seen."""
+    """A smallest visible gain in points, or that no possible gain is large enough to be seen."""
     return number(size, 1) if pd.isna(is_detectable) or is_detectable else NOT_DETECTABLE
 
 
 def _within_room(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
-    """Sizes that a gain can have, others undefined, and beside each whether it is one; of an undefined size neither."""
+    """Sizes that fit into the room above the target alone, others undefined, and beside each whether it fits."""
     row: dict[str, Any] = {}
     for name, size in sizes.items():
         is_known = bool(np.isfinite(size))

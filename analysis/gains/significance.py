@@ -35,7 +35,10 @@ DRAWS_AT_A_TIME = 250
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows' membership in groups: index ``[n]`` into 0..count-1, and how many equal groups they are worth."""
+    """Rows' membership in groups: index ``[n]`` into 0..count-1, and how many equal groups they are worth.
+
+    Rows of the groups a, a, b, a are two groups, worth 1.6 equal ones: (3 + 1)^2 / (3^2 + 1^2).
+    """
 
     index: NDArray[np.int64]
     count: int
@@ -135,7 +138,7 @@ def _evidence_from(
 ) -> Evidence:
     """The evidence from draws ``means`` of the estimate (NaN: undefined), whose groups' part has variance ``shared``.
 
-    ``spreads`` are variances through seeds with their degrees of freedom. More draws go on where fewer end.
+    ``spreads`` are variances through seeds with their degrees of freedom. More draws begin with those of fewer.
     """
     # 1. The variances that make up Var(d): through groups, scaled by G / (G - 1), and through seeds.
     n_draws, spread = len(means), np.nanstd(means)

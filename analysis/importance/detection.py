@@ -118,7 +118,7 @@ def intermediate_variance(grid: Grid, variance: Array) -> float:
 def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per background and construct of ``detection``: the columns SMALLEST, by straight lines between shares.
 
-    Rates that fall with a larger share are taken as the larger one before.
+    A rate that falls although the share is larger counts as the rate of the smaller share.
     """
     rows = []
     for (background, name), part in frame[frame.planted != ""].groupby(["background", "planted"], sort=False):

@@ -101,7 +101,7 @@ def task_facts(results: Results, *, without_rater: str | None = None) -> pd.Data
 
 
 def log_ratios(intermediate: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Log2 of the ratio of two sizes; undefined where one is 0 or not known."""
+    """Log2 of the ratio of two sizes: 1 for twice as many; undefined where a size is 0 or not known."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: np.ndarray = np.log2(intermediate / target)
     return np.where(np.isfinite(ratio), ratio, np.nan)

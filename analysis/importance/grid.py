@@ -45,7 +45,7 @@ class Grid:
 
     @property
     def others(self) -> list[str]:
-        """The features that are no ratings."""
+        """All other features."""
         return [name for name, kind in self.kinds.items() if kind != CONSTRUCT]
 
     def blocks(self, name: str, facts: Array | None = None) -> list[Array]:
@@ -122,7 +122,7 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
 def _left_out_notes(
     results: Results, specification: Specification, is_defined: Array, unrated: list[str]
 ) -> Iterator[str]:
-    """What of the results takes no part, and a rater who is not there to be left out."""
+    """Notes on pairs and tasks that take no part, and on a rater to be left out who rated nothing."""
     rater = specification.without_rater
     if rater and rater not in set(results.ratings.rater):
         yield f"no rating is by {rater}, so that nobody's ratings are left out"
@@ -208,17 +208,20 @@ def _winsorised(outcome: Array, mask: Array) -> Array:
 def _weights(outcome: Array, error: Array, mask: Array, how: str) -> tuple[Array, float]:
     """Weights [tasks, tasks], and the variance between pairs beyond their standard errors that they allow for.
 
-    The variance is DerSimonian and Laird's, within targets: without it the few targets with large test sets would
+    The variance is that of DerSimonian and Laird, within targets: without it the few targets with large test sets would
     decide alone. Where errors are not known, all pairs weigh the same.
     """
     errors = error[mask]
     if how == "equal" or not len(errors) or not np.isfinite(errors).all() or (errors <= 0).any():
         return mask * 1.0, float("nan")
+    # 1. Fixed-effect weights 1 / error^2, and Cochran's Q: the weighted squares of gains about the means of targets.
     own = np.zeros(mask.shape)
     own[mask] = 1 / errors**2
     totals = own.sum(0)
     means = (own * outcome).sum(0) / np.where(totals > 0, totals, 1)
     excess = (own * (outcome - means) ** 2).sum() - (mask.sum() - (totals > 0).sum())
+    # 2. Without a variance between pairs Q would be its degrees of freedom; its excess, over what one unit of variance
+    #    adds to Q, is the variance between pairs (DerSimonian and Laird 1986), from 0.
     scale = (totals - (own**2).sum(0) / np.where(totals > 0, totals, 1)).sum()
     between = max(0.0, float(excess / scale)) if scale > 0 else 0.0
     weights = np.zeros(mask.shape)

@@ -73,7 +73,7 @@ def guarded(
     seed: int = SEED,
     progress: Progress = lambda done, of, what: None,
 ) -> Guarded:
-    """The guarded analysis; a grid that is too small for it is answered with the reason instead of an error."""
+    """The guarded analysis; for a grid that is too small for it, the reason in place of verdicts."""
     grid = grid_of(results, specification, similarities)
     reason = grid.why_not() or why_no_fold(grid, specification.left_out)
     titles = {name: feature.title for name, feature in features_of(results).items()}
@@ -147,8 +147,8 @@ def _curve_row(specification: Specification, grid: Grid, gate: NullTest | None) 
 def _models(grid: Grid) -> pd.DataFrame:
     """R2 and Q2 of four models under each role in which families are left out.
 
-    The effects of intermediates and targets are what no feature is needed for; of an intermediate that was left out
-    they know nothing, so that their Q2 is about 0 then.
+    Effects of intermediates and targets need no feature; they know nothing of an intermediate that was left out, and
+    their Q2 is about 0 then.
     """
     blocks = {name: grid.blocks(name) for name in grid.kinds}
     models = {
@@ -264,7 +264,7 @@ def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
 
 
 def _reasons_against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
-    """What speaks against support."""
+    """The reasons against support, empty where there are none."""
     reasons = {
         "dropping it loses no Q2": row["added"] <= 0,
         "with all features the gains are predicted no better than by their mean": test.full_q2 <= 0,

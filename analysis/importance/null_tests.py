@@ -43,7 +43,7 @@ class Arrangements:
 
 @dataclass(frozen=True)
 class NullTest:
-    """Q2 that features add, [grids], and under both nulls, [draws, grids]; ``full`` is the Q2 with them."""
+    """Q2 that features add [grids], and add under both nulls [draws, grids]; ``full`` [grids] is the Q2 with them."""
 
     full: Array
     added: Array
@@ -109,7 +109,7 @@ def _added_q2_when_permuted(grid: Grid, added: AddedQ2, facts: Mapping[str, Arra
 
 
 def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> AddedQ2:
-    """The features ``names`` held against all others of the grid."""
+    """The Q2 that blocks in place of the features ``names`` add to all other features of the grid."""
     others = [name for name in grid.kinds if name not in names]
     return AddedQ2(grid, left_out, _blocks_of(grid, others), _blocks_of(grid, names), outcomes)
 

@@ -155,7 +155,7 @@ def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, s
 
 
 class KernelFit:
-    """An SVR(rbf, gamma scale) on unscaled blocks of columns, which knows what every value of a block would predict."""
+    """An SVR (rbf, gamma ``scale``) on unscaled blocks of columns that can shuffle a block without another fit."""
 
     def __init__(self, blocks: dict[str, Array], outcome: Array, setting: PaperSetting) -> None:
         """Fit on all rows of ``blocks``, each [rows, width], and ``outcome`` [rows]."""
@@ -245,7 +245,7 @@ def _squared_distances(rows: Array, others: Array) -> Array:
 
 
 def _stand_in(name: str, n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Random numbers that vary as such similarities do: cosines by .2, fused ranks by .01."""
+    """Random numbers with the spread of real similarities: cosines .2, fused ranks .01."""
     stand_in = rng.uniform(0.2, 0.9, n_rows) if name == "data_similarity" else rng.normal(0.0, 0.01, n_rows)
     return pd.DataFrame({name: stand_in})
 

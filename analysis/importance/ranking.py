@@ -113,6 +113,8 @@ def _best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:
     """Expected best score of the first k, where equal ranks are drawn at random: the largest of m of g tied ones."""
     last = np.sort(order)[::-1][k - 1]
     above, tied = score[order > last], np.sort(score[order == last])
+    # Of g tied ones m are among the first k. The largest of m drawn from g is the i-th smallest (from 0) in C(i, m - 1)
+    # of C(g, m) draws; a better one that is certain to be among the first k replaces it.
     m, g = k - len(above), len(tied)
     chances = np.array([comb(i, m - 1) for i in range(g)]) / comb(g, m)
     return float(chances @ np.maximum(tied, above.max() if len(above) else -np.inf))

@@ -178,8 +178,8 @@ class AddedQ2:
     """What further blocks add to fixed ones in Q2: the share of squares that a prediction saves, over all folds.
 
     Squares are weighted, pooled over the folds and taken about the mean of the training pairs. The penalty of each
-    fold is tuned once, on families left out of its own training pairs, with the further blocks as given here; it is
-    kept when other blocks take their place.
+    fold is tuned once, on families left out of its own training pairs, with the further blocks of the constructor; it
+    is kept when permuted blocks take their place.
     """
 
     def __init__(

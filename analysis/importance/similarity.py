@@ -71,8 +71,9 @@ def stored_similarities(store: Store, manifest: Manifest) -> pd.DataFrame:
 def reciprocal_rank_fusion(similarities: np.ndarray, *, k: int = K) -> np.ndarray:
     """Scores [candidates] from similarities [lists, candidates]: the sum over lists of 1 / (k + rank).
 
-    Rank 1 is the most similar; equal ones share the mean of their ranks; an undefined one is not in that list (Cormack
-    et al. 2009; over the components of task embeddings as in the study's section 5.1, after Vu et al. 2020).
+    Rank 1 is the most similar; equal ones share the mean of their ranks; an undefined one is not in that list. First in
+    one list and third in another makes 1 / 61 + 1 / 63 (Cormack et al. 2009; over the components of task embeddings as
+    in the study's section 5.1, after Vu et al. 2020).
     """
     ranks = np.array([stats.rankdata(-row, nan_policy="omit") for row in np.atleast_2d(similarities)])
     scores: np.ndarray = np.nansum(1 / (k + ranks), axis=0)
@@ -112,7 +113,7 @@ def _cosines(vectors: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], fl
 
 
 def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[tuple[str, str], float]:
-    """Fused ranks by (intermediate, target): every component ranks all other tasks by their cosine to the target."""
+    """Fused ranks by (intermediate, target): every component ranks the other tasks by their cosine to the target."""
     scores: dict[tuple[str, str], float] = {}
     for target, own in embeddings.items():
         others = [name for name in embeddings if name != target]
@@ -125,7 +126,7 @@ def _fused_ranks(embeddings: Mapping[str, Mapping[str, Sequence[float]]]) -> dic
 
 
 def _of_pairs(store: Store, manifest: Manifest) -> dict[str, dict[tuple[str, str], float]]:
-    """The columns that are stored by pair."""
+    """The columns whose measures are stored by pair, each by (intermediate, target)."""
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     kinds = (
         (VOCABULARY, vocabulary_inputs, hashes, {"vocabulary_jaccard": "jaccard", "vocabulary_share": "share"}),

@@ -71,7 +71,7 @@ def against_full(results: Results) -> Results:
 
 
 def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
-    """What the pairs say together, with the bound of their mean."""
+    """The mean over the pairs, its bound, and whether the bound rules out the margin."""
     lower = _bound(pairs)
     verdict = pd.NA if np.isnan(lower) else lower > -margin
     counts = {"n_tasks": pairs[role].nunique(), "n_pairs": len(pairs)}

@@ -96,7 +96,7 @@ def task_effects(results: Results) -> pd.DataFrame:
     """One row per choice of pairs, role and task: the columns of EFFECTS.
 
     Gains are taken apart by least squares into what the intermediate gives and what the target takes, so that missing
-    pairs shift nobody. Points are undefined where the pairs fall into parts that share no task.
+    pairs bias no effect. Points are undefined where the pairs fall into parts that share no task.
     """
     rows = []
     of_task = _themes_of(results)

@@ -17,7 +17,7 @@ Labels = Sequence[str] | Sequence[float]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One line of the audit: what holds of a task, in how many rows, and what is furthest from print."""
+    """One line of the audit: how a task compares with print, its rows, and the number that is furthest from print."""
 
     task: str
     verdict: str
@@ -58,7 +58,7 @@ def missing(published: PublishedTask, reason: str) -> Verdict:
 
 
 def _numbers(published: PublishedTask, labels: Labels) -> dict[str, float]:
-    """What print says of a column, from our labels: percent of every class, or statistics."""
+    """The numbers that print has of a column, from our labels: percent of every class, or statistics."""
     if not published.is_number:
         counts = Counter(labels)
         return {str(name): 100 * counts[name] / len(labels) for name in {*counts, *published.labels["all"]}}

@@ -145,7 +145,7 @@ def _pairs(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _standard_errors(pairs: pd.DataFrame) -> pd.Series:
-    """Of the mean gain over seeds, from the variance between seeds that a target's pairs have on average.
+    """Standard errors of mean gains over seeds, from the variance between seeds, pooled over the pairs of a target.
 
     Two or three seeds tell little about a single pair's variance, so a target's pairs share theirs (pooled by degrees
     of freedom). NaN where no pair of the target has two seeds, or all seeds agree.
@@ -180,7 +180,7 @@ def _unused_columns(raw: Raw) -> list[str]:
 
 
 def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, str]) -> _RowsAndLimits:
-    """One row of facts per task of the grid, in its order, and what is not known of them.
+    """One row of facts per task of the grid, in its order, and sentences on what is not known of them.
 
     ``names`` are the tasks of the grid, ``metrics`` those of targets. A task without a family is one of its own.
     """
@@ -199,7 +199,7 @@ def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, st
 
 
 def _rating_rows(path: Path | None, names: Sequence[str]) -> _RowsAndLimits:
-    """Every rating of a task of the grid, and which of the other ratings and tasks are left without a partner.
+    """Every rating of a task of the grid, and a sentence on ratings of other tasks.
 
     Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
     """

@@ -130,7 +130,7 @@ RATINGS = {
 class Results:
     """A finished grid: ``gains`` one row per (intermediate, target), ``tasks`` and ``ratings`` one row per each.
 
-    ``labels`` and ``training`` are what is known of the tasks' data and settings (analysis.results.results).
+    ``labels`` and ``training`` are frames of the tasks' data and settings (DISTRIBUTIONS, TRAINING).
     ``errors`` says how standard errors were found: ``measured`` from resampled predictions, ``approximated`` from a
     score and a number of rows, or as analysis.results.own_table has it. ``setting`` is the share of the target's
     training data.
@@ -162,7 +162,7 @@ class Results:
 
     @classmethod
     def from_gains(cls, store: Store, manifest: Manifest, pairs: pd.DataFrame, setting: str) -> Results:
-        """The results in one setting from a frame of gains of all settings, as ``analysis.gains.gains`` gives it."""
+        """The results in one setting from a frame of gains of all settings, as ``gains`` returns it."""
         pairs = pairs[pairs.setting == setting].reset_index(drop=True)
         frame = pairs.assign(
             gain=pairs.points / 100,
@@ -187,13 +187,13 @@ class Results:
 
     @property
     def constructs(self) -> list[str]:
-        """What somebody rated: declared constructs in their order, then others in that of their ratings."""
+        """The constructs that were rated: declared ones in their order, then others in that of their ratings."""
         rated = dict.fromkeys(self.ratings.construct)
         return [name for name in dict.fromkeys([*constructs(), *rated]) if name in rated]
 
     @property
     def banner(self) -> str:
-        """What stands before every title of made-up data; nothing for real ones."""
+        """The beginning of every title of made-up data; empty for real data."""
         return "SYNTHETIC DATA: " if self.is_synthetic else ""
 
     def title(self, task: str) -> str:

@@ -14,21 +14,6 @@ from analysis.results.results import CLASS, DISTRIBUTIONS, GAINS, MOMENT, RATING
 from analysis.tables import framed
 from tasks.ratings import FOLDER
 
-# The tables of the paper as they stand in its print, one CSV file each; ids of tasks are ours.
-
-
-def table(name: str) -> pd.DataFrame:
-    """The rows of one file of the folder ``tables``, by its name without ``.csv``."""
-    with (resources.files(__package__) / "tables" / f"{name}.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
-
-
-def task_of(printed: str) -> str:
-    """Our id of a task by any spelling that the paper prints."""
-    names = table("task_names")
-    return str(names.task[names.printed == printed].item())
-
-
 LEAKING_DATASET = "news"  # 800 of the 900 test rows are training rows
 
 
@@ -112,3 +97,18 @@ def _labels() -> pd.DataFrame:
         for short, split in splits.items()
     ]
     return framed(pd.concat(parts, ignore_index=True), DISTRIBUTIONS)
+
+
+# The tables of the paper as they are printed, one CSV file each; ids of tasks are ours.
+
+
+def table(name: str) -> pd.DataFrame:
+    """The rows of one file of the folder ``tables``, by its name without ``.csv``."""
+    with (resources.files(__package__) / "tables" / f"{name}.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def task_of(printed: str) -> str:
+    """Our id of a task by any spelling that the paper prints."""
+    names = table("task_names")
+    return str(names.task[names.printed == printed].item())
