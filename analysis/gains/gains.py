@@ -208,43 +208,18 @@ def _missing(rows: pd.DataFrame) -> dict[str, Any]:
 def _gain(
     rows: pd.DataFrame, of_baseline: pd.DataFrame, of_full: pd.DataFrame | None, column: Column, block: Hashable
 ) -> _PairGain:
+    """The gain of a transfer, ``rows`` of its planned cells, over the baselines of its setting and of all data."""
     difference = _difference(rows, of_baseline, column)
     if difference is None:
         return _PairGain(_missing(rows), None)
     top, base = rows[rows.seed.isin(difference.seeds)], of_baseline[of_baseline.seed.isin(difference.base_seeds)]
-    score, baseline = difference.scores.mean(), difference.baselines.mean()
-    flags = [
-        *_states(
-            {
-                "missing_seeds": len(top) < len(rows) or len(base) < len(of_baseline),
-                "few_groups": column.groups.count < FEW_GROUPS,
-                "undefined_r": np.isnan(score - baseline),
-                "percent_undefined": baseline < SMALLEST_BASELINE,
-            }
-        ),
-        *flags_of(top),
-        *_states({"baseline_collapsed": bool(base.collapsed.any())}),
-    ]
+    is_short = len(top) < len(rows) or len(base) < len(of_baseline)
+    flags = _gain_flags(difference, top, base, is_short, column)
     row = {
         **rows.iloc[0][[*PAIR, "version", "metric"]],
-        "n_seeds": len(difference.seeds),
-        "n_baseline_seeds": len(difference.base_seeds),
-        "baseline": baseline,
-        "score": score,
-        "points": difference.points,
-        "fisher_z": _fisher_z(difference.scores, difference.baselines)
-        if rows.metric.iloc[0] == "pearson_r"
-        else np.nan,
-        "percent": np.nan if "percent_undefined" in flags else 100 * (score - baseline) / baseline,
-        "low": 100 * difference.evidence.low,
-        "high": 100 * difference.evidence.high,
-        "standard_error": 100 * difference.evidence.standard_error,
-        "seed_error": 100 * difference.evidence.seed_error,
-        "df": difference.evidence.df,
-        "draws": len(column.draws),
-        "p": difference.evidence.p,
+        **_difference_columns(difference, rows.metric.iloc[0]),
         **_over_full(rows, of_full, column),
-        "conditional": conditional_on(len(difference.seeds), len(difference.base_seeds)),
+        "draws": len(column.draws),
         "collapsed": bool(top.collapsed.any() or base.collapsed.any()),
         "contaminated": top.contaminated.iloc[0],
         "dead_intermediate": "dead_intermediate" in flags,
@@ -257,6 +232,41 @@ def _gain(
         return _PairGain(row, None)
     where = (column.target, column.setting)
     return _PairGain(row, GainTest.of(difference.points / 100, difference.evidence, where, block))
+
+
+def _gain_flags(
+    difference: _Difference, top: pd.DataFrame, base: pd.DataFrame, is_short: bool, column: Column
+) -> list[str]:
+    """What is unusual of a gain, of the cells ``top`` of its transfer, and of those of its baseline."""
+    score, baseline = difference.scores.mean(), difference.baselines.mean()
+    states = {
+        "missing_seeds": is_short,
+        "few_groups": column.groups.count < FEW_GROUPS,
+        "undefined_r": np.isnan(score - baseline),
+        "percent_undefined": baseline < SMALLEST_BASELINE,
+    }
+    return [*_states(states), *flags_of(top), *_states({"baseline_collapsed": bool(base.collapsed.any())})]
+
+
+def _difference_columns(difference: _Difference, metric: str) -> dict[str, Any]:
+    """Scores, their difference in every unit, and its evidence in points."""
+    score, baseline, evidence = difference.scores.mean(), difference.baselines.mean(), difference.evidence
+    return {
+        "n_seeds": len(difference.seeds),
+        "n_baseline_seeds": len(difference.base_seeds),
+        "baseline": baseline,
+        "score": score,
+        "points": difference.points,
+        "fisher_z": _fisher_z(difference.scores, difference.baselines) if metric == "pearson_r" else np.nan,
+        "percent": np.nan if baseline < SMALLEST_BASELINE else 100 * (score - baseline) / baseline,
+        "low": 100 * evidence.low,
+        "high": 100 * evidence.high,
+        "standard_error": 100 * evidence.standard_error,
+        "seed_error": 100 * evidence.seed_error,
+        "df": evidence.df,
+        "p": evidence.p,
+        "conditional": conditional_on(len(difference.seeds), len(difference.base_seeds)),
+    }
 
 
 def _over_full(rows: pd.DataFrame, of_full: pd.DataFrame | None, column: Column) -> dict[str, float]:
