@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adapters_store import Store
-from adapters_store.measures import CONTAMINATION, NEAR_DUPLICATES, contamination_inputs
+from adapters_store.measures import CONTAMINATION
 from harness.study.measures import contacts_of
 from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, Contact, contacts, near_pairs, normalise
 from tasks.splits.loading import Splits, content_hash
@@ -121,16 +121,6 @@ def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest
     assert contacts_of(both, store) == first
     content = next((tmp_path / "runs/measures").glob("*/measure.json")).read_text()
     assert CONTAMINATION in content and STORY not in content
-
-
-def test_what_a_measure_depends_on_is_in_its_inputs() -> None:
-    facts = {"dataset": "d", "family": "f", "splits_hash": "h"}
-    seen = [contamination_inputs({"t": facts, "u": {**facts, name: "other"}}) for name in facts]
-    assert len({str(inputs) for inputs in (*seen, contamination_inputs({"t": facts, "v": facts}))}) == 4
-
-
-def test_the_inputs_name_the_thresholds_that_near_duplicates_are_found_by() -> None:
-    assert (NEAR_DUPLICATES["threshold"], NEAR_DUPLICATES["shortest"]) == (THRESHOLD, SHORTEST)
 
 
 @pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])
