@@ -41,7 +41,7 @@ class Role:
     is_reference: bool = False  # what baselines are held against; nothing stands on it
     is_asked_for: bool = False  # named in a study's file, among its controls or references
     trains_whole_model: bool = False  # no adapter: every weight of the backbone is trained
-    has_own_texts_below: bool = False  # its intermediate was trained on the target's own texts
+    is_on_own_texts: bool = False  # its intermediate was trained on the target's own texts
     names_intermediate: bool = False  # its rows are told apart by the intermediate, which is no task of the grid
     scores_texts: bool = False  # its cells may score new texts
 
@@ -60,7 +60,7 @@ def _control(name: str, *, is_asked_for: bool = True, own_texts: bool = False, n
         "controls",
         is_control=True,
         is_asked_for=is_asked_for,
-        has_own_texts_below=own_texts,
+        is_on_own_texts=own_texts,
         names_intermediate=names,
     )
 
@@ -121,7 +121,7 @@ CONTROLS = tuple(name for name, role in ROLES.items() if role.is_control)
 HELPERS = tuple(name for name, role in ROLES.items() if role.is_helper)
 REFERENCES = tuple(name for name, role in ROLES.items() if role.is_reference)
 WHOLE_MODELS = tuple(name for name, role in ROLES.items() if role.trains_whole_model)
-OWN_TEXTS_BELOW = tuple(name for name, role in ROLES.items() if role.has_own_texts_below)
+ON_OWN_TEXTS = tuple(name for name, role in ROLES.items() if role.is_on_own_texts)
 NAMED_BY_INTERMEDIATE = tuple(name for name, role in ROLES.items() if role.names_intermediate)
 SCORING = tuple(name for name, role in ROLES.items() if role.scores_texts)
 

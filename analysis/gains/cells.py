@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adapters_store.errors import MissingRecord
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from adapters_store.record import Record
-from adapters_store.roles import IMPORTED, OWN_TEXTS_BELOW, planned_role
+from adapters_store.roles import IMPORTED, ON_OWN_TEXTS, planned_role
 from adapters_store.store import Store
 from analysis.tables import few
 from tasks.errors import BadInput
@@ -154,7 +154,7 @@ def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -
     What an imported intermediate was trained on is not known. A control on the target's own texts uses, in every fold,
     the adapter of the first fold, which was trained on what the other folds test.
     """
-    if row["role"] in OWN_TEXTS_BELOW and row.get("is_folded"):
+    if row["role"] in ON_OWN_TEXTS and row.get("is_folded"):
         is_marked = True
     elif contaminated is None or row["role"] == IMPORTED:
         return row

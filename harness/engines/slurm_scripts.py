@@ -134,7 +134,7 @@ def scripts(options: Slurm, launch: Launch, steps: Sequence[Step]) -> Iterator[s
 
 def _label(step: Step) -> str:
     count = len(step.pack.cells)
-    first = step.pack.cells[0].label
+    first = step.pack.first.label
     return first if count == 1 else f"{first} and {count - 1} more"
 
 

@@ -89,8 +89,8 @@ def run_cells(
             results["retried"] = attempts[0].as_first_attempt()
         with store.staging() as folder:
             attempts[-1].write_files(folder, with_adapter=keep == "all" or cell.intermediate is None)
-            made = spent(shared, [training for folds in trainings for training in folds])
-            store.put(cell.key, spec=dict(cell.spec), results=results, provenance=made, folder=folder)
+            origin = spent(shared, [training for folds in trainings for training in folds])
+            store.put(cell.key, spec=dict(cell.spec), results=results, provenance=origin, folder=folder)
         store.drop_pack(cell.key)  # its checkpoints
 
 

@@ -81,7 +81,7 @@ class Plan:
                 )
         transfers = tuple(pack for pack in self.transfers if pack.target in targets)
         needed = {cell.intermediate_key for pack in transfers for cell in pack.cells}
-        kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.cells[0].key in needed)
+        kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.first.key in needed)
         return replace(self, baselines=kept, transfers=transfers)
 
     def only_keys(self, keys: Collection[str]) -> Plan:

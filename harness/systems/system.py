@@ -43,7 +43,7 @@ class System(Protocol):
         ...
 
     def steps(self, spec: Mapping[str, Any]) -> int:
-        """How many steps of progress a training has, each of which is told once it is over: epochs, for adapters."""
+        """How many steps of progress a training has, each reported once it is over: epochs, for adapters."""
         ...
 
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:

@@ -10,7 +10,7 @@ from adapters_store.roles import (
     GAINS,
     HELPERS,
     NAMED_BY_INTERMEDIATE,
-    OWN_TEXTS_BELOW,
+    ON_OWN_TEXTS,
     REFERENCES,
     ROLES,
     SCORED_ALONE,
@@ -28,7 +28,7 @@ def test_the_names_that_records_hold_are_these():
     assert CONTROLS == ("self", "shuffled", "random", "control", "imported")
     assert HELPERS == ("self-intermediate", "shuffled-intermediate", "control-intermediate")
     assert REFERENCES == WHOLE_MODELS == ("finetuned",)
-    assert OWN_TEXTS_BELOW == ("self", "shuffled")
+    assert ON_OWN_TEXTS == ("self", "shuffled")
     assert NAMED_BY_INTERMEDIATE == ("control", "imported")
     assert SCORING == ("baseline", "control-intermediate")
 

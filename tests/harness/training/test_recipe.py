@@ -1,0 +1,67 @@
+"""What the cells of a pack share is read from their specs once, and an attempt is handed down in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.study.cell import make_cell
+from harness.study.device import Device
+from harness.training import recipe
+from harness.training.recipe import Attempt, Recipe
+
+
+@pytest.fixture
+def cells(study, tiny, toy_splits):
+    """A transfer onto the first task from each of two others, at rates of their own."""
+    study = dataclasses.replace(study, best={"three -> one": {"learning_rate": 0.009}}, shared_noise=False)
+    full = [make_cell(study, tiny, toy_splits(name, seed=2), seed=1, setting="full") for name in ("two", "three")]
+    return [make_cell(study, tiny, toy_splits("one"), seed=1, setting="half", intermediate=cell) for cell in full]
+
+
+def attempt_at(cells, tiny, splits, store):
+    return Attempt(cells, Recipe.of(cells), tiny, splits, store, lambda *_: None, Device("cpu"))
+
+
+def test_a_recipe_holds_what_all_share_once_and_what_differs_for_each(cells):
+    made = Recipe.of(cells)
+    spec = cells[0].spec
+    assert (made.target, made.seed, made.metric, made.kind) == ("one", 1, spec["metric"], spec["label"]["kind"])
+    assert (made.epochs, made.batch_size) == (spec["training"]["epochs"], spec["training"]["batch_size"])
+    assert (made.adapter, made.composition, made.is_stacked) == (spec["adapter"], "stack", True)
+    assert made.learning_rates == [spec["training"]["learning_rate"], 0.009]
+    assert made.noise == ["transfer/two", "transfer/three"]
+
+
+def test_some_cells_of_a_recipe_keep_their_own_rates_and_noise(cells):
+    assert Recipe.of(cells).only([1]) == Recipe.of(cells[1:])
+
+
+def test_the_spec_of_a_system_without_adapters_may_leave_out_what_only_they_need(cells):
+    spec = {name: cells[0].spec[name] for name in ("metric", "label", "role")}
+    made = Recipe.of([dataclasses.replace(cells[0], spec=spec)])
+    assert (made.adapter, made.composition, made.retries_collapsed, made.noise) == (None, None, False, ())
+
+
+def test_a_second_attempt_is_the_same_one_at_smaller_rates_with_checkpoints_of_its_own(
+    cells, tiny, toy_splits, store, monkeypatch
+):
+    monkeypatch.setattr(recipe, "SHARE_OF_RATE", 0.5)
+    splits = toy_splits("one")
+    first = attempt_at(cells, tiny, splits, store)
+    second = first.again([1])
+    assert (second.cells, second.recipe.learning_rates) == ([cells[1]], [0.0045])
+    assert [attempt.run for attempt in (*first.folds(), *second.folds())] == ["fold-1", "fold-1-again"]
+    folded = dataclasses.replace(first, splits=dataclasses.replace(splits, folds=(splits,) * 3))
+    assert [attempt.run for attempt in folded.folds()] == [
+        "fold-1",
+        "fold-2",
+        "fold-3",
+    ]
+
+
+def test_an_attempt_is_called_by_its_first_cell_and_the_number_of_others(cells, tiny, toy_splits, store):
+    attempt = attempt_at(cells, tiny, toy_splits("one"), store)
+    assert attempt.label == f"{cells[0].label} and 1 more lanes"
+    assert attempt.only([1]).label == cells[1].label
