@@ -22,8 +22,6 @@ from analysis.gains.corrections import GainTest, corrections_of, to_redraw
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence
 from analysis.tables import Declared, framed
 
-# The columns of the frame of gains, each with its type and meaning.
-
 _OVER = "over all gains of the study that have a p, every setting among them"
 
 COLUMNS = {
@@ -71,13 +69,10 @@ COLUMNS = {
     "n_groups": Declared("Int64", "groups that its rows fall into"),
     "flags": Declared("str", "what is unusual, by semicolons"),
 }
-
-
 SEED = 20_240_901
 MORE = 10  # times as many draws where a correction is undecided
 FEW_GROUPS = 20
 SMALLEST_BASELINE = 0.05  # below it, and of a negative correlation, a percentage of the baseline says nothing
-
 PAIR = ["intermediate", "target", "setting"]
 TYPES = {name: column.type for name, column in COLUMNS.items()}
 

@@ -20,67 +20,6 @@ from analysis.gains.significance import DRAWS
 from analysis.tables import Declared, framed
 from tasks.ratings import Rating, constructs, rating_files, ratings
 
-# What a study knows of its tasks' data and training: sizes, words, labels and settings, from the store alone.
-
-ROWS, CLASS, MOMENT = "rows", "class", "moment"
-DISTRIBUTIONS = {
-    "task": Declared("str", "id of the task"),
-    "split": Declared("str", "all, train, validation or test"),
-    "kind": Declared("str", "rows: share of all rows; class: share of the split's rows; moment: of the numbers there"),
-    "name": Declared("str", "class; or min, median, max, mean, std; of rows empty"),
-    "value": Declared("float64", "percent; of a moment the label's own unit"),
-}
-TRAINING = {
-    "task": Declared("str", "id of the task"),
-    "epochs": Declared("int64", "the last of which the best on validation is taken"),
-    "batch_size": Declared("int64", "rows a step"),
-    "learning_rate": Declared("float64", "at the start; it falls linearly to 0"),
-    "weight_decay": Declared("float64", "of AdamW"),
-    "warmup": Declared("float64", "share of the steps"),
-    "clip": Declared("float64", "largest norm of a step's gradient"),
-}
-
-Statistics = Mapping[str, Mapping[str, Any]]
-
-
-def stored_statistics(store: Store, manifest: Manifest) -> dict[str, Mapping[str, Any]]:
-    """What ``tasks.quality`` counted of each task when the study was run; no entry where it was not counted."""
-    by_task = {}
-    for name, task in manifest["tasks"].items():
-        try:
-            by_task[name] = store.measure(
-                STATISTICS, statistics_inputs(name, task["splits_hash"], task["classes"])
-            ).result
-        except (KeyError, MissingRecord):  # a study that was last run before its words were counted
-            continue
-    return by_task
-
-
-def distributions(statistics: Statistics) -> pd.DataFrame:
-    """One row per task, split and class or moment, and one for the split's share of all rows."""
-    rows = [(name, *row) for name, of_task in statistics.items() for row in _rows(of_task)]
-    return framed(pd.DataFrame(rows, columns=list(DISTRIBUTIONS)), DISTRIBUTIONS)
-
-
-def training(store: Store, manifest: Manifest) -> pd.DataFrame:
-    """One row per task with a finished baseline on all data: the settings it was trained with."""
-    rows: dict[str, dict[str, Any]] = {}
-    for cell in manifest["cells"]:
-        is_alone = planned_role(cell) == BASELINE and cell["setting"] == "full"
-        if is_alone and cell["target"] not in rows and cell["key"] in store:
-            rows[cell["target"]] = dict(store.get(cell["key"]).spec["training"])
-    return framed(pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()]), TRAINING)
-
-
-def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:
-    total = sum(counted["rows"].values())
-    for split, labels in counted["labels"].items():
-        kind = MOMENT if set(labels) == {"min", "median", "max", "mean", "std"} else CLASS
-        yield split, ROWS, "", 100 * counted["rows"].get(split, total) / total
-        yield from ((split, kind, name, value) for name, value in labels.items())
-
-
-SPLITS = ("train", "validation", "test")
 GAINS = {
     "intermediate": Declared("str", "task whose adapter is below"),
     "target": Declared("str", "task that was trained and tested"),
@@ -124,6 +63,26 @@ RATINGS = {
     "rater": Declared("str", "who rated"),
     "value": Declared("float64", "on the construct's scale"),
 }
+SPLITS = ("train", "validation", "test")
+ROWS, CLASS, MOMENT = "rows", "class", "moment"
+DISTRIBUTIONS = {
+    "task": Declared("str", "id of the task"),
+    "split": Declared("str", "all, train, validation or test"),
+    "kind": Declared("str", "rows: share of all rows; class: share of the split's rows; moment: of the numbers there"),
+    "name": Declared("str", "class; or min, median, max, mean, std; of rows empty"),
+    "value": Declared("float64", "percent; of a moment the label's own unit"),
+}
+TRAINING = {
+    "task": Declared("str", "id of the task"),
+    "epochs": Declared("int64", "the last of which the best on validation is taken"),
+    "batch_size": Declared("int64", "rows a step"),
+    "learning_rate": Declared("float64", "at the start; it falls linearly to 0"),
+    "weight_decay": Declared("float64", "of AdamW"),
+    "warmup": Declared("float64", "share of the steps"),
+    "clip": Declared("float64", "largest norm of a step's gradient"),
+}
+
+Statistics = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -214,3 +173,43 @@ def _facts(name: str, task: Mapping[str, Any], counted: Statistics) -> dict[str,
         "tokens": counted.get(name, {}).get("words", np.nan),
         "vocabulary": counted.get(name, {}).get("vocabulary", np.nan),
     }
+
+
+# What a study knows of its tasks' data and training: sizes, words, labels and settings, from the store alone.
+
+
+def stored_statistics(store: Store, manifest: Manifest) -> dict[str, Mapping[str, Any]]:
+    """What ``tasks.quality`` counted of each task when the study was run; no entry where it was not counted."""
+    by_task = {}
+    for name, task in manifest["tasks"].items():
+        try:
+            by_task[name] = store.measure(
+                STATISTICS, statistics_inputs(name, task["splits_hash"], task["classes"])
+            ).result
+        except (KeyError, MissingRecord):  # a study that was last run before its words were counted
+            continue
+    return by_task
+
+
+def distributions(statistics: Statistics) -> pd.DataFrame:
+    """One row per task, split and class or moment, and one for the split's share of all rows."""
+    rows = [(name, *row) for name, of_task in statistics.items() for row in _rows(of_task)]
+    return framed(pd.DataFrame(rows, columns=list(DISTRIBUTIONS)), DISTRIBUTIONS)
+
+
+def training(store: Store, manifest: Manifest) -> pd.DataFrame:
+    """One row per task with a finished baseline on all data: the settings it was trained with."""
+    rows: dict[str, dict[str, Any]] = {}
+    for cell in manifest["cells"]:
+        is_alone = planned_role(cell) == BASELINE and cell["setting"] == "full"
+        if is_alone and cell["target"] not in rows and cell["key"] in store:
+            rows[cell["target"]] = dict(store.get(cell["key"]).spec["training"])
+    return framed(pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()]), TRAINING)
+
+
+def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:
+    total = sum(counted["rows"].values())
+    for split, labels in counted["labels"].items():
+        kind = MOMENT if set(labels) == {"min", "median", "max", "mean", "std"} else CLASS
+        yield split, ROWS, "", 100 * counted["rows"].get(split, total) / total
+        yield from ((split, kind, name, value) for name, value in labels.items())
