@@ -1,8 +1,13 @@
-"""A finished study as frames, figures and one page of text that strings them together."""
+"""A finished study as frames, figures and a page of text that strings them together, as Markdown and as HTML.
+
+``write_report`` is the table of contents: its sections stand there in the order in which they are read.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pandas as pd
 
 from adapters_store.disk import write_text
 from adapters_store.listing import identities
@@ -46,9 +51,8 @@ def report(
 
 def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Path:
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
-    for name in ("cells", "gains", "baselines", *(("controls", "control_means") if len(study.controls) else ())):
-        write_frames(getattr(study, name), out / name)
-    write_frames(visible := visible_gains(study.gains), out / "visible_gains")
+    visible = visible_gains(study.gains)
+    _write_study_frames(study, visible, out)
     maps = write_heatmaps(study.gains, study.baselines, study.manifest, out)
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
@@ -75,3 +79,11 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     write_text(page, markdown(present))
     write_page(store, ReportContent(study, answer, figures, present), out / "report.html")
     return page
+
+
+def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:
+    frames = {"cells": study.cells, "gains": study.gains, "baselines": study.baselines, "visible_gains": visible}
+    if len(study.controls):
+        frames |= {"controls": study.controls, "control_means": study.control_means}
+    for name, frame in frames.items():
+        write_frames(frame, out / name)
