@@ -32,7 +32,7 @@ def counted(store: Store, records: Sequence[Record], classes: Sequence[str]) -> 
 
     ``kind`` is ``confusion`` (``counts`` by label x decision), ``multilabel`` (per class: rows that neither, only the
     decision, only the label, and both have), or ``bins`` (label x value, both axes from ``low`` to ``high``). Counts
-    are pairs (place in row order, count) in one flat list without zeros.
+    are pairs (position in row order, count) in one flat list without zeros.
     """
     if not records:
         return None
