@@ -26,7 +26,7 @@ KINDS = ("staging", "packs", "records")
 
 
 class Leftover(NamedTuple):
-    """Something that nobody needs, and why.
+    """Something that can be removed, and why.
 
     ``changed`` is the time of its last change by the file system's clock, ``age`` the time since then; in seconds.
     """
@@ -41,7 +41,7 @@ class Leftover(NamedTuple):
 
 @dataclass
 class Garbage:
-    """What can go, how many things are too young to tell, and which unreadable manifests or aliases protect all."""
+    """What can go, how many things are too young to judge, and which unreadable manifests or aliases protect all."""
 
     leftovers: list[Leftover] = field(default_factory=list)
     young: int = 0
@@ -49,7 +49,7 @@ class Garbage:
 
 
 def garbage(store: Store, young: float = YOUNG) -> Garbage:
-    """Folders of writers that are gone, checkpoints that nobody resumes from, and cells that no study names.
+    """Folders of writers that are gone, checkpoints that no run will resume, and cells that no study names.
 
     Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
     unknown then.
@@ -98,7 +98,7 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
-    own = store.records() - named - {alias.of for alias in aliases}  # what an alias stands for is somebody's
+    own = store.records() - named - {alias.of for alias in aliases}  # a record with an alias is in use
     for key in sorted(key for key in own if not _is_imported(store, key)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
 
@@ -111,7 +111,7 @@ def _is_imported(store: Store, key: str) -> bool:
 
 
 def _studied_keys(store: Store, result: Garbage) -> set[str] | None:
-    """Keys that studies name; None if a manifest cannot tell which."""
+    """Keys that studies name; None if a manifest cannot be read."""
     named: set[str] = set()
     for study in store.manifests():
         try:
@@ -122,7 +122,7 @@ def _studied_keys(store: Store, result: Garbage) -> set[str] | None:
 
 
 def _aliases(store: Store, result: Garbage) -> list[Alias] | None:
-    """The aliases of the store; None if any cannot tell what it stands for."""
+    """The aliases of the store; None if one of them cannot be read."""
     try:
         return list(store.aliases().values())
     except StoreError as problem:

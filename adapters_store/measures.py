@@ -40,7 +40,7 @@ _OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET
 
 
 def splits_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The hash of every task's splits; without the tasks of a manifest from before hashes stood in it."""
+    """The hash of every task's splits; tasks without one, from manifests of older versions, are left out."""
     return {name: task["splits_hash"] for name, task in manifest["tasks"].items() if "splits_hash" in task}
 
 
@@ -114,7 +114,7 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     """Kind and inputs of every measure that a study's report, figures and analysis look for."""
     tasks, backbone = manifest["tasks"], manifest["study"]["backbone"]
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
-    if len(hashes) == len(tasks):  # else the study was last run before hashes stood in manifests
+    if len(hashes) == len(tasks):  # else the manifest is of an older version, without hashes
         yield CONTAMINATION, contamination_inputs(tasks)
     for name, splits_hash in hashes.items():
         yield STATISTICS, statistics_inputs(name, splits_hash, tasks[name]["classes"])

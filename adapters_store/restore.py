@@ -1,7 +1,7 @@
 """An archive back into a store, or looked through without one.
 
-Nobody vouches for an archive. ``open_archive`` reads it forwards and in small pieces, limits whatever a header may
-claim, and compares every member with the archive's own list. On that stand
+An archive may come from anywhere. ``open_archive`` reads it forwards and in small pieces, limits whatever a header may
+claim, and compares every member with the archive's own list. On it build
 
 - ``restore``, which reads the archive twice: first all of it is checked, then whole records go in one by one, none over
   another, and the study's manifest last;
@@ -280,7 +280,7 @@ def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = d
                 _restore_record(store, name, group, done)
             elif kind == "measures":
                 _restore_measure(store, name, group, done)
-    for alias in aliases:  # after what they stand for
+    for alias in aliases:  # after the records that they stand for
         store.put_alias(alias)
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
@@ -439,7 +439,7 @@ class Altered(NamedTuple):
 
 @dataclass(frozen=True)
 class Inspection:
-    """What an archive lists, which members are altered, and what each cell's key stands for if the manifest says."""
+    """What an archive lists, which members are altered, and each cell's readable name by its key."""
 
     listing: Listing
     altered: tuple[Altered, ...]
@@ -478,7 +478,7 @@ def _digest(member: MemberReader) -> str:
 
 
 def _cell_labels(manifest: bytes) -> dict[str, str]:
-    """What a person calls each cell, by its key; nothing if the manifest cannot tell."""
+    """A readable name of each cell, by its key; empty if the manifest does not name its cells."""
     with suppress(KeyError, TypeError):
         return {cell["key"]: _label(cell) for cell in (read_signed(manifest) or {})["cells"]}
     return {}

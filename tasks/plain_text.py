@@ -41,7 +41,7 @@ def read_toml(path: Path, error: type[BadInput]) -> dict[str, Any]:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a path that stands in a file leads into the folder that it is meant for, and can be one."""
+    """Whether a path that a file names is valid, and stays inside the folder that it is relative to."""
     parts = PurePosixPath(name).parts
     is_short = all(len(part.encode(errors="replace")) <= LONGEST_PART for part in parts)
     return bool(parts) and is_short and name.isprintable() and not (name[0] == "/" or ".." in parts or "\\" in name)

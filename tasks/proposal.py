@@ -4,7 +4,7 @@ From a file with the columns ``id,seeker_post,reply,level`` and the levels 1 to 
 
     text = "reply", context = "seeker_post", label = "level", kind = "ordinal", row_id = "id"
 
-by the usual names of columns (``NAMES``) and, where these do not tell, by what the cells look like.
+by the usual names of columns (``NAMES``) and, where these do not decide, by what the cells look like.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARA
            "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
 MOST_CLASSES = 100
 FEWEST_SCALE_POINTS = 3
-LOOKED_AT = 2000  # rows; enough to tell a label from a text
+LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 
 
 @dataclass(frozen=True)

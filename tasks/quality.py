@@ -25,7 +25,7 @@ BASELINE_R = 0.50  # assumed r of the target alone
 def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str, Any]:
     """Facts about a task's splits as JSON data: sizes, labels, lengths, repetitions, people, floor, smallest effect.
 
-    ``people`` tells who wrote a row, by row id, where that is known; ``texts`` holds at least the texts of the splits.
+    ``people`` maps row ids to who wrote them, where that is known; ``texts`` holds at least the texts of the splits.
     """
     parts = {name: getattr(splits, name) for name in NAMES}
     return {

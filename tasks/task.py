@@ -88,7 +88,7 @@ Answer = int | float | tuple[int, ...]
 
 
 class Example(NamedTuple):
-    """One row of a task, whatever the dataset.
+    """A row of a task, in the same shape for every dataset.
 
     ``group`` is the unit that significance tests resample (dialogue, post, article); ``block`` is the unit
     that a split never divides (at least the group, sometimes wider: Conv's dialogues share articles).

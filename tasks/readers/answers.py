@@ -95,7 +95,7 @@ def class_names(label: Label, text: str) -> list[str]:
 def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
     """The label of a raw row: its cell, or the names of the classes whose 0/1 columns hold a 1; BadRow otherwise.
 
-    The labels of several annotators stand side by side, to be combined.
+    The labels of several annotators are joined by ``UNIT``, to be combined later.
     """
     if label.combine:
         return UNIT.join(cell.strip() for cell in cells)

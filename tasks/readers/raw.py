@@ -1,4 +1,4 @@
-"""A raw file -> header and rows of text cells, whatever its format; parsed once per process.
+"""From a raw file of any format to a header and rows of text cells; parsed once per process.
 
 Files are read line by line or batch by batch, and only the columns asked for are kept: a file may be larger than
 the memory as long as those columns are not.
@@ -48,7 +48,7 @@ def read_raw(
 
 
 def ending_of(path: Path) -> str:
-    """The ending that tells a file's format, in small letters: the one below compression."""
+    """The ending that decides a file's format, in lower case: ``.csv`` of ``rows.CSV.gz``."""
     return PurePosixPath(inner_name(path)).suffix.lower()
 
 

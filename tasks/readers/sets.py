@@ -55,7 +55,7 @@ def _files_of(task: Task, table: Mapping[str, object]) -> Iterator[tuple[str, ob
 
 
 def set_of_cell(task: Task, where: str, cell: str) -> str:
-    """The set that a cell of ``split_column`` names, in whatever case; an empty cell names none; else BadRow."""
+    """The set that a cell of ``split_column`` names, in upper or lower case; an empty cell names none; else BadRow."""
     name = cell.strip().casefold()
     if name and name not in SETS:
         column = column_name(task, "split_column")

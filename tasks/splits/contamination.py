@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tasks.splits.loading import Splits
 from tasks.task import Example, Task
 
-THRESHOLD = 0.8  # cosine; it stands in the inputs of the stored measure, too (adapters_store.measures)
+THRESHOLD = 0.8  # cosine; also in the inputs of the stored measure (adapters_store.measures)
 SHORTEST = 40  # characters: shorter texts are formulas ("Thank you so much!"), alike by custom and not by copying
 GRAM = 5  # characters
 BLOCK = 2000  # texts that are compared with all others in one product of matrices
@@ -150,7 +150,7 @@ class Contact(NamedTuple):
 
     Of ``n_test`` items: ``same_row`` by id, within a dataset; ``same_group`` by dialogue, post or article (between
     datasets of a family by what they share); ``same_pair`` by equal context and text; ``same_text`` by equal text;
-    ``near_text`` by an equal or nearly equal text, of the ``n_long`` items that are long enough to tell.
+    ``near_text`` by an equal or nearly equal text, of the ``n_long`` items that are long enough.
     """
 
     target: str
