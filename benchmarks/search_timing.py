@@ -68,9 +68,7 @@ def one_by_one(search: Search, cells: Sequence[Cell]) -> tuple[float, float, lis
 def as_lanes(search: Search, cells: Sequence[Cell], *, is_halving: bool) -> tuple[float, float, list[float]]:
     """Wall and CPU seconds of everything, and the validation scores of the trials that were not dropped."""
     started = time.perf_counter(), time.process_time()
-    tried = trials.try_lanes(
-        cells, search.backbone, search.splits, search.store, lambda *_: None, is_halving=is_halving
-    )
+    tried = trials.try_lanes(search.attempt(cells, lambda *_: None), is_halving=is_halving)
     spent = time.perf_counter() - started[0], time.process_time() - started[1]
     gc.collect()
     return *spent, [one.fitted.validation for one in tried if not one.is_dropped]

@@ -30,6 +30,8 @@ from tasks.splits.loading import Splits
 if TYPE_CHECKING:
     import optuna
 
+    from harness.training.recipe import Attempt
+
 
 LEARNING_RATES = (1e-6, 5e-3)  # drawn on a log scale
 BATCH_SIZES = (8, 16, 32, 64)
@@ -153,6 +155,12 @@ class Search:
             groups.setdefault((training["batch_size"], -1 if is_for_lanes else trial.number), []).append((trial, cell))
         yield from groups.values()
 
+    def attempt(self, cells: Sequence[Cell], watch: Callable[[str, int, int], None]) -> Attempt:
+        """The attempt to train the cells of trials together."""
+        from harness.training.recipe import Attempt, Recipe
+
+        return Attempt(cells, Recipe.of(cells), self.backbone, self.splits, self.store, watch, self.device)
+
     def _train(
         self,
         journal: optuna.Study,
@@ -165,8 +173,7 @@ class Search:
         trials, cells = [trial for trial, _ in group], [cell for _, cell in group]
         train = try_lanes if cells[0].spec["trainer"] == "lanes" else try_library
         try:
-            shared = (cells, self.backbone, self.splits, self.store, watch)
-            results = train(*shared, is_halving=self.is_halving, device=self.device)
+            results = train(self.attempt(cells, watch), is_halving=self.is_halving)
         except BadInput:
             raise
         except Exception as problem:  # failure is data

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
-from adapters_store import Store
-from harness.study.backbones.backbone import Backbone
-from harness.study.cell import Cell
-from harness.study.device import ANY_DEVICE, Device
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.train import lane_trainer
 from harness.training.library import Trainer, composed
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
-from harness.training.recipe import Attempt, Recipe, Watch
+from harness.training.recipe import Attempt, Watch
 from harness.training.trained import Fitted, Part, encoded
 from tasks.splits.loading import Splits
 
@@ -31,50 +28,33 @@ class TrialResult:
     is_dropped: bool = False
 
 
-def try_library(
-    cells: Sequence[Cell],
-    backbone: Backbone,
-    splits: Splits,
-    store: Store,
-    watch: Watch,
-    *,
-    is_halving: bool,
-    device: Device = ANY_DEVICE,
-) -> list[TrialResult]:
-    """Train the only trial of ``cells`` through the adapters library, all of its epochs: there is none to drop."""
-    (cell,) = cells
-    _, parts, tokenizer = encoded(cell, backbone, _without_test(splits), SEEN)
-    trainer = Trainer(composed(cell, backbone, store).to(device.ready()), Recipe.of([cell]), tokenizer.pad_token_id)
-    fitted = trainer.fit(parts["train"], parts["validation"], lambda epoch, epochs: watch("trial alone", epoch, epochs))
-    return [TrialResult(fitted)]
+def try_library(attempt: Attempt, *, is_halving: bool) -> list[TrialResult]:
+    """Train the attempt's only trial through the adapters library, all of its epochs: there is none to drop."""
+    (cell,) = attempt.cells
+    _, parts, tokenizer = encoded(cell, attempt.backbone, _without_test(attempt.splits), SEEN)
+    network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
+    trainer = Trainer(network, attempt.recipe, tokenizer.pad_token_id)
+    watch = partial(attempt.watch, "trial alone")
+    return [TrialResult(trainer.fit(parts["train"], parts["validation"], watch))]
 
 
-def try_lanes(
-    cells: Sequence[Cell],
-    backbone: Backbone,
-    splits: Splits,
-    store: Store,
-    watch: Watch,
-    *,
-    is_halving: bool,
-    device: Device = ANY_DEVICE,
-) -> list[TrialResult]:
+def try_lanes(attempt: Attempt, *, is_halving: bool) -> list[TrialResult]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
-    _, parts, tokenizer = encoded(cells[0], backbone, _without_test(splits), SEEN)
-
-    attempt = Attempt(cells, Recipe.of(cells), backbone, splits, store, watch, device)
+    _, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, _without_test(attempt.splits), SEEN)
+    device = attempt.device.ready()
+    shape = shape_of(attempt.recipe, attempt.backbone, parts, device)
 
     def finish(keys: Sequence[str], stage: int) -> list[TrialResult]:
         chosen = attempt.only([int(key) for key in keys])
-        trainer = lane_trainer(chosen, tokenizer.pad_token_id, torch_device)
+        trainer = lane_trainer(chosen, tokenizer.pad_token_id, device)
         epochs = [cell.spec["training"]["epochs"] for cell in chosen.cells]
-        return _race(trainer, parts, epochs, watch, is_halving=is_halving)
+        return _race(trainer, parts, epochs, attempt.watch, is_halving=is_halving)
 
-    torch_device = device.ready()
-    keys, shape = [str(i) for i in range(len(cells))], shape_of(attempt.recipe, backbone, parts, torch_device)
-    done = run_in_chunks(
-        keys, lambda key: [], lambda: shape.lanes_in(free_bytes(torch_device, device.sharers())), finish
-    )
+    def room() -> int:
+        return shape.lanes_in(free_bytes(device, attempt.device.sharers()))
+
+    keys = [str(lane) for lane in range(len(attempt.cells))]
+    done = run_in_chunks(keys, lambda key: [], room, finish)
     return [done[key] for key in keys]
 
 
