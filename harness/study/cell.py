@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """The cell in words, for progress and messages."""
+        """The cell in words, for progress and messages, as in ``news_empathy -> emotion (control), seed 1, full``."""
         what = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
         role = "" if self.role == TRANSFER else f" ({self.role})"
         return f"{what}{role}, seed {self.seed}, {self.setting}"
