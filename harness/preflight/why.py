@@ -81,18 +81,20 @@ class _StoredCells:
         """Why a planned cell that is not stored must be trained."""
         if note := failure(self.store, cell.key):
             return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
+        # What is missing further down is the root: a cell is trained anew because its intermediate is.
         intermediate = self.planned.get(str(cell.intermediate_key))
         if intermediate is not None and intermediate.key not in self.store:
             return self.cause(intermediate)
+        # The nearest record of the same cell is the one with the fewest changes, the newest of equals.
         earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)
         if earlier is None:
             return Cause(NEVER)
         if intermediate is not None and earlier["intermediate_key"] != intermediate.key:
-            stood_on = self.specs.get(str(earlier["intermediate_key"]))
-            if stood_on is not None and (different := changes(stood_on, intermediate.spec)):
-                return Cause(of=intermediate.target, changes=different)
-        if different := changes(earlier, cell.spec):
-            return Cause(of=cell.target, changes=different)
+            former = self.specs.get(str(earlier["intermediate_key"]))
+            if former is not None and (differences := changes(former, intermediate.spec)):
+                return Cause(of=intermediate.target, changes=differences)
+        if differences := changes(earlier, cell.spec):
+            return Cause(of=cell.target, changes=differences)
         if earlier["schema"] != cell.spec["schema"]:
             return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
         return Cause(f"another {cell.intermediate} is stored than the one it stood on")
