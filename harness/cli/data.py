@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from harness.cli.options import leaf_of, registry_option
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.terminal import Bars, print_json, print_rows
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
@@ -110,15 +107,11 @@ def _has_checksum(download: object) -> bool:
 @contextmanager
 def progress(quiet: bool) -> Iterator[Watch]:
     """A bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda path, received, total: None
-        return
-    with tqdm(unit="B", unit_scale=True, file=sys.stderr, leave=False) as bar:
+    with Bars(quiet=quiet) as bars:
 
         def watch(path: str, received: int, total: int) -> None:
-            bar.set_description_str(Path(path).name)
-            bar.total, bar.n = total or None, received
-            bar.refresh()
+            of = f" of {total / 1e6:.1f}" if total else ""
+            bars.show(path, received, total or None, f"{Path(path).name}: {received / 1e6:.1f}{of} MB")
 
         yield watch
 

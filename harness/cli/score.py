@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from tqdm import tqdm
 
 from adapters_store import Store
 from adapters_store.record import imports_of
 from harness.api import stored_manifest
 from harness.cli.options import device_option, leaf_options, out_option
 from harness.cli.study import name_of
-from harness.cli.terminal import print_json, print_rows, stop_if_asked
+from harness.cli.terminal import Bars, print_json, print_rows
 from harness.scoring.texts import FORMS, Texts
 from tasks.plain_text import counted
 
@@ -96,8 +93,14 @@ def score_texts(options: argparse.Namespace) -> int:
         groups = [line.group for line in lines for _ in scorer.tasks]
         return frame.assign(group=pd.Series(groups, dtype="str")) if options.group else frame
 
-    with _Bar(texts.about(), quiet=options.quiet) as bar:
-        summary = score_all(texts, score, out, job, bar.show, spreadsheet=options.spreadsheet)
+    total = texts.about()
+    of = "" if total is None else f" of {total}"
+    with Bars(quiet=options.quiet) as bars:
+
+        def show(done: int) -> None:
+            bars.show("texts", done, total, f"{done}{of} texts")
+
+        summary = score_all(texts, score, out, job, show, spreadsheet=options.spreadsheet)
     rows = [_task_row(adapter) for adapter in scorer.tasks]
     drawn = [str(figure.png) for figure in corpus_figures(out, Path(options.plots))] if options.plots else []
     notes = _notes(scorer.tasks, options.task, manifest)
@@ -153,21 +156,3 @@ def _print_summary(summary: Summary, out: Path, listed: Path) -> None:
 
 def _cell_text(value: object) -> object:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
-
-
-class _Bar:
-    """A bar on a terminal, with the time that is left where the number of texts is known; nothing elsewhere."""
-
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
-        self.bar = tqdm(total=total, unit=" texts", file=sys.stderr, disable=quiet or not sys.stderr.isatty())
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
-    def show(self, done: int) -> None:
-        """Show that ``done`` texts are finished."""
-        stop_if_asked()
-        self.bar.update(done - self.bar.n)

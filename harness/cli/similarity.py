@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
 from harness.cli.options import best_option, change_options, device_option, leaf_options, splits_option
 from harness.cli.study import study_of
-from harness.cli.terminal import print_json, print_rows, stop_if_asked
+from harness.cli.terminal import Bars, print_json, print_rows
 from harness.study.device import Device
 from tasks.errors import BadInput
 
@@ -78,36 +76,6 @@ def measure_similarities(options: argparse.Namespace) -> int:
     print_rows([_row(measure) for measure in filled], as_json=False)
     print_missing(filled)
     return 0
-
-
-class Bars:
-    """A bar per measure on a terminal, nothing elsewhere."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        """Show nothing when ``quiet``."""
-        self.is_shown = sys.stderr.isatty() and not quiet
-        self.bar: tqdm[None] | None = None
-
-    def __enter__(self) -> Bars:
-        """Open nothing yet: every measure opens its own bar."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the last bar."""
-        if self.bar is not None:
-            self.bar.close()
-
-    def show(self, what: str, done: int, of: int) -> None:
-        """Show how far a measure is; ``done`` 0 opens its bar."""
-        stop_if_asked()
-        if not self.is_shown:
-            return
-        if self.bar is None or self.bar.desc != f"{what}: ":
-            if self.bar is not None:
-                self.bar.close()
-            self.bar = tqdm(total=of, desc=what, file=sys.stderr, dynamic_ncols=True)
-        self.bar.n = done
-        self.bar.refresh()
 
 
 def print_missing(filled: list[FillReport]) -> None:

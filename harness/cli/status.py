@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
-from harness.cli.terminal import clear, print_json, print_rows, stop_if_asked
+from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked
 from harness.engines.status import (
     FAILED,
     NOT_RUN,
@@ -170,12 +170,8 @@ def _failure_json(note: Failure) -> dict[str, object]:
     return {name: getattr(note, name) for name in names}
 
 
-def crop(text: Iterable[str], columns: int, rows: int) -> list[str]:
-    """What fits on a terminal."""
-    return [row[:columns] for row in text][:rows]
-
-
 EVERY_SECONDS = 3.0
+COLOURS = {RUNNING: "green", STALLED: "yellow", FAILED: "red"}  # of the lines that begin so
 IDLE_LOOKS = 3  # nothing runs between two packs either, nor while a driver reads its data
 
 
@@ -230,26 +226,25 @@ def _print_study(store: Store, name: str, *, is_json: bool) -> None:
 def _watch(store: Store, name: str, *, is_json: bool) -> int:
     """Show a study until nothing of it runs or is queued, or until Ctrl-C, which ends the showing and nothing else."""
     shown, idle = "", 0
-    try:
-        while True:
-            stop_if_asked()
-            now = status_of(store, name, stored_manifest(store, name, cells_only=True))
-            shown = _show(now, time_left(store, now), shown, is_json=is_json)
-            idle = 0 if now.is_under_way else idle + 1
-            if idle == IDLE_LOOKS or not (now.is_under_way or now.counts[WAITING]):
-                return 0
-            time.sleep(EVERY_SECONDS)
-    except KeyboardInterrupt:
-        return 0
+    with Screen(COLOURS) if is_terminal(sys.stdout) and not is_json else nullcontext() as screen:
+        try:
+            while True:
+                stop_if_asked()
+                now = status_of(store, name, stored_manifest(store, name, cells_only=True))
+                shown = _show(now, time_left(store, now), shown, screen, is_json=is_json)
+                idle = 0 if now.is_under_way else idle + 1
+                if idle == IDLE_LOOKS or not (now.is_under_way or now.counts[WAITING]):
+                    return 0
+                time.sleep(EVERY_SECONDS)
+        except KeyboardInterrupt:
+            return 0
 
 
-def _show(now: StudyStatus, left: TimeLeft | None, shown: str, *, is_json: bool) -> str:
-    """Draw a terminal anew, or print one line if it differs from what was ``shown``; what is shown now."""
+def _show(now: StudyStatus, left: TimeLeft | None, shown: str, screen: Screen | None, *, is_json: bool) -> str:
+    """Draw the screen anew, or print one line if it differs from what was ``shown``; what is shown now."""
     text = line(now)
-    if sys.stdout.isatty() and not is_json:
-        columns, rows = shutil.get_terminal_size()
-        clear()
-        print("\n".join(crop(lines(now, left), columns, rows - 1)), flush=True)
+    if screen is not None:
+        screen.show(lines(now, left))
     elif text != shown:
         sentence = f"{text}; {time_line(left)}" if left else text
         counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}

@@ -1,6 +1,8 @@
 """Standard output as people and programs read it: no text of others commands the terminal that it is printed on.
 
 Titles, licences, ids and texts come from entries, manifests and archives of anybody; every command prints through here.
+A terminal gets tables that fit its width, bars with the time left, and colours (none with NO_COLOR); whatever else
+reads, such as a pipe or a log, gets plain text. Words of others are never read as markup.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from harness.run.grid import GridReport
 
 
@@ -40,10 +44,17 @@ class Plain:
         return getattr(self.stream, name)
 
 
-def clear() -> None:
-    """Clear the terminal, which what is printed through ``Plain`` cannot."""
-    stream = sys.stdout
-    (stream.stream if isinstance(stream, Plain) else stream).write("\x1b[H\x1b[2J")
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody watches the stream on a terminal that can draw."""
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def console() -> Console:
+    """Standard output for what is drawn; its texts must be ``plain`` already, for it passes ``Plain`` by."""
+    from rich.console import Console
+
+    stream = sys.stdout.stream if isinstance(sys.stdout, Plain) else sys.stdout
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
 def plain(text: str) -> str:
@@ -54,22 +65,74 @@ def plain(text: str) -> str:
     return "\n".join("\t".join(map(harmless, line.split("\t"))) for line in lines)
 
 
-# Plain tables and JSON on standard output.
+# Tables and JSON on standard output.
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
-    """Print rows that share their columns, aligned, or as a JSON list."""
+    """Print rows that share their columns as a table, or as a JSON list; a terminal's width is kept to."""
     if as_json:
         print_json(rows)
         return
     if not rows:
         print("(none)")
         return
+    if is_terminal(sys.stdout):
+        _draw_rows(rows)
+        return
     columns = list(rows[0])
     cells = [columns, *[[str(row[column]) for column in columns] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _draw_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """A table for a terminal: cells that have no room are broken over several lines."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in rows[0]:
+        table.add_column(Text(plain(column), "bold"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(plain(str(row[column]))) for column in rows[0]))
+    console().print(table)
+
+
+class Screen:
+    """Lines that are drawn anew in their place on a terminal, as many as fit."""
+
+    def __init__(self, colours: Mapping[str, str]) -> None:
+        """Give lines that begin with one of these words its colour."""
+        from rich.live import Live
+
+        self.colours = colours
+        self.live = Live(
+            console=console(),
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Screen:
+        """Begin to draw."""
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave on the terminal what was drawn last."""
+        self.live.stop()
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Draw these lines in place of those before."""
+        from rich.text import Text
+
+        text = Text(no_wrap=True, overflow="crop")
+        for line in lines:
+            text.append(plain(line) + "\n", self.colours.get(line.partition(" ")[0], ""))
+        text.rstrip()
+        self.live.update(text, refresh=True)
 
 
 def print_json(value: object) -> None:
@@ -132,7 +195,89 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-# What a run shows while it runs: how many cells are done and left, time to go, what is trained and its epoch.
+# How far a command is, on standard error: a bar on a terminal, lines elsewhere, nothing with ``--quiet``.
+
+EVERY_SECONDS = 0.1  # a bar is drawn no more often than that
+
+
+class Bar:
+    """How far something is and for how long still, on a terminal."""
+
+    def __init__(self, total: int | None = None) -> None:
+        """Begin at none of ``total``, which may not be known yet."""
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(20),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[left]}", markup=False),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+        )
+        self.progress = progress.Progress(
+            *columns,
+            console=Console(file=sys.stderr),
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self.task = self.progress.add_task("", total=total, left="", note="")
+        self.began, self.drawn = time.monotonic(), 0.0
+        self.progress.start()
+
+    def show(self, done: int, text: str, total: int | None, *, free: int = 0) -> None:
+        """Show that ``done`` of ``total`` are finished, of which ``free`` cost no time."""
+        seconds = time.monotonic() - self.began
+        is_known = total is not None and done > free
+        left = (
+            f"{timedelta(seconds=round(seconds / (done - free) * (total - done)))} left" if total and is_known else ""
+        )
+        self.progress.update(self.task, completed=done, total=total, description=plain(text), left=left)
+        self._draw()
+
+    def note(self, text: str) -> None:
+        """Show what is at work."""
+        self.progress.update(self.task, note=plain(text))
+        self._draw()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self.progress.stop()
+
+    def _draw(self) -> None:
+        if time.monotonic() - self.drawn >= EVERY_SECONDS:
+            self.progress.refresh()
+            self.drawn = time.monotonic()
+
+
+class Bars:
+    """A bar for each stage of a command; nothing where nobody watches a terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """Show nothing when ``quiet``."""
+        self.is_shown = is_terminal(sys.stderr) and not quiet
+        self.stage, self.bar = "", cast("Bar | None", None)
+
+    def __enter__(self) -> Bars:
+        """Open nothing yet: every stage opens its own bar."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the last bar."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def show(self, stage: str, done: int, total: int | None, text: str = "") -> None:
+        """Show how far a stage is; another one than before opens a new bar."""
+        stop_if_asked()
+        if not self.is_shown:
+            return
+        if self.bar is None or stage != self.stage:
+            if self.bar is not None:
+                self.bar.close()
+            self.bar, self.stage = Bar(total), stage
+        self.bar.show(done, text or stage, total)
 
 
 class Steps:
@@ -141,48 +286,40 @@ class Steps:
     def __init__(self, *, quiet: bool) -> None:
         """Show nothing if ``quiet``."""
         self.quiet, self.stage = quiet, ""
-        self.bar: tqdm[None] | None = None
+        self.bars = Bars(quiet=quiet)
 
     def __enter__(self) -> Steps:
-        """Wait for the first step, which tells how many there are."""
+        """Wait for the first step, which says how many there are."""
         return self
 
     def __exit__(self, *raised: object) -> None:
         """Close the bar."""
-        if self.bar is not None:
-            self.bar.close()
+        self.bars.__exit__(*raised)
 
     def show(self, done: int, of: int, what: str) -> None:
         """Show that ``done`` steps are finished, the last of them of the stage ``what``."""
         stop_if_asked()
-        if self.quiet:
-            return
-        if sys.stderr.isatty():
-            shape = "{desc} |{bar:20}| {elapsed}, {remaining} left"
-            self.bar = self.bar or tqdm(total=of, bar_format=shape, file=sys.stderr, dynamic_ncols=True)
-            self.bar.n = done
-            self.bar.set_description_str(f"{done} of {of}: {what}")
-        elif what != self.stage:
+        if self.bars.is_shown:
+            self.bars.show("", done, of, f"{done} of {of}: {what}")
+        elif not self.quiet and what != self.stage:
             sys.stderr.write(f"{done} of {of}: {what}\n")
             sys.stderr.flush()
         self.stage = what
 
 
 class Progress:
-    """A bar on a terminal; one line per finished cell elsewhere; nothing when ``quiet``."""
+    """How far a run or a search is: a bar on a terminal; one line per finished cell elsewhere."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         """Prepare for ``total`` cells, the stored ones included."""
         self.quiet, self.total = quiet, total
-        self.is_terminal = sys.stderr.isatty()
-        self.bar: tqdm[None] | None = None
+        self.bar: Bar | None = None
         self.finished = 0
 
     def __enter__(self) -> Progress:
         """Open the bar if there is a terminal to show it."""
-        if self.is_terminal and not self.quiet:
-            shape = "{desc} |{bar:20}| {elapsed}, {remaining} left{postfix}"
-            self.bar = tqdm(total=self.total, bar_format=shape, file=sys.stderr, dynamic_ncols=True)
+        if is_terminal(sys.stderr) and not self.quiet:
+            self.bar = Bar(self.total)
         return self
 
     def __exit__(
@@ -197,8 +334,7 @@ class Progress:
         stop_if_asked()
         text = f"{finished} of {self.total} trials" + ("" if best is None else f", best validation {best:.3f}")
         if self.bar is not None:
-            self.bar.n = finished
-            self.bar.set_description_str(text)
+            self.bar.show(finished, text, self.total)
         elif not self.quiet and finished > self.finished:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
@@ -208,7 +344,7 @@ class Progress:
         """Show what is being trained."""
         stop_if_asked()
         if self.bar is not None:
-            self.bar.set_postfix_str(f"{what}: epoch {epoch}/{epochs}")
+            self.bar.note(f"{what}: epoch {epoch}/{epochs}")
 
     def on_cell(self, report: GridReport) -> None:
         """Show how far the grid is."""
@@ -218,9 +354,7 @@ class Progress:
         left = self.total - done - failed
         text = f"{done} done, {left} left" + (f", {failed} failed" if failed else "")
         if self.bar is not None:
-            self.bar.initial = len(report.stored)  # stored cells cost no time: they do not count in the rate
-            self.bar.n = self.total - left
-            self.bar.set_description_str(text)
+            self.bar.show(self.total - left, text, self.total, free=len(report.stored))
         elif not self.quiet and report.last is not None and report.last.was_run:
             what = "finished" if report.last.error is None else "failed"
             sys.stderr.write(f"{text}; {what}: {report.last.cell.label}\n")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from harness.cli import status
 from harness.cli.main import main
 from harness.cli.status import MOST, lines, span
+from harness.cli.terminal import Plain, Screen, print_rows
 from harness.engines.status import status_of
 from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 
@@ -145,10 +147,32 @@ def test_a_watch_as_json_prints_an_object_a_line(command, toy, looks):
 
 def test_a_watch_on_a_terminal_draws_anew_what_fits(command, toy, looks, monkeypatch):
     monkeypatch.setattr(status.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(status.shutil, "get_terminal_size", lambda: os.terminal_size((12, 3)))
+    for name, text in {"TERM": "xterm", "COLUMNS": "12", "LINES": "3"}.items():
+        monkeypatch.setenv(name, text)
     note(toy, ("one", None))
-    looks.append(interrupt)
-    assert command("--watch")[1] == ["\x1b[H\x1b[2Jtoy: 0 of 4 ", "running 1"]
+    looks += [lambda: None, interrupt]
+    text = "\n".join(command("--watch")[1])
+    first, second, *_ = text.split("toy: 0 of 4 ")[1:]
+    assert "running 1" in first
+    assert "cells done" not in text
+    assert "\x1b[1A" in first, "the second drawing stands where the first was"
+    assert "running 1" in second
+
+
+def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, text in {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, text)
+    with redirect_stdout(Plain(sys.stdout)):
+        print_rows([{"[red]title": "[bold]a\x1b[31mb[/bold] :smile: \u202e"}], as_json=False)
+        print_rows([{"one": "word " * 20, "other": "word " * 20}], as_json=False)
+        with Screen({"toy": "red"}) as screen:
+            screen.show(["toy: [red]a\x1b[2Jb"])
+    out = capsys.readouterr().out
+    assert "[bold]a?[31mb[/bold] :smile: ?" in out
+    assert "toy: [red]a?[2Jb" in out
+    assert not {"\x1b[31m", "\x1b[2J", "\u202e"} & {*re.findall("\x1b\\[[0-9;]*[A-Za-z]|\u202e", out)}
+    assert max(map(len, re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", out).splitlines())) <= 40
 
 
 def test_a_watch_needs_to_know_of_which_study(toy, capsys):
