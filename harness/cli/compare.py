@@ -66,13 +66,13 @@ def show_power(options: argparse.Namespace) -> int:
         raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")
     name = options.study if options.study == PUBLISHED else name_of(options.study)
     if name == PUBLISHED:
-        asked = of_published()
+        question = of_published()
     else:
         store = Store(Path(options.store))
-        asked = of_study(store, stored_manifest(store, name))
+        question = of_study(store, stored_manifest(store, name))
     with Steps(quiet=options.quiet) as steps:
         page = write_power(
-            asked,
+            question,
             Path(options.out or f"results/{name}"),
             grids=options.grids,
             seed=options.seed,

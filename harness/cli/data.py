@@ -44,7 +44,7 @@ def add_data(data: argparse.ArgumentParser) -> None:
 
 def show_status(options: argparse.Namespace) -> int:
     """Print per dataset which files are here, whether they are the right ones, the licence, and how to get the rest."""
-    wanted = _holdings_asked_for(options)
+    wanted = _wanted_holdings(options)
     if options.json:
         print_json([_as_json(holding) for holding in wanted])
         return 0
@@ -68,7 +68,7 @@ def _print_notes(holding: Holding) -> None:
 def fetch_data(options: argparse.Namespace) -> int:
     """Download what may be downloaded and is not here; say of the rest whom to ask. Exit code 1 when some failed."""
     failed = 0
-    for holding in _holdings_asked_for(options):
+    for holding in _wanted_holdings(options):
         if not holding.downloads:
             if holding.missing:
                 print(f"{holding.dataset.id}: cannot be fetched: {holding.how}")
@@ -116,7 +116,7 @@ def progress(quiet: bool) -> Iterator[Watch]:
         yield watch
 
 
-def _holdings_asked_for(options: argparse.Namespace) -> list[Holding]:
+def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:
     """Holdings of the datasets that were named, by their own id or by a task's; all without a name."""
     everything = holdings(Registry.load([Path(folder) for folder in options.registry]), Path(options.data))
     names = {name: holding for holding in everything for name in holding.tasks} | {

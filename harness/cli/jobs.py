@@ -150,13 +150,13 @@ def cancel_study(options: argparse.Namespace) -> int:
 
 def _end_drivers(study: str, root: Path) -> list[str]:
     """Tell this machine's processes that run the study to stop, as Ctrl-C would, and wait for them."""
-    asked = []
+    pids = []
     for pid in drivers(study, root):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-            asked.append(pid)
-    left = _wait_for(lambda: [pid for pid in asked if is_alive(pid)])
-    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in asked]
+            pids.append(pid)
+    left = _wait_for(lambda: [pid for pid in pids if is_alive(pid)])
+    return [f"process {pid} {'was told to end, and is still at it' if pid in left else 'ended'}" for pid in pids]
 
 
 def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
@@ -165,16 +165,16 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     What became of each, and the packs whose jobs were told to end. A job that only has the number of one of the study's
     is left alone; so are all if Slurm does not say whose they are.
     """
-    known = {pack: note for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
-    known = {pack: note for pack, note in known.items() if JOB.fullmatch(note.job)}
-    if not known or shutil.which("scancel") is None:
+    slurm_notes = {pack: note for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
+    slurm_notes = {pack: note for pack, note in slurm_notes.items() if JOB.fullmatch(note.job)}
+    if not slurm_notes or shutil.which("scancel") is None:
         return [], set()
-    queue = _job_statuses(known)
-    alive = {pack: note.job for pack, note in known.items() if queue is not None and queue[note].is_alive}
+    queue = _job_statuses(slurm_notes)
+    alive = {pack: note.job for pack, note in slurm_notes.items() if queue is not None and queue[note].is_alive}
     if alive:
         slurm_queue.cancel(sorted(set(alive.values())))
-    left = _wait_for(lambda: _alive({pack: known[pack] for pack in alive}))
-    for pack, note in known.items():
+    left = _wait_for(lambda: _alive({pack: slurm_notes[pack] for pack in alive}))
+    for pack, note in slurm_notes.items():
         if queue is not None and not queue[note].is_elsewhere and pack not in left:
             _take_away(store, pack)
     ended = {job: "was told to end, and is still at it" if pack in left else "ended" for pack, job in alive.items()}
@@ -183,14 +183,14 @@ def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     return [f"job {job} {what}" for job, what in ended.items()], set(alive)
 
 
-def _job_statuses(known: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
-    return slurm_queue.look(list(known.values()), slurm_queue.site().cluster)
+def _job_statuses(slurm_notes: Mapping[str, notes.Progress]) -> Mapping[notes.Progress, JobStatus] | None:
+    return slurm_queue.look(list(slurm_notes.values()), slurm_queue.site().cluster)
 
 
-def _alive(known: Mapping[str, notes.Progress]) -> list[str]:
+def _alive(slurm_notes: Mapping[str, notes.Progress]) -> list[str]:
     """The packs whose jobs are not over, as far as Slurm says."""
-    queue = _job_statuses(known) if known else {}
-    return [pack for pack, note in known.items() if queue is None or queue[note].is_alive]
+    queue = _job_statuses(slurm_notes) if slurm_notes else {}
+    return [pack for pack, note in slurm_notes.items() if queue is None or queue[note].is_alive]
 
 
 def _remaining(store: Store, study: str, cancelled: Collection[str]) -> list[str]:

@@ -144,9 +144,9 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
     from harness.raw.hub_dataset import PREFIX
 
-    path, known = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
+    path, defaults = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
     table = read_file(path)
-    fields_known: dict[str, object] = {
+    fields_wanted: dict[str, object] = {
         "id": options.id,
         "text": options.text,
         "label": _columns_named(options.label),
@@ -156,11 +156,11 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
         "language": options.language,
         "split": options.split,
     }
-    fields_known = known | {name: value for name, value in fields_known.items() if value or name not in known}
-    fields = proposal(table, fields_known)
+    fields_wanted = defaults | {name: value for name, value in fields_wanted.items() if value or name not in defaults}
+    fields = proposal(table, fields_wanted)
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
         print(_columns(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
-        fields = proposal(table, fields_known | _ask(fields, fields_known), guessed=())
+        fields = proposal(table, fields_wanted | _ask(fields, fields_wanted), guessed=())
     for name in MANDATORY:
         if name not in fields:
             raise BadEntry(
@@ -186,7 +186,7 @@ def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     dataset, data = hub_dataset(options.file), Path(options.data)
     with progress(options.quiet) as watch:
         paths = [download.path for download, _ in fetch(dataset.downloads, data, watch)]
-    known = {
+    fields = {
         "id": task_id(dataset.name.partition("/")[2]),
         "files": paths,
         "version": dataset.revision[:12],
@@ -194,7 +194,7 @@ def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
         "url": dataset.url,
         "downloads": [{k: v for k, v in asdict(download).items() if v} for download in dataset.downloads],
     }
-    return data / paths[0], {name: value for name, value in known.items() if value}
+    return data / paths[0], {name: value for name, value in fields.items() if value}
 
 
 def _ask(fields: Mapping[str, object], answered: Mapping[str, object]) -> dict[str, object]:

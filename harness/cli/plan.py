@@ -206,10 +206,10 @@ def show_plan(options: argparse.Namespace) -> int:
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
     stored = {cell.key for cell in plan.cells if cell.key in study.store}
-    known = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
-    causes = why(plan, study.store, known) if options.why else None
+    stored_records = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
+    causes = why(plan, study.store, stored_records) if options.why else None
     _load_tokenizer(plan)
-    costs = Costs(study, plan, known)
+    costs = Costs(study, plan, stored_records)
     rows = [
         _plan_row(name, plan.cells, stored)
         | _sizes(study, name)

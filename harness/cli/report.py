@@ -81,8 +81,8 @@ def analyze(options: argparse.Namespace) -> int:
     page = write_answers(question, sections)
     tables = write_tables(question.results, question.out)
     if options.json:
-        named = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
-        print_json(named | {"mode": options.mode, **answer.facts})
+        paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        print_json(paths | {"mode": options.mode, **answer.facts})
     else:
         print(*question.limits, *answer.lines, page, sep="\n")
     return 0
@@ -130,8 +130,8 @@ def write_figures(options: argparse.Namespace) -> int:
         for path in figures(store, manifest, pairs, out):
             print(path)
     alike = question.similarities
-    for drawn in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
-        print(f"{drawn.png}\n{drawn.svg}")
+    for figure in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
+        print(f"{figure.png}\n{figure.svg}")
     for reason in why_not_drawn(question.results, alike):
         print(reason, file=sys.stderr)
     return 0

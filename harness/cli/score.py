@@ -102,17 +102,17 @@ def score_texts(options: argparse.Namespace) -> int:
 
         summary = score_all(texts, score, out, job, show, spreadsheet=options.spreadsheet)
     rows = [_task_row(adapter) for adapter in scorer.tasks]
-    drawn = [str(figure.png) for figure in corpus_figures(out, Path(options.plots))] if options.plots else []
+    figures = [str(figure.png) for figure in corpus_figures(out, Path(options.plots))] if options.plots else []
     notes = _notes(scorer.tasks, options.task, manifest)
     if options.json:
-        print_json({"out": str(out), "figures": drawn, "tasks": rows, "notes": notes, **vars(summary)})
+        print_json({"out": str(out), "figures": figures, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
     print_rows([{key: _cell_text(value) for key, value in row.items()} for row in rows], as_json=False)
     for line in notes:
         print(line)
     _print_summary(summary, out, listed_path(out))
-    if drawn:
-        print(f"figures, each with its CSV: {', '.join(drawn)}")
+    if figures:
+        print(f"figures, each with its CSV: {', '.join(figures)}")
     return 0
 
 
@@ -130,10 +130,10 @@ def _task_row(adapter: ScoringTask) -> dict[str, object]:
     }
 
 
-def _notes(tasks: Sequence[ScoringTask], asked: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
+def _notes(tasks: Sequence[ScoringTask], wanted: Sequence[str], manifest: Mapping[str, Any]) -> list[str]:
     """How imported adapters read the texts, which was done in some other way once, and which of them cannot answer."""
     answering = [adapter.name for adapter in tasks]
-    headless = [] if asked else [name for name in imports_of(manifest) if name not in answering]
+    headless = [] if wanted else [name for name in imports_of(manifest) if name not in answering]
     return [f"{name} is imported without a head, so it is not scored" for name in headless] + [
         f"{adapter.name} is imported: how its texts were put together when it was trained is not known; here they are "
         f"read as those of the study, format {adapter.form['input_format']}, at "

@@ -43,7 +43,7 @@ def add_status(status: argparse.ArgumentParser) -> None:
     status.add_argument("--watch", action="store_true", help="go on showing it until nothing runs or is queued")
 
 
-# Where a study stands, in lines for people and as JSON for programs.
+# The status of a study, in lines for people and as JSON for programs.
 
 MOST = 12  # lines of one sort; the rest is counted
 
@@ -161,8 +161,8 @@ def _advice(now: StudyStatus) -> list[str]:
 def _pack_json(pack: PackStatus) -> dict[str, object]:
     note = pack.note
     names = ("label", "engine", "epoch", "epochs", "seconds_an_epoch", "host", "pid", "job", "log")
-    plain = {name: getattr(note, name) for name in names}
-    return {"pack": pack.id, **plain, "cells": len(pack.cells), "age_seconds": round(pack.age, 1), "why": pack.why}
+    facts = {name: getattr(note, name) for name in names}
+    return {"pack": pack.id, **facts, "cells": len(pack.cells), "age_seconds": round(pack.age, 1), "why": pack.why}
 
 
 def _failure_json(note: Failure) -> dict[str, object]:

@@ -90,13 +90,13 @@ def show_study(options: argparse.Namespace) -> int:
         study = with_best(study, Store(Path(options.store)), overrides(options))
     registry = Registry.load([Path(folder) for folder in study.registry])
     rows = [_training_row(study, registry, name) for name in study.tasks]
-    plain = {k: v for k, v in study.as_json().items() if k not in ("tasks", "training", "task", "best")}
+    fields = {k: v for k, v in study.as_json().items() if k not in ("tasks", "training", "task", "best")}
     if study.analysis:
-        plain["analysis"] |= {"key": study.analysis.key}
+        fields["analysis"] |= {"key": study.analysis.key}
     if options.json:
-        print_json(plain | {"tasks": rows})
+        print_json(fields | {"tasks": rows})
         return 0
-    for name, value in plain.items():
+    for name, value in fields.items():
         print(f"{name:15} {'-' if value in (None, '', (), []) else value}")
     print("\ntraining: value (where it comes from: study.task > search > study > entry > default)")
     print_rows([{k: _with_origin(v) for k, v in row.items()} for row in rows], as_json=False)

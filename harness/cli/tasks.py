@@ -298,13 +298,13 @@ def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
         if contact.is_contaminated:
             trained.setdefault((contact.target, *contact[2:]), []).append(contact.intermediate)
     targets: dict[tuple[object, ...], list[str]] = {}
-    for (target, *counts), named in trained.items():
-        targets.setdefault((", ".join(named), *counts), []).append(str(target))
+    for (target, *counts), intermediates in trained.items():
+        targets.setdefault((", ".join(intermediates), *counts), []).append(str(target))
     print(f"\n{kind} splits: test items that are training material")
     if not targets:
         print("none, neither by row, group nor context and text; what chance repeats is in contamination.csv")
         return
-    lines = [_line(Contact(", ".join(named), *key)) for key, named in targets.items()]  # type: ignore[arg-type]
+    lines = [_line(Contact(", ".join(intermediates), *key)) for key, intermediates in targets.items()]  # type: ignore[arg-type]
     print_rows(lines, as_json=False)
 
 
@@ -335,8 +335,10 @@ def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path) -> lis
 
     frames = {kind: frame_of(pairs) for kind, pairs in contacts.items()}
     write_csv(pd.concat([frame.assign(splits=kind) for kind, frame in frames.items()]), out / "contamination")
-    drawn = [path for kind, frame in frames.items() for path in write_map(frame, out / f"contamination-{kind}", kind)]
-    return [out / "contamination.csv", *drawn]
+    heatmaps = [
+        path for kind, frame in frames.items() for path in write_map(frame, out / f"contamination-{kind}", kind)
+    ]
+    return [out / "contamination.csv", *heatmaps]
 
 
 # ``tasks audit``: our rows against the numbers that the paper prints.
@@ -361,8 +363,8 @@ def audit_tasks(options: argparse.Namespace) -> int:
     for note in dict.fromkeys(
         verdict.note for verdict, _ in verdicts if verdict.note and verdict.verdict != "data missing"
     ):
-        named = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
-        print(f"\n{named}: {note}")
+        names = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
+        print(f"\n{names}: {note}")
     return 0
 
 
@@ -392,8 +394,8 @@ def _labels(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
     parts = {name: getattr(splits, name) for name in PARTS}
     nested = [row for part in parts.values() for row in part]
     everything = nested if len({row.id for row in nested}) < len(nested) else rows
-    known = {name: parts[name] for name in splits.known}
-    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **known}.items()}
+    parts_by_name = {name: parts[name] for name in splits.known}
+    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
 
 
 def _answers(label: Label, rows: Sequence[Example]) -> Labels:

@@ -150,7 +150,7 @@ def _escaped(letter: str) -> str:
 #
 # Python drops exceptions while an object is being deleted, so an interrupt is remembered too.
 
-_asked = threading.Event()
+_interrupted = threading.Event()
 
 
 def listen() -> None:
@@ -158,7 +158,7 @@ def listen() -> None:
 
     SIGHUP stays ignored where it was, as under nohup.
     """
-    _asked.clear()
+    _interrupted.clear()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
@@ -168,7 +168,7 @@ def listen() -> None:
 
 def stop_if_asked() -> None:
     """Raise KeyboardInterrupt if a signal came before and its exception got lost."""
-    if _asked.is_set():
+    if _interrupted.is_set():
         raise KeyboardInterrupt
 
 
@@ -191,7 +191,7 @@ def _leave_what_is_closed() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    _asked.set()
+    _interrupted.set()
     raise KeyboardInterrupt
 
 
