@@ -66,9 +66,7 @@ MAX_WASTE = 0.12  # share of padding in one cut
 TRAINED = {"cpu": Cutting(96), "cuda": Cutting(4096, spare=768)}  # by the family of the device (docs/training.md)
 TRAINED_BF16 = {"cpu": Cutting(192, spare=32)}  # products cost less there, so more of a cut is what every cut costs
 EVALUATED = {"cpu": Cutting(512), "cuda": Cutting(16384, spare=768)}
-GRID = (
-    8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape that occurs
-)
+GRID = 8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape there is
 
 
 def trained_cutting(device: str, *, is_bf16: bool) -> Cutting:

@@ -1,4 +1,4 @@
-"""Lengths in a backbone's tokens, and how many rows it would cut; the tokenizer is loaded only here."""
+"""Lengths in a backbone's tokens, and how many rows it would cut, from a few rows and before anything is trained."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from tasks.splits.loading import Splits
 from tasks.task import Example, Task
 
 MOST_ROWS = 2000  # per split: more are thinned out evenly, because only the shares matter
+MOST_SAMPLED = 100  # rows whose mean length stands for all
+LONGEST = 3  # rows with the most bytes: among them is the one with the most tokens, or nearly
+MOST_TOKENISED = 300  # long rows that are looked at
+ROOM_FOR_TAGS = 40  # bytes that an input format may add to a turn
 
 
 def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
@@ -24,13 +28,12 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
     BadBackbone when there is no such backbone.
     """
     resolved = resolve(backbone)
-    tokenizer = load_tokenizer(resolved)
-    task = splits.task
+    tokenizer, task = load_tokenizer(resolved), splits.task
     form = InputFormat(tokenizer, "pair", task.tags, resolved.max_tokens, task.truncation)
     uncut = InputFormat(tokenizer, "pair", task.tags, 10**6, task.truncation)
     by_split: dict[str, Any] = {}
     for name in NAMES:
-        rows = _thinned(getattr(splits, name))
+        rows = _thinned(getattr(splits, name), MOST_ROWS)
         counts = cut_counts([form.encode(row) for row in rows])
         lengths = [len(piece.ids) for row in rows for piece in uncut.encode(row)]
         cut = {f"{part}_cut_percent": 100 * counts[part] / len(rows) for part in ("history", "target")}
@@ -38,20 +41,9 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
     return by_split
 
 
-def _thinned(rows: Sequence[Example]) -> Sequence[Example]:
-    step = -(-len(rows) // MOST_ROWS)
-    return rows[::step]
-
-
-# How long a task's rows are in a backbone's tokens, from a few of them, before anything is trained.
-
-MOST_SAMPLED = 100
-LONGEST = 3  # rows with the most bytes: among them is the one with the most tokens, or nearly
-
-
 @dataclass(frozen=True)
 class RowTokens:
-    """The mean length of a row (or of a window of one), and the windows of the longest rows."""
+    """The mean length of a row (or of a window of it), and the windows of the longest rows."""
 
     mean: float
     longest: tuple[tuple[Encoded, ...], ...]
@@ -59,22 +51,11 @@ class RowTokens:
 
 def row_tokens(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> RowTokens:
     """Lengths of ``rows`` as the study cuts them, special tokens included; at most 103 rows are looked at."""
-    tags = task.tags if study.input_format == "tags" else "none"
-    form = InputFormat(load_tokenizer(backbone), study.input_format, tags, study.max_tokens, task.truncation)
-    seen = [form.encode(row) for row in rows[:: -(-len(rows) // MOST_SAMPLED)]]
+    form = _form(task, study, backbone)
+    seen = [form.encode(row) for row in _thinned(rows, MOST_SAMPLED)]
     lengths = [len(window.ids) for windows in seen for window in windows]
-    longest = tuple(form.encode(row) for row in sorted(rows, key=_text_bytes)[-LONGEST:])
+    longest = tuple(form.encode(row) for row in sorted(rows, key=_bytes)[-LONGEST:])
     return RowTokens(sum(lengths) / len(lengths), longest)
-
-
-def _text_bytes(row: Example) -> int:
-    return sum(len(text.encode()) for text in (row.text, *(turn.text for turn in row.context)))
-
-
-# How many rows of a task a backbone has to cut, found before anything is trained.
-
-MOST_TOKENISED = 300
-ROOM_FOR_TAGS = 40  # bytes that an input format may add to a turn
 
 
 def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> dict[str, float]:
@@ -82,15 +63,25 @@ def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone
 
     A tokenizer makes at most one token of a byte, so most rows need no look.
     """
-    long = [row for row in rows if _bytes(row) > study.max_tokens]
+    long = [row for row in rows if _bytes(row, ROOM_FOR_TAGS) > study.max_tokens]
     if not long:
         return {"history": 0.0, "target": 0.0}
-    looked_at = long[:: -(-len(long) // MOST_TOKENISED)]
-    tags = task.tags if study.input_format == "tags" else "none"
-    form = InputFormat(load_tokenizer(backbone), study.input_format, tags, study.max_tokens, task.truncation)
+    form, looked_at = _form(task, study, backbone), _thinned(long, MOST_TOKENISED)
     counts = cut_counts([form.encode(row) for row in looked_at])
     return {part: counts[part] / len(looked_at) * len(long) / len(rows) for part in ("history", "target")}
 
 
-def _bytes(row: Example) -> int:
-    return sum(len(text.encode()) + ROOM_FOR_TAGS for text in (row.text, *(turn.text for turn in row.context)))
+def _form(task: Task, study: StudyConfig, backbone: Backbone) -> InputFormat:
+    """How the study turns rows of the task into tokens."""
+    tags = task.tags if study.input_format == "tags" else "none"
+    return InputFormat(load_tokenizer(backbone), study.input_format, tags, study.max_tokens, task.truncation)
+
+
+def _thinned(rows: Sequence[Example], most: int) -> Sequence[Example]:
+    """At most about ``most`` of the rows, evenly spread; all, where there are no more."""
+    return rows[:: -(-len(rows) // most)]
+
+
+def _bytes(row: Example, more: int = 0) -> int:
+    """The bytes of a row's turns, each ``more`` than it has."""
+    return sum(len(text.encode()) + more for text in (row.text, *(turn.text for turn in row.context)))

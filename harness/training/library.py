@@ -29,8 +29,6 @@ from harness.training.tensors import to_device
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
 from tasks import metrics
 
-LIVENESS_ROWS = 16  # of the validation rows, on which the intermediate is switched off
-
 
 class Trainer:
     """One model with its cell composed, ready to be fitted and to predict on the device that the model is on."""
@@ -186,6 +184,6 @@ def _liveness(trainer: Trainer, cell: Cell, before: str, validation: Part) -> fl
         return None
     unchanged = model.adapter_digest(trainer.model, model.INTERMEDIATE) == before
     model.check_intermediate(cell, unchanged=unchanged)
-    rows = [windows[0] for windows in validation.rows[:LIVENESS_ROWS]]
+    rows = [windows[0] for windows in validation.rows[: model.LIVENESS_ROWS]]
     batch = trainer.batch(rows, range(len(rows)))
     return finite(model.liveness(trainer.model, cell.target, batch))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
 ALIVE = 1e-4  # smallest change of a logit that counts as an effect of the intermediate
+LIVENESS_ROWS = 16  # of the validation rows, on which it is switched off
 ABSENT = object()
 LONGEST = 200  # characters of what a library says
 REFUSED = re.compile(r"\(os error (\d+)\)")  # how safetensors repeats the operating system

@@ -34,7 +34,6 @@ from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
 
 log = logging.getLogger(__name__)
-LIVENESS_ROWS = 16  # of the validation rows, on which the intermediate is switched off
 
 # Lanes as checkpoints: where a training stands after an epoch, and what is left when it is evaluated.
 
@@ -232,7 +231,7 @@ class Lanes:
     def _evaluated(self, cells: Sequence[Cell], trainer: LaneTrainer, fitted: Sequence[Fitted]) -> list[Finished]:
         """Predictions of all lanes, and the proof that each intermediate is alive."""
         logits = {name: trainer.predict(self.parts[name]) for name in ("validation", "test")}
-        alive = trainer.liveness([windows[0] for windows in self.parts["validation"].rows[:LIVENESS_ROWS]])
+        alive = trainer.liveness([windows[0] for windows in self.parts["validation"].rows[: model.LIVENESS_ROWS]])
         trained = trainer.state.trained
         return [
             Finished(
