@@ -113,7 +113,7 @@ def publish_adapter(options: argparse.Namespace) -> int:
 
 
 def bring_adapter(options: argparse.Namespace) -> int:
-    """Keep an adapter of others as a record that a study can stand on and score with."""
+    """Store an adapter trained by others as a record that a study can use as an intermediate and score with."""
     from harness.sharing.importing import backbone_of, import_adapter
     from harness.sharing.incoming import source_of
     from harness.study.backbones.backbone import resolve

@@ -79,7 +79,7 @@ def fetch_data(options: argparse.Namespace) -> int:
 
 
 def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
-    """Fetch one dataset's files; a failure ends this dataset and is one line."""
+    """Fetch a dataset's files; whether all were fetched. A failure prints one line and ends this dataset."""
     from harness.raw.fetch import fetch
 
     count = 0

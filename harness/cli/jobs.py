@@ -119,7 +119,7 @@ JOB = re.compile(r"\d+(_\d+)?")  # nothing else of a note is given to a command
 
 
 def retry_study(options: argparse.Namespace) -> int:
-    """Train the cells that failed and what stands on them; exit code 1 when one fails again."""
+    """Train the cells that failed and the transfers stacked on them; exit code 1 when a cell fails again."""
     study = study_of(options)
     study.on(options.device, options.engine)
     failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
@@ -162,8 +162,8 @@ def _end_drivers(study: str, root: Path) -> list[str]:
 def _end_jobs(store: Store, study: str) -> tuple[list[str], set[str]]:
     """Take the study's jobs of Slurm out of the queue, and their notes away once they are over.
 
-    What became of each, and the packs whose jobs were told to end. A job that only has the number of one of the study's
-    is left alone; so are all if Slurm does not say whose they are.
+    Returns a line for each job, and the packs whose jobs were cancelled. A foreign job that has taken the number of one
+    of the study's is left alone; so are all if Slurm does not say whose they are.
     """
     slurm_notes = {pack: note for pack, note in notes.progress(store, study).items() if note.engine == "slurm"}
     slurm_notes = {pack: note for pack, note in slurm_notes.items() if JOB.fullmatch(note.job)}

@@ -36,7 +36,7 @@ MADE_BY = ("created", "host", "device", "threads", "lanes", "wall_seconds", "cpu
 
 
 class OtherCells(BadInput):
-    """No cell is meant, or more than one."""
+    """The words fit no cell, or several."""
 
 
 def show_logs(options: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ def _torch(provenance: Mapping[str, Any]) -> object:
 
 
 def log_end(root: Path, log: str) -> list[str]:
-    """The last lines of a log file that lies inside the store; what is wrong, instead, with one that does not."""
+    """The last lines of a log file that lies inside the store; for any other path, the reason why it is not shown."""
     try:
         path, inside = (root / log).resolve(), root.resolve()
         if not path.is_relative_to(inside):

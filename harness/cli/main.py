@@ -204,7 +204,7 @@ def _refuse(message: str) -> int:
 
 
 def _foreign_package() -> str | None:
-    """A line about a file of somebody else's that stands where one of our packages should, or None."""
+    """A line about a foreign file that hides one of our packages, or None."""
     root = Path(__file__).resolve().parents[2]
     for name in OURS:
         spec = importlib.util.find_spec(name)

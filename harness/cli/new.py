@@ -66,7 +66,7 @@ class DryRunFailed(BadInput):
 
 @dataclass(frozen=True)
 class DryRun:
-    """What came of it; scores say nothing about the task, because the training was far too short."""
+    """The result of a dry run; its scores say nothing about the task, because the training was far too short."""
 
     n_train: int
     epochs: int
@@ -209,7 +209,7 @@ def _ask(fields: Mapping[str, object], answered: Mapping[str, object]) -> dict[s
 
 
 def _columns_named(label: object) -> object:
-    """One column, or several that stand between commas."""
+    """One column, or several separated by commas."""
     names = [name.strip() for name in str(label).split(",")]
     return names if len(names) > 1 else names[0]
 
@@ -227,14 +227,14 @@ def _columns(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
 
 
 def _path_in_entry(path: Path, folder: Path, data: Path) -> str:
-    """The file as an entry names it: below the data folder, or else relative to the entry's folder."""
+    """The file as an entry names it: relative to the data folder if it is inside, else to the entry's folder."""
     if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
         return path.resolve().relative_to(data.resolve()).as_posix()
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> tuple[Path, Splits]:
-    """Write the entry once its rows load, and return its splits too; what stands there is never replaced."""
+    """Write the entry once its rows load, and return its splits too; an existing file is never replaced."""
     from tasks.splits.loading import load
 
     id = str(entry["id"])
@@ -278,5 +278,5 @@ def _numbers(facts: Mapping[str, float]) -> str:
 
 
 def _train(id: str, folders: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
-    """What came of a training of some seconds; DryRunFailed when the task does not train."""
+    """The result of a training of some seconds; DryRunFailed when the task does not train."""
     return asdict(dry_run(id, folders, Path(options.data), options.backbone))

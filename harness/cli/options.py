@@ -48,7 +48,7 @@ def out_option(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -
 
 
 def registry_option(leaf: argparse.ArgumentParser) -> None:
-    """Folders with entries of one's own."""
+    """Folders with the user's own entries."""
     leaf.add_argument(
         "--registry",
         metavar="DIR",

@@ -67,7 +67,7 @@ def _lines(study: Study | None, store: Path) -> Iterator[Line]:
 
 
 def fetch_study(options: argparse.Namespace) -> int:
-    """Print what came of each thing and the environment of the jobs; exit code 1 when a download failed."""
+    """Print whether each thing is here and the environment for the jobs; exit code 1 when a download failed."""
     from harness.preflight.prefetch import FAILED, environment, prefetch
 
     study = study_of(options)

@@ -117,7 +117,7 @@ def score_texts(options: argparse.Namespace) -> int:
 
 
 def _task_row(adapter: ScoringTask) -> dict[str, object]:
-    """How good a task is where its answers are known, so that nobody takes a weak one for a strong one."""
+    """How good a task's predictions are on its test set, so that nobody takes a weak task for a strong one."""
     results: Mapping[str, Any] = adapter.record.results or UNTESTED
     return {
         "task": adapter.name,

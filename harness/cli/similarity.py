@@ -79,7 +79,7 @@ def measure_similarities(options: argparse.Namespace) -> int:
 
 
 def print_missing(filled: list[FillReport]) -> None:
-    """Print which tasks have no measure and why, those with equal reasons on one line."""
+    """Print which tasks have no measure and why, tasks with the same reason on one line."""
     for measure in filled:
         for reason in dict.fromkeys(measure.missing.values()):
             tasks = ", ".join(name for name, why in measure.missing.items() if why == reason)

@@ -139,7 +139,7 @@ def _failure_lines(now: StudyStatus) -> list[str]:
 
 
 def _not_run_lines(now: StudyStatus) -> list[str]:
-    """How many cells wait in vain, by what they stand on."""
+    """How many cells cannot be run, by the intermediate that failed."""
     waiting = Counter(now.failures[cell.intermediate_key or ""].label for cell in now.of(NOT_RUN))
     return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 

@@ -94,7 +94,7 @@ MIB = 1 << 20
 
 
 def ls(options: argparse.Namespace) -> int:
-    """Print one row per study, and one for everything else of a sort."""
+    """Print one row per study, then one for each other kind of files."""
     rows = listing(_store(options))
     if options.json:
         print_json([dataclasses.asdict(row) for row in rows])

@@ -290,7 +290,7 @@ def _text(value: object) -> str:
 
 
 def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
-    """Print the contaminated pairs, those with equal counts on one line."""
+    """Print the contaminated pairs, pairs with equal counts on one line."""
     from tasks.splits.contamination import Contact
 
     trained: dict[tuple[object, ...], list[str]] = {}
@@ -369,7 +369,7 @@ def audit_tasks(options: argparse.Namespace) -> int:
 
 
 def _verdict(task: Task, published: PublishedTask, data: Path, ids: Path | None) -> tuple[Verdict, dict[str, object]]:
-    """The line of one task, and the sizes of its splits beside the printed shares."""
+    """The verdict on a task, and the sizes of its splits beside the printed shares."""
     from analysis.results.audit import audit, missing
     from tasks.splits.loading import load
 

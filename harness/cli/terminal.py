@@ -142,7 +142,7 @@ def print_json(value: object) -> None:
 
 
 def _escaped(letter: str) -> str:
-    """A letter of JSON; one that would command a terminal stands in it by its number, for programs to read."""
+    """A letter of JSON; a letter that would command a terminal is written as its escape sequence."""
     return letter if letter == "\n" or harmless(letter) == letter else json.dumps(letter)[1:-1]
 
 
@@ -269,7 +269,7 @@ class Bars:
             self.bar.close()
 
     def show(self, stage: str, done: int, total: int | None, text: str = "") -> None:
-        """Show how far a stage is; another one than before opens a new bar."""
+        """Show how far a stage is; a new stage opens a new bar."""
         stop_if_asked()
         if not self.is_shown:
             return
