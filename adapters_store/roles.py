@@ -116,7 +116,7 @@ ROLES: Mapping[str, Role] = {
 }
 
 SCORED_ALONE = tuple(name for name, role in ROLES.items() if role.is_scored_alone)
-GAINS = tuple(name for name, role in ROLES.items() if role.is_gain)
+GAIN_ROLES = tuple(name for name, role in ROLES.items() if role.is_gain)
 CONTROLS = tuple(name for name, role in ROLES.items() if role.is_control)
 HELPERS = tuple(name for name, role in ROLES.items() if role.is_helper)
 REFERENCES = tuple(name for name, role in ROLES.items() if role.is_reference)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from adapters_store.roles import BASELINE, TRANSFER
+from adapters_store.roles import BASELINE, GAIN_ROLES
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import FULL_BASELINE, Column, Scored, columns, own_scores, with_full_baselines
@@ -83,10 +83,10 @@ def gains(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = S
     The columns are COLUMNS. Controls and references take no part. Where a correction is undecided at so many draws, its
     column and those with the same test groups are drawn anew, MORE times as often.
     """
-    by_pair = _gains_by_pair(store, manifest, (TRANSFER,), draws=draws, seed=seed)
+    by_pair = _gains_by_pair(store, manifest, GAIN_ROLES, draws=draws, seed=seed)
     frame = _with_corrections(by_pair)
     if again := to_redraw(frame.p.to_numpy(float), [pair.test for pair in by_pair.values()], frame):
-        by_pair |= _gains_by_pair(store, manifest, (TRANSFER,), draws=MORE * draws, seed=seed, only=again)
+        by_pair |= _gains_by_pair(store, manifest, GAIN_ROLES, draws=MORE * draws, seed=seed, only=again)
         frame = _with_corrections(by_pair)
     frame["intermediate_version"] = frame.intermediate.map(lambda name: manifest["tasks"][name]["version"])
     frame["significant"] = frame.p_bh <= LEVEL

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from adapters_store.roles import TRANSFER
+from adapters_store.roles import GAIN_ROLES
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, Predictions
 from analysis.gains.corrections import benjamini_hochberg
@@ -39,7 +39,7 @@ OTHERS = {
 
 def other_gains(store: Store, manifest: Manifest, *, draws: int, seed: int) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), in the order of ``gains``: the columns OTHERS."""
-    frame = uncorrected_gains(store, manifest, (TRANSFER,), draws=draws, seed=seed, scored=other_scores)
+    frame = uncorrected_gains(store, manifest, GAIN_ROLES, draws=draws, seed=seed, scored=other_scores)
     rows = frame.assign(metric=frame.metric.map(OTHER), p_bh=benjamini_hochberg(frame.p.to_numpy(float)))
     return framed(rows, OTHERS)
 

@@ -7,7 +7,7 @@ import pytest
 from adapters_store.roles import (
     BASELINE,
     CONTROLS,
-    GAINS,
+    GAIN_ROLES,
     HELPERS,
     NAMED_BY_INTERMEDIATE,
     ON_OWN_TEXTS,
@@ -24,7 +24,7 @@ from adapters_store.roles import (
 
 def test_the_names_that_records_hold_are_these():
     assert SCORED_ALONE == ("baseline", "finetuned")
-    assert GAINS == ("transfer",)
+    assert GAIN_ROLES == ("transfer",)
     assert CONTROLS == ("self", "shuffled", "random", "control", "imported")
     assert HELPERS == ("self-intermediate", "shuffled-intermediate", "control-intermediate")
     assert REFERENCES == WHOLE_MODELS == ("finetuned",)
