@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from harness.run.grid import GridReport
 
+GAP = 2  # spaces between columns
+NARROWEST = 8  # letters of a column that is broken over several lines
+
 
 @dataclass(frozen=True)
 class Plain:
@@ -87,16 +90,29 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
 
 
 def _draw_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    """A table for a terminal: cells that have no room are broken over several lines."""
+    """A table for a terminal: where there is no room, the widest columns are broken over several lines."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in rows[0]:
-        table.add_column(Text(plain(column), "bold"), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(str(row[column]))) for column in rows[0]))
-    console().print(table)
+    screen = console()
+    cells = {column: [plain(column), *(plain(str(row[column])) for row in rows)] for column in rows[0]}
+    unbroken = _unbroken([max(map(len, texts)) for texts in cells.values()], screen.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for place, (head, *_) in enumerate(cells.values()):
+        table.add_column(Text(head, "bold"), overflow="fold", no_wrap=place in unbroken)
+    for row in zip(*(texts for _, *texts in cells.values()), strict=True):
+        table.add_row(*map(Text, row))
+    screen.print(table)
+
+
+def _unbroken(widths: Sequence[int], room: int) -> set[int]:
+    """Which columns keep their width: the first, with its ids, and the narrowest while there is room."""
+    kept = {0} if widths[0] <= room / 3 else set()
+    for place in sorted(range(1, len(widths)), key=widths.__getitem__):
+        others = sum(min(width, NARROWEST) for index, width in enumerate(widths) if index not in {*kept, place})
+        if sum(widths[index] for index in {*kept, place}) + others + GAP * len(widths) <= room:
+            kept.add(place)
+    return kept
 
 
 class Screen:

@@ -175,6 +175,18 @@ def test_words_of_others_on_a_terminal_are_neither_commands_nor_markup(capsys, m
     assert max(map(len, re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", out).splitlines())) <= 40
 
 
+@pytest.mark.parametrize("columns", [50, 90, 200])
+def test_an_id_in_the_first_column_is_never_broken(columns, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, text in {"TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, text)
+    row = {"task": "empdial_qint", "title": "Questions and intents", "family": "empathetic_dialogues", "kind": "binary"}
+    print_rows([row, {**row, "task": "news"}], as_json=False)
+    out = capsys.readouterr().out
+    assert "empdial_qint" in out
+    assert max(map(len, re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", out).splitlines())) <= columns
+
+
 def test_a_watch_needs_to_know_of_which_study(toy, capsys):
     toy.write_manifest("another", MANIFEST)
     assert main(["status", "--watch", "--store", str(toy.root)]) == 2
