@@ -356,7 +356,7 @@ def test_any_bytes_in_any_file_of_the_folder_are_taken_or_refused_in_one_line(an
 def test_texts_are_never_read_longer_than_the_backbone_has_positions_for(tmp_path):
     folder = tiny_backbone(tmp_path / "model", "bert")
     record = SimpleNamespace(spec={"backbone": resolve(str(folder)).identity()})
-    chosen = SimpleNamespace(task="theirs", is_imported=True, form={"max_tokens": 128}, record=record)
+    chosen = SimpleNamespace(name="theirs", is_imported=True, form={"max_tokens": 128}, record=record)
     assert scorer._backbone(str(folder), [chosen]).max_tokens == 128
     chosen.form["max_tokens"] = 129
     with pytest.raises(BadInput, match=r"theirs: reads 129 tokens, but backbone .* takes 128"):
