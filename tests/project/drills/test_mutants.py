@@ -109,6 +109,8 @@ def test_every_mutant_of_the_list_says_what_goes_wrong_and_its_module_has_tests(
     root = LIST.parents[3]
     files = {word.split("::")[0] for words in tests.values() for word in words if word.startswith("tests/")}
     assert [file for file in sorted(files) if not (root / file).exists()] == []
+    sources = {row["file"]: (root / row["file"]).read_text(encoding="utf-8") for row in rows}
+    assert [row["id"] for row in rows if sources[row["file"]].count(row["old"]) != 1] == [], "a name has changed"
 
 
 def test_the_list_is_printed_without_running_anything(capsys: pytest.CaptureFixture[str]) -> None:
