@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.errors import BadRow
-from tasks.readers.answers import DECIMAL_COMMA, TRUTH
-from tasks.readers.formats.cells import Raw
 from tasks.readers.formats.columnar import COLUMNAR
 from tasks.readers.formats.streams import decodes, open_bytes, read_text
+from tasks.readers.formats.text_table import Raw
+from tasks.readers.labels import DECIMAL_COMMA, TRUTH
 from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
 from tasks.readers.sets import SETS
 from tasks.task import COMBINED, why_taken

@@ -1,1 +1,1 @@
-"""The command line: one file per noun; the only place that prints."""
+"""The command line: a file a noun, with its parser; the only place that prints."""

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from tasks.errors import BadRow
 from tasks.readers.annotators import Annotators
-from tasks.readers.answers import class_names, examples, relabel, spelling_note
 from tasks.readers.chats import motivational, parlai
 from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
 from tasks.readers.esconv import esconv
+from tasks.readers.labels import class_names, examples, relabel, spelling_note
 from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import joined, table
 from tasks.readers.wassa import wassa_essays, wassa_turns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.readers.answers import UNIT, index_of, label_names, number_of
+from tasks.readers.labels import UNIT, index_of, label_names, number_of
 from tasks.readers.rows import RawRow, column_names
 from tasks.task import Task
 

@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.cells import Raw
+from tasks.readers.formats.text_table import Raw
 from tasks.readers.raw import CACHED_FILES, read_raw
 from tasks.readers.rows import RawRow, column_names, data_files, required_column, uses_fallback, whole_number
 from tasks.task import Task, Turn

@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.cells import Cells, Raw
 from tasks.readers.formats.columnar import COLUMNAR, from_columns
 from tasks.readers.formats.delimited import DELIMITERS, Dialect, from_delimited
 from tasks.readers.formats.json_rows import from_array, from_lines
 from tasks.readers.formats.streams import COMPRESSED, inner_name, read_text, unreadable
+from tasks.readers.formats.text_table import Cells, Raw
 
 JSON_LINES = (".jsonl", ".ndjson")
 CACHED_FILES = 64

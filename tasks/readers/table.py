@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.answers import label_text
-from tasks.readers.formats.cells import Raw
+from tasks.readers.formats.text_table import Raw
+from tasks.readers.labels import label_text
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import RawRow, column_name, column_names, data_files, required_column, uses_fallback
 from tasks.readers.sets import set_of_cell, sets_of_files

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tasks.errors import BadEntry, BadInput, BadRow
 from tasks.plain_text import nearest
-from tasks.readers.formats.cells import Raw
+from tasks.readers.formats.text_table import Raw
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import column_name, data_files
 from tasks.readers.sets import SETS

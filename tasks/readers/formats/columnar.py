@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import BadRow
-from tasks.readers.formats.cells import Cells, Raw, check_header, tabulate
 from tasks.readers.formats.streams import unreadable
+from tasks.readers.formats.text_table import Cells, Raw, check_header, tabulate
 
 BATCH_ROWS = 1024
 COLUMNAR = (".parquet", ".arrow")

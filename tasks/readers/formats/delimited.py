@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.cells import Cells, Raw, check_header, picker
+from tasks.readers.formats.text_table import Cells, Raw, check_header, picker
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 

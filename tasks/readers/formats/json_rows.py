@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import BadRow
-from tasks.readers.formats.cells import Cells, Raw, tabulate
+from tasks.readers.formats.text_table import Cells, Raw, tabulate
 
 MOST_CHARACTERS = 1 << 28  # of an array, which has to be in memory whole
 BLANKS = re.compile(r"[ \t\r\n]*")

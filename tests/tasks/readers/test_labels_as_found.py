@@ -14,7 +14,7 @@ from harness.cli.main import main
 from tasks.errors import BadEntry, BadInput
 from tasks.proposal import proposal, read_file
 from tasks.readers import read, read_task
-from tasks.readers.answers import number_of
+from tasks.readers.labels import number_of
 from tasks.readers.rows import RawRow
 from tasks.registry import Registry
 from tasks.splits.loading import load
