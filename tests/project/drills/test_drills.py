@@ -16,7 +16,7 @@ QUICK = ("cite", "analyze", "power", "tasks new", "ratings sheet", "score to csv
 
 
 def drill(name, *arguments):
-    command = [sys.executable, "-m", f"tests.support.{name}", *arguments]
+    command = [sys.executable, "-m", f"tests.support.faults.{name}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
