@@ -37,7 +37,9 @@ def damage(path):
 
 def cell(seed):
     spec = {**SPEC, "seed": seed, "intermediate_key": None}
-    return SimpleNamespace(key=key_of(spec), spec=spec, target="news_distress", intermediate=None, intermediate_key=None)
+    return SimpleNamespace(
+        key=key_of(spec), spec=spec, target="news_distress", intermediate=None, intermediate_key=None
+    )
 
 
 def test_a_run_counts_a_damaged_record_as_failed_and_goes_on(store, folder):
