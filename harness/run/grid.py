@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapters_store import Store, StoreError
-from harness.run.notes import failure
+from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
 from harness.study.plan import Pack, Plan
 
@@ -81,6 +81,7 @@ def run_grid(
     for outcome in engine.run(function, steps):
         report.add(outcome)
         watch(report)
+    sweep(store)
     return report
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from adapters_store import Store, disk
+from adapters_store import Store, StoreError, disk
 
 PROGRESS, FAILURE = "progress.json", "failure.json"
 Note = TypeVar("Note", "Progress", "Failure")
@@ -103,10 +103,7 @@ class Noted:
 
     def end(self) -> None:
         """Take the progress note away; what else is in the folder stays."""
-        folder = self.store.pack_folder(self.pack)
-        with suppress(OSError):
-            (folder / PROGRESS).unlink(missing_ok=True)
-            folder.rmdir()
+        _take_away(self.store.pack_folder(self.pack))
 
 
 def write(store: Store, pack: str, note: Progress | Failure) -> None:
@@ -137,6 +134,27 @@ def failures(store: Store, study: str | None = None) -> dict[str, Failure]:
 def failure(store: Store, key: str) -> Failure | None:
     """Why this cell failed when it was last tried, or None."""
     return _read(store.pack_folder(key) / FAILURE, Failure)
+
+
+def sweep(store: Store) -> None:
+    """Take away what a process that was killed has left: half a progress note, or a whole one of cells that are stored.
+
+    A pack that was killed on its way is continued under another id if some of its cells were stored, so that no later
+    note takes the place of its own.
+    """
+    for folder in {path.parent for path in (store.root / "packs").glob(f"[!.]*/*{PROGRESS}*")}:
+        note = _read(folder / PROGRESS, Progress)
+        with suppress(StoreError):
+            if all(key in store for key in note.keys) if note else not (folder / PROGRESS).exists():
+                _take_away(folder)
+
+
+def _take_away(folder: Path) -> None:
+    """Remove a progress note, also one half written, and its folder if nothing else is in it."""
+    with suppress(OSError):
+        for path in (folder / PROGRESS, *folder.glob(f".{PROGRESS}.*")):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def forget(store: Store, key: str) -> None:

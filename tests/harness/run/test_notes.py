@@ -129,6 +129,41 @@ def test_a_store_that_cannot_be_written_to_goes_without_notes(noted, store):
     assert not notes.progress(store)
 
 
+def half_written(noted, store):
+    """What a process leaves that is killed while it writes its note."""
+    folder = store.pack_folder(noted.pack)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f".{notes.PROGRESS}.0f").write_text('{"state": "ru')
+    return folder
+
+
+def test_a_note_that_ends_takes_half_notes_of_killed_processes_with_it(noted, store):
+    noted.queue()
+    folder = half_written(noted, store)
+    noted.end()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_run_that_ends_sweeps_away_the_notes_of_packs_that_no_run_will_continue(noted, store, pack, is_whole):
+    folder = half_written(noted, store)
+    if is_whole:
+        noted.queue()
+        notes.sweep(store)
+        assert len(notes.progress(store)) == 1, "its cell is not stored: the note may be a running one's"
+        with store.staging() as prepared:
+            store.put(pack.cells[0].key, spec=dict(pack.cells[0].spec), results={}, provenance={}, folder=prepared)
+    notes.sweep(store)
+    assert not folder.exists()
+
+
+def test_sweeping_leaves_checkpoints_alone(noted, store):
+    folder = half_written(noted, store)
+    (folder / "lane.1.safetensors").write_bytes(b"weights")
+    notes.sweep(store)
+    assert [path.name for path in folder.iterdir()] == ["lane.1.safetensors"]
+
+
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
 def test_a_damaged_note_is_passed_over(store, content):
