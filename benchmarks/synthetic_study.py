@@ -99,7 +99,7 @@ class SyntheticTask:
             "metric": metric,
             "classes": [] if kind == "continuous" else ["low", "middle", "high"][:outputs],
             "language": "en",
-            "setting": ("conversation", "post")[self.number // 3 % 2],
+            "setting": ("conversation", "social_media")[self.number // 3 % 2],
             "data_source": ("crowdsourced", "reddit")[self.number // 6 % 2],
             "version": "1",
             "n_train": 1000 + 100 * (self.number % 7),
