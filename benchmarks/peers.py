@@ -89,7 +89,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback, TrainingArguments
 
     from harness.study.backbones.backbone import resolve
-    from harness.training.model import load_tokenizer
+    from harness.training.tokens.tokenizer import library_tokenizer
 
     class Clock(TrainerCallback):
         started = spent = 0.0
@@ -101,7 +101,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
             self.spent = time.process_time() - self.started
 
     _compose(model)
-    collator = DataCollatorWithPadding(load_tokenizer(resolve("random-tiny")), **padding)
+    collator = DataCollatorWithPadding(library_tokenizer(resolve("random-tiny")), **padding)
 
     def run(part: Part) -> float:
         with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ from harness.scoring.scorer import Scorer
 from harness.scoring.scoring_tasks import ScoringTask
 from harness.training import model
 from harness.training.inputs import Encoded, InputFormat
+from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
 from tasks.readers.rows import kept_turns
 from tasks.task import Example, Turn
 
@@ -92,7 +93,7 @@ def by_the_library(scorer: Scorer, one: ScoringTask, rows: Sequence[Example]) ->
     network = model.load_backbone(scorer.backbone)
     name = network.load_adapter(str(model.stored_adapter(scorer.store, one.record.key)), use_safetensors=True)
     network.set_active_adapters(name)
-    encoded, tokenizer, found = _encoded(scorer, one, rows), model.load_tokenizer(scorer.backbone), []
+    encoded, tokenizer, found = _encoded(scorer, one, rows), library_tokenizer(scorer.backbone), []
     for start in range(0, len(rows), BATCH):
         batch = _padded(scorer, tokenizer, encoded[start : start + BATCH])
         with torch.inference_mode():
@@ -117,7 +118,7 @@ def in_parallel(scorer: Scorer, networks: Sequence[Any], rows: Sequence[Example]
     """Logits of all tasks through the library's ``Parallel``: tasks that read alike at once, texts sorted by length."""
     made: dict[str, Any] = {}
     for group, network in zip(scorer.groups, networks, strict=True):
-        encoded, tokenizer = _encoded(scorer, group.tasks[0], rows), model.load_tokenizer(scorer.backbone)
+        encoded, tokenizer = _encoded(scorer, group.tasks[0], rows), library_tokenizer(scorer.backbone)
         order = sorted(range(len(rows)), key=lambda row: -len(encoded[row].ids))
         found: list[list[Any]] = [[] for _ in group.tasks]
         for start in range(0, len(order), BATCH):
@@ -132,7 +133,7 @@ def in_parallel(scorer: Scorer, networks: Sequence[Any], rows: Sequence[Example]
 
 
 def _encoded(scorer: Scorer, one: ScoringTask, rows: Sequence[Example]) -> list[Encoded]:
-    spec, tokenizer = one.record.spec, model.load_tokenizer(scorer.backbone)
+    spec, tokenizer = one.record.spec, load_tokenizer(scorer.backbone)
     form = InputFormat.of(spec, tokenizer)
     turns = kept_turns(spec["history"])
     return [form.encode(row._replace(context=row.context[turns]))[0] for row in rows]

@@ -56,7 +56,7 @@ def one_by_one(search: Search, cells: Sequence[Cell]) -> tuple[float, float, lis
     _, parts, tokenizer = encoded(cells[0], search.backbone, search.splits, trials.SEEN)
     wall, cpu, scores = 0.0, 0.0, []
     for cell in cells:
-        trainer = Trainer(composed(cell, search.backbone, search.store), Recipe.of([cell]), tokenizer.pad_token_id)
+        trainer = Trainer(composed(cell, search.backbone, search.store), Recipe.of([cell]), tokenizer.padding)
         started = time.perf_counter(), time.process_time()
         scores.append(trainer.fit(parts["train"], parts["validation"], lambda *_: None).validation)
         wall, cpu = wall + time.perf_counter() - started[0], cpu + time.process_time() - started[1]

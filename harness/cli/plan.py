@@ -128,8 +128,6 @@ class Costs:
         packs = [pack for pack in left_packs(self.plan, self.store) if name_of_system(pack.first.spec) == "lanes"]
         if not packs:
             return {}
-        import torch
-
         from harness.training.memory import shape_of
         from harness.training.recipe import Recipe
 
@@ -137,7 +135,7 @@ class Costs:
         for pack in packs:
             recipe = Recipe.of(pack.cells)
             for family in ("cpu", "cuda"):
-                shape = shape_of(recipe, self.plan.backbone, _longest(self.tokens[pack.target]), torch.device(family))
+                shape = shape_of(recipe, self.plan.backbone, _longest(self.tokens[pack.target]), family)
                 need = {"target": pack.target, "lanes": len(pack.cells), "lane_bytes": shape.lane_bytes()}
                 need["bytes"] = shape.shared_bytes() + len(pack.cells) * shape.lane_bytes()
                 needs[family] = max(needs.get(family, need), need, key=lambda candidate: int(candidate["bytes"]))
@@ -238,8 +236,8 @@ def show_plan(options: argparse.Namespace) -> int:
 
 
 def _load_tokenizer(plan: Plan) -> None:
-    """BadBackbone, now and not in the first cell, if the library cannot make the tokenizer of its files."""
-    from harness.training.model import load_tokenizer
+    """BadBackbone, now and not in the first cell, if no tokenizer can be made of its files."""
+    from harness.training.tokens.tokenizer import load_tokenizer
 
     load_tokenizer(plan.backbone)
 

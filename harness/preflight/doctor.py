@@ -47,7 +47,7 @@ def study_lines(study: StudyConfig, registry: Registry, data: Path) -> Iterator[
 
 def backbone_line(study: StudyConfig) -> Line:
     """Whether the backbone is here without the internet, its files fit each other, and the hash of its weights."""
-    from harness.training.model import load_tokenizer
+    from harness.training.tokens.tokenizer import load_tokenizer
 
     try:
         with offline():

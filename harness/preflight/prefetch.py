@@ -52,7 +52,7 @@ def environment(data: Path, store: Path) -> str:
 
 def _backbone(name: str) -> Delivery:
     """The backbone's files, from which the tokenizer is loaded once without the hub, as a job will."""
-    from harness.training.model import load_tokenizer
+    from harness.training.tokens.tokenizer import load_tokenizer
 
     try:
         backbone, state = _resolved(name)

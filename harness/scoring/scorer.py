@@ -29,8 +29,9 @@ from harness.training.lanes.fit import predicted
 from harness.training.lanes.forward import Lanes
 from harness.training.lanes.frozen import PRECISIONS, Frozen, freeze
 from harness.training.lanes.state import LaneState, saved_adapter
-from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from harness.training.model import load_backbone, stored_adapter
 from harness.training.tensors import CPU
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks import metrics
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
@@ -88,7 +89,7 @@ class Scorer:
         self.store, self.precision, self.device = store, precision, Device(device).ready()
         self.tasks = scoring_tasks(store, manifest, tasks, seed)
         self.backbone = _backbone(str(manifest["study"]["backbone"]), self.tasks)
-        self.pad_id = int(load_tokenizer(self.backbone).pad_token_id)
+        self.pad_id = load_tokenizer(self.backbone).padding
 
     @cached_property
     def frozen(self) -> Frozen:
@@ -140,7 +141,7 @@ class Scorer:
         """Every task with its logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
         answers = []
         for group in self.groups:
-            encoded = [group.form.encode(row._replace(context=row.context[group.turns])) for row in rows]
+            encoded = group.form.encode_all([row._replace(context=row.context[group.turns]) for row in rows])
             every = predicted(
                 self.frozen,
                 group.lanes,

@@ -33,7 +33,7 @@ def try_library(attempt: Attempt, *, is_halving: bool) -> list[TrialResult]:
     (cell,) = attempt.cells
     _, parts, tokenizer = encoded(cell, attempt.backbone, _without_test(attempt.splits), SEEN)
     network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
-    trainer = Trainer(network, attempt.recipe, tokenizer.pad_token_id)
+    trainer = Trainer(network, attempt.recipe, tokenizer.padding)
     watch = partial(attempt.watch, "trial alone")
     return [TrialResult(trainer.fit(parts["train"], parts["validation"], watch))]
 
@@ -42,11 +42,11 @@ def try_lanes(attempt: Attempt, *, is_halving: bool) -> list[TrialResult]:
     """Train trials that differ in learning rate and number of epochs as lanes, as many at once as have room."""
     _, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, _without_test(attempt.splits), SEEN)
     device = attempt.device.ready()
-    shape = shape_of(attempt.recipe, attempt.backbone, parts, device)
+    shape = shape_of(attempt.recipe, attempt.backbone, parts, device.type)
 
     def finish(keys: Sequence[str], stage: int) -> list[TrialResult]:
         chosen = attempt.only([int(key) for key in keys])
-        trainer = lane_trainer(chosen, tokenizer.pad_token_id, device)
+        trainer = lane_trainer(chosen, tokenizer.padding, device)
         epochs = [cell.spec["training"]["epochs"] for cell in chosen.cells]
         return _race(trainer, parts, epochs, attempt.watch, is_halving=is_halving)
 

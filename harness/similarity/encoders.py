@@ -22,7 +22,8 @@ from harness.study.backbones.tokenizer import BadTokenizer, check_ids
 from harness.study.backbones.weights import PREFIXES, BadWeights, check_folder, check_shapes, shapes_in
 from harness.study.device import Device
 from harness.training.inputs import InputFormat
-from harness.training.model import check_finite, load_tokenizer
+from harness.training.model import check_finite
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.task import Example
 
 FILES = ("*.json", "*.txt", "model.safetensors")
@@ -61,7 +62,7 @@ class Pooled:
     def __call__(self, rows: Sequence[Example]) -> NDArray[np.float64]:
         """One vector per row ``[rows, width]``."""
         form = InputFormat(load_tokenizer(self.adapted.backbone), "pair", "none", self.max_tokens, "tail")
-        return self.adapted.mean_tokens([form.encode(row)[0] for row in rows])
+        return self.adapted.mean_tokens([windows[0] for windows in form.encode_all(rows)])
 
 
 @dataclass(frozen=True)

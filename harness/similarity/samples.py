@@ -22,7 +22,8 @@ from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.training.batches import collate
 from harness.training.inputs import Encoded, InputFormat, rows_of
-from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from harness.training.model import load_backbone, stored_adapter
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.splits.contamination import normalise
 from tasks.splits.loading import Splits
 from tasks.task import Example
@@ -75,7 +76,7 @@ def sample_of(cell: Cell, backbone: Backbone, splits: Splits, most: int) -> Samp
     rows = evenly_spaced(rows_of(cell, splits).train, most)
     tokenizer = load_tokenizer(backbone)
     form = InputFormat.of(spec, tokenizer)
-    return Sample([form.encode(row)[0] for row in rows], np.array([row.label for row in rows]))
+    return Sample([windows[0] for windows in form.encode_all(rows)], np.array([row.label for row in rows]))
 
 
 class Adapted:
@@ -118,7 +119,7 @@ class Adapted:
 
     def batches(self, rows: list[Encoded]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Row numbers in the order of ``rows`` and the padded tensors of each batch."""
-        pad = load_tokenizer(self.backbone).pad_token_id
+        pad = load_tokenizer(self.backbone).padding
         has_segments = self.backbone.model_type == "bert"
         for start in range(0, len(rows), BATCH):
             numbers = list(range(start, min(start + BATCH, len(rows))))

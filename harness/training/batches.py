@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from harness.study.cell import seed_of
 from harness.training.inputs import Encoded
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EVALUATION_BATCH = 64
 
@@ -38,6 +39,8 @@ def collate(
 
     ``tokens`` is by default the length of the longest row.
     """
+    import torch  # here, so that costs are planned without it
+
     longest = tokens or max(len(row.ids) for row in rows)
     names = {"input_ids": [row.ids for row in rows], "attention_mask": [(1,) * len(row.ids) for row in rows]}
     if has_segments:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from harness.study.cell import Cell, seed_of
 from harness.study.config import share_of
+from harness.training.tokens.tokenizer import Tokenizer
 from tasks.errors import BadInput
 from tasks.splits.loading import Splits
 from tasks.task import Answer, Example, Turn, classes_of
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+BLOCK = 1000  # rows whose texts are tokenised in one call
 
 
 @dataclass(frozen=True)
@@ -42,65 +42,65 @@ class InputFormat:
     Words of the data that look like special tokens are cut into ordinary pieces.
     """
 
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
     name: str
     tags: str
     max_tokens: int
     truncation: str = "head"
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> InputFormat:
+    def of(cls, spec: Mapping[str, Any], tokenizer: Tokenizer) -> InputFormat:
         """The format that a cell's spec names."""
         return cls(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
 
     def encode(self, row: Example) -> tuple[Encoded, ...]:
         """Token ids of one row, special tokens included: one sequence, or one per window."""
+        (windows,) = self.encode_all([row])
+        return windows
+
+    def encode_all(self, rows: Sequence[Example]) -> list[tuple[Encoded, ...]]:
+        """The same of many rows, whose texts are tokenised a block at a time, each text of a block once."""
+        encoded: list[tuple[Encoded, ...]] = []
+        for start in range(0, len(rows), BLOCK):
+            block = [self._texts(row) for row in rows[start : start + BLOCK]]
+            texts = list({text: None for history, target in block for text in (*history, target)})
+            ids = dict(zip(texts, self.tokenizer.ids(texts), strict=True))
+            encoded += [self._windows([ids[text] for text in history], ids[target]) for history, target in block]
+        return encoded
+
+    def _texts(self, row: Example) -> tuple[list[str], str]:
+        """What is tokenised of a row, each by itself: its history, as turns or as one text, and its target."""
         if self.name == "pair":
-            history, target = self._joined([turn.text for turn in row.context]), self._ids(row.text)
-        else:
-            history, target = self._tagged(row.context, row.text)
+            return [turn.text for turn in row.context], row.text
+        if self.tags == "none":
+            return [], row.text
+        if self.tags == "separator":
+            return [turn.text + " " for turn in row.context], " " + row.text if row.context else row.text
+        tag = "listener" if self.tags == "listener" else "target"
+        return [_words(row.context, self.tags)], f" <{tag}> {row.text} </{tag}>"
+
+    def _windows(self, turns: Sequence[list[int]], target: list[int]) -> tuple[Encoded, ...]:
+        history = self._joined(turns)
+        if self.name != "pair" and self.tags == "separator" and turns:
+            history.append(self.tokenizer.separator)
         is_pair = self.name == "pair" and bool(history)
-        room = self.max_tokens - len(self.tokenizer.build_inputs_with_special_tokens([], [] if is_pair else None))
+        room = self.max_tokens - self._around[is_pair]
         is_cut = len(target) > room and self.truncation != "windows"
         return tuple(
             self._fit(history, kept, room, is_pair=is_pair, is_cut=is_cut)
             for kept in pieces(target, room, self.truncation)
         )
 
-    def _tagged(self, context: Sequence[Turn], text: str) -> tuple[list[int], list[int]]:
-        if self.tags == "none":
-            return [], self._ids(text)
-        if self.tags == "separator":
-            history = [*self._joined([turn.text + " " for turn in context]), self._separator] if context else []
-            return history, self._ids(" " + text if context else text)
-        tag = "listener" if self.tags == "listener" else "target"
-        return self._ids(_words(context, self.tags)), self._ids(f" <{tag}> {text} </{tag}>")
-
-    @property
-    def _separator(self) -> int:
-        return int(self.tokenizer.sep_token_id)
-
     @cached_property
-    def _special_ids(self) -> frozenset[int]:
-        """Ids that only a format may insert; an unknown character of the data is allowed to be unknown."""
-        return frozenset(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+    def _around(self) -> tuple[int, int]:
+        """How many special tokens stand around one text, and around two."""
+        build = self.tokenizer.template.build_inputs_with_special_tokens
+        return len(build([], None)), len(build([], []))
 
-    def _ids(self, text: str) -> list[int]:
-        ids = self._tokenised(text)
-        if self._special_ids.isdisjoint(ids):
-            return ids
-        for token in self.tokenizer.all_special_tokens:  # a unigram vocabulary holds these words as pieces
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-        return self._tokenised(text)
-
-    def _tokenised(self, text: str) -> list[int]:
-        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        return list(encoded["input_ids"])
-
-    def _joined(self, texts: Sequence[str]) -> list[int]:
+    def _joined(self, turns: Sequence[list[int]]) -> list[int]:
         joined: list[int] = []
-        for text in texts:
-            joined += [*([self._separator] if joined else []), *self._ids(text)]
+        for ids in turns:
+            joined += [*([self.tokenizer.separator] if joined else []), *ids]
         return joined
 
     def _fit(self, history: list[int], target: list[int], room: int, *, is_pair: bool, is_cut: bool) -> Encoded:
@@ -108,8 +108,8 @@ class InputFormat:
         left = room - len(target)
         kept = history[len(history) - left :] if left < len(history) else history
         first, second = (kept, target) if is_pair else (kept + target, None)
-        ids = self.tokenizer.build_inputs_with_special_tokens(first, second)
-        segments = self.tokenizer.create_token_type_ids_from_sequences(first, second)
+        ids = self.tokenizer.template.build_inputs_with_special_tokens(first, second)
+        segments = self.tokenizer.template.create_token_type_ids_from_sequences(first, second)
         return Encoded(tuple(ids), tuple(segments), len(kept) < len(history), is_cut)
 
 

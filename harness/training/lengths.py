@@ -9,7 +9,7 @@ from typing import Any
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.config import StudyConfig
 from harness.training.inputs import Encoded, InputFormat, cut_counts
-from harness.training.model import load_tokenizer
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.quality import spread
 from tasks.splits.clean import NAMES
 from tasks.splits.loading import Splits
@@ -34,8 +34,8 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
     by_split: dict[str, Any] = {}
     for name in NAMES:
         rows = _thinned(getattr(splits, name), MOST_ROWS)
-        counts = cut_counts([form.encode(row) for row in rows])
-        lengths = [len(piece.ids) for row in rows for piece in uncut.encode(row)]
+        counts = cut_counts(form.encode_all(rows))
+        lengths = [len(piece.ids) for windows in uncut.encode_all(rows) for piece in windows]
         cut = {f"{part}_cut_percent": 100 * counts[part] / len(rows) for part in ("history", "target")}
         by_split[name] = {"rows": len(rows)} | spread(lengths) | cut
     return by_split
@@ -52,9 +52,9 @@ class RowTokens:
 def row_tokens(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> RowTokens:
     """Lengths of ``rows`` as the study cuts them, special tokens included; at most 103 rows are looked at."""
     form = _form(task, study, backbone)
-    seen = [form.encode(row) for row in _thinned(rows, MOST_SAMPLED)]
+    seen = form.encode_all(_thinned(rows, MOST_SAMPLED))
     lengths = [len(window.ids) for windows in seen for window in windows]
-    longest = tuple(form.encode(row) for row in sorted(rows, key=_bytes)[-LONGEST:])
+    longest = tuple(form.encode_all(sorted(rows, key=_bytes)[-LONGEST:]))
     return RowTokens(sum(lengths) / len(lengths), longest)
 
 
@@ -67,7 +67,7 @@ def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone
     if not long:
         return {"history": 0.0, "target": 0.0}
     form, looked_at = _form(task, study, backbone), _thinned(long, MOST_TOKENISED)
-    counts = cut_counts([form.encode(row) for row in looked_at])
+    counts = cut_counts(form.encode_all(looked_at))
     return {part: counts[part] / len(looked_at) * len(long) / len(rows) for part in ("history", "target")}
 
 

@@ -145,7 +145,7 @@ def train_alone(attempt: Attempt) -> Trained:
     _check_device(attempt)
     rows, parts, tokenizer = encoded(cell, attempt.backbone, attempt.splits)
     network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
-    trainer = Trainer(network, recipe, tokenizer.pad_token_id)
+    trainer = Trainer(network, recipe, tokenizer.padding)
     trainable = model.check_trainable(network, recipe, cell.label)
     before = model.adapter_digest(network, model.INTERMEDIATE)
     attempt.watch(cell.label, 0, recipe.epochs)

@@ -13,18 +13,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-import torch
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.study.backbones.backbone import RANDOM_TINY, Backbone
 from harness.training.batches import EVALUATED as EVALUATED_CUTS
 from harness.training.batches import TRAINED as TRAINED_CUTS
 from harness.training.batches import trained_cutting
 from harness.training.recipe import Recipe
-from harness.training.tensors import CPU
 from harness.training.trained import Part
 from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    import torch
 
 LIMIT_FILES = {"": ("memory.max", "memory.current"), "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes")}
 USABLE = 0.65  # of the memory that is left: peaks up to 1.43 times as high as planned were measured
@@ -82,8 +82,8 @@ class Shape:
         return tokens * self.layers * (self.heads * self.longest + 2 * self.width) * 4
 
 
-def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], device: torch.device = CPU) -> Shape:
-    """The shape of a lane of this recipe, on these rows and this device."""
+def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], family: str = "cpu") -> Shape:
+    """The shape of a lane of this recipe, on these rows and a device of this ``family`` (``cpu``, ``cuda``)."""
     layers, width, heads, size = _encoder(backbone)
     inner = width // (recipe.adapter or {})["reduction_factor"]
     adapters = layers * (2 * width * inner + inner + width)
@@ -99,20 +99,22 @@ def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], devi
         value_bytes=value_bytes,
         shared_noise=not recipe.noise,
         backbone_bytes=size,
-        trained=trained_cutting(device.type, is_bf16=value_bytes == 2).max_tokens,
-        evaluated=EVALUATED_CUTS[device.type].max_tokens,
-        draws_masks=device.type != "cpu",
+        trained=trained_cutting(family, is_bf16=value_bytes == 2).max_tokens,
+        evaluated=EVALUATED_CUTS[family].max_tokens,
+        draws_masks=family != "cpu",
     )
 
 
-def free_bytes(device: torch.device = CPU, processes: int = 1) -> int:
+def free_bytes(device: torch.device | None = None, processes: int = 1) -> int:
     """Bytes that training may use: of a GPU's memory or of the machine's, an even part where processes share it.
 
     On a GPU, what this process's allocator holds but has not given out is free, too.
     """
-    if device.type == "cpu":
+    if device is None or device.type == "cpu":
         room = min((_machine_bytes(), *_cgroup_bytes(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
     else:
+        import torch
+
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = torch.cuda.mem_get_info(device)[0] + held
     return int(USABLE * room / processes)
@@ -226,12 +228,16 @@ def together(stages: Mapping[str, Sequence[int]]) -> dict[int, list[str]]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that the device or the machine has no room left."""
+    import torch
+
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in SIGNS)
 
 
 def _free() -> None:
+    import torch
+
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -8,10 +8,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,15 +19,11 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.store import open_weights
 from harness.study.backbones.backbone import RANDOM_TINY, Backbone, BadBackbone
-from harness.study.backbones.tokenizer import CURE, BadTokenizer, check_ids
 from harness.study.cell import Cell, seed_of
 from harness.study.methods import METHODS, library_config
 from harness.training.recipe import Recipe
+from harness.training.tokens.tokenizer import byte_vocabulary
 from tasks.errors import BadInput
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 
 INTERMEDIATE = "intermediate"  # the name under which a cell's frozen intermediate is loaded
 ALIVE = 1e-4  # smallest change of a logit that counts as an effect of the intermediate
@@ -48,30 +43,7 @@ class WrongComposition(Exception):
     """The model trains or activates something else than its cell says: a fault of the program, not of the input."""
 
 
-# Loading: a backbone whose weights all came from its file, and its tokenizer.
-
-
-@cache
-def load_tokenizer(backbone: Backbone) -> PreTrainedTokenizerBase:
-    """The backbone's fast tokenizer; for ``random-tiny`` one token per byte. BadBackbone if its files make none."""
-    if backbone.folder is None:
-        return _byte_tokenizer()
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            str(backbone.folder), local_files_only=True, use_fast=True
-        )
-    except Exception as problem:  # the library has many ways to say that a file does not fit
-        reason = " ".join(str(problem).split())[:LONGEST]
-        raise BadBackbone(
-            f"backbone {backbone.name!r}: no tokenizer can be made of the files in {backbone.folder} ({reason}); {CURE}"
-        ) from None
-    try:
-        check_ids(backbone.folder, tokenizer.get_vocab(), 0, backbone.vocabulary)
-    except BadTokenizer as problem:
-        raise BadBackbone(f"backbone {backbone.name!r}: {problem}") from None
-    return tokenizer
+# Loading: a backbone whose weights all came from its file.
 
 
 def load_backbone(backbone: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
@@ -146,7 +118,7 @@ def _random_tiny() -> Any:  # noqa: ANN401
 
     shape = RANDOM_TINY
     config = RobertaConfig(
-        vocab_size=len(_byte_vocabulary()),
+        vocab_size=len(byte_vocabulary()),
         hidden_size=shape["hidden"],
         num_hidden_layers=shape["layers"],
         num_attention_heads=shape["heads"],
@@ -158,23 +130,6 @@ def _random_tiny() -> Any:  # noqa: ANN401
     )
     torch.manual_seed(shape["seed"])
     return RobertaAdapterModel(config)
-
-
-def _byte_vocabulary() -> dict[str, int]:
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    return {token: number for number, token in enumerate([*special, *sorted(ByteLevel.alphabet())])}
-
-
-def _byte_tokenizer() -> PreTrainedTokenizerBase:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import RobertaTokenizerFast
-
-    raw = Tokenizer(models.BPE(vocab=_byte_vocabulary(), merges=[]))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    return RobertaTokenizerFast(tokenizer_object=raw)
 
 
 # Composing: adapters and head of one cell, in the one order that keeps a frozen intermediate alive.

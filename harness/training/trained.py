@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
-from harness.training.model import load_tokenizer
+from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
 from tasks.splits.loading import Splits
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 PARTS = ("train", "validation", "test")
 Labels = NDArray[np.int64] | NDArray[np.float64]
@@ -46,14 +43,14 @@ class Part:
 
 def encoded(
     cell: Cell, backbone: Backbone, splits: Splits, names: Sequence[str] = PARTS
-) -> tuple[Rows, dict[str, Part], PreTrainedTokenizerBase]:
+) -> tuple[Rows, dict[str, Part], Tokenizer]:
     """The rows of a cell, those of the named splits as token ids and labels too, and the tokenizer that made them."""
     rows, tokenizer = rows_of(cell, splits), load_tokenizer(backbone)
     form = InputFormat.of(cell.spec, tokenizer)
     parts = {}
     for name in names:
         examples = getattr(rows, name)
-        parts[name] = Part([form.encode(row) for row in examples], np.array([row.label for row in examples]))
+        parts[name] = Part(form.encode_all(examples), np.array([row.label for row in examples]))
     return rows, parts, tokenizer
 
 

@@ -31,6 +31,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "bert": {**SHARED, "vocab_size": 30522, "pad_token_id": 0},
 }
 ATTENTION = "sdpa"  # how the library computes attention where a config does not say
+BERT = "BertTokenizer"
 ANGLED = {
     **dict.fromkeys(("bos_token", "cls_token"), "<s>"),
     **dict.fromkeys(("eos_token", "sep_token"), "</s>"),
@@ -39,9 +40,9 @@ ANGLED = {
 SPECIAL: Mapping[str, Mapping[str, str]] = {  # by the kind of tokenizer
     "RobertaTokenizer": ANGLED,
     "XLMRobertaTokenizer": ANGLED,
-    "BertTokenizer": {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
+    BERT: {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
 }
-KINDS = {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "bert": "BertTokenizer"}
+KINDS = {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "bert": BERT}
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 FURTHER = "additional_special_tokens"
 BERT_NORMALIZER = {  # fields of tokenizer_config.json and their defaults, by the normaliser's own names
@@ -85,8 +86,7 @@ def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) ->
     place the tokenizer's kind takes. ValueError, TypeError, KeyError or OSError for files that are missing or broken.
     """
     tokenizer_config = _json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
-    kind = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class") or KINDS[model_type]
-    kind = str(kind).removesuffix("Fast")
+    kind = kind_of(model_type, tokenizer_config, config)
     if (folder / "tokenizer.json").is_file():
         backend = _backend(_json(folder / "tokenizer.json"), kind, tokenizer_config)
     else:
@@ -95,17 +95,23 @@ def tokenizer_facts(folder: Path, model_type: str, config: Mapping[str, Any]) ->
     further = [_token(number, token) for number, token in tokenizer_config.get("added_tokens_decoder", {}).items()]
     return {
         "kind": kind,
-        "special": _special(folder, kind, tokenizer_config),
+        "special": special_tokens(folder, kind, tokenizer_config),
         **backend,
         "more_tokens": [token for token in further if (token["content"], _flags(token)) not in listed],
     }
 
 
+def kind_of(model_type: str, tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The kind of tokenizer that the library makes of a folder with these two files, without ``Fast``."""
+    kind = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class") or KINDS[model_type]
+    return str(kind).removesuffix("Fast")
+
+
 def _backend(raw: Mapping[str, Any], kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a tokenizer.json that act, as a tokenizer of this kind would have them."""
     normalizer, pre_tokenizer = raw.get("normalizer"), raw.get("pre_tokenizer")
-    if kind == "BertTokenizer" and normalizer and normalizer.get("type") == "BertNormalizer":
-        normalizer = {**normalizer, **_of_bert(tokenizer_config)}
+    if kind == BERT and normalizer and normalizer.get("type") == "BertNormalizer":
+        normalizer = {**normalizer, **bert_settings(tokenizer_config)}
     if pre_tokenizer and pre_tokenizer.get("type") == "ByteLevel":
         pre_tokenizer = {**pre_tokenizer, "add_prefix_space": bool(tokenizer_config.get("add_prefix_space", False))}
         pre_tokenizer.pop("trim_offsets", None)
@@ -118,7 +124,8 @@ def _backend(raw: Mapping[str, Any], kind: str, tokenizer_config: Mapping[str, A
     }
 
 
-def _of_bert(tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
+def bert_settings(tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a BERT's normaliser does, whatever its own file says."""
     return {name: tokenizer_config.get(field, default) for name, (field, default) in BERT_NORMALIZER.items()}
 
 
@@ -135,8 +142,8 @@ def _vocabulary(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) ->
     there = [name for name in VOCABULARIES if (folder / name).is_file()]
     if not there:
         raise FileNotFoundError(f"no tokenizer.json, and none of {', '.join(VOCABULARIES)}")
-    if kind == "BertTokenizer":
-        settings = _of_bert(tokenizer_config)
+    if kind == BERT:
+        settings = bert_settings(tokenizer_config)
     else:
         settings = {"add_prefix_space": tokenizer_config.get("add_prefix_space", False)}
     return {"files": {name: _content(folder / name) for name in there}, "settings": settings, "added_tokens": []}
@@ -151,7 +158,7 @@ def _content(file: Path) -> object:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _special(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
+def special_tokens(folder: Path, kind: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
     """The special tokens by their roles; an older folder's map of them goes before its config."""
     file = folder / "special_tokens_map.json"
     older = _json(file) if "added_tokens_decoder" not in tokenizer_config and file.is_file() else {}

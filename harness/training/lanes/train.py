@@ -185,7 +185,7 @@ class Lanes:
     def train(self) -> list[Finished]:
         """Every lane to its end, in the order of the cells."""
         attempt, device = self.attempt, self.device
-        shape = shape_of(attempt.recipe, attempt.backbone, self.parts, device)
+        shape = shape_of(attempt.recipe, attempt.backbone, self.parts, device.type)
         lanes = {cell.key: lane for lane, cell in enumerate(attempt.cells)}
         finished = run_in_chunks(
             list(lanes),
@@ -253,7 +253,7 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
     recipe, device = attempt.recipe, attempt.device.ready()
     points = Checkpoints(attempt.store, attempt.run, len(attempt.cells), device)
     rows, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, attempt.splits)
-    finished = Lanes(attempt, parts, tokenizer.pad_token_id, points, device).train()
+    finished = Lanes(attempt, parts, tokenizer.padding, points, device).train()
     network = cache(lambda: with_target(recipe, attempt.backbone))  # loaded when the first lane is saved
     return [
         Trained(

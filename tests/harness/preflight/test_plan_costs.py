@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -12,7 +14,7 @@ from harness.api import Study
 from harness.cli.main import main
 from harness.training.inputs import InputFormat
 from harness.training.lengths import row_tokens
-from harness.training.model import load_tokenizer
+from harness.training.tokens.tokenizer import load_tokenizer
 from tests.support.studies.made_up_records import keep_all
 
 OPTIONS = ("--set", "trainer=lanes", "--set", "tasks=['epitome_er', 'news_emotion']", "--limit", "20")
@@ -43,6 +45,30 @@ def test_row_lengths_are_those_of_the_encoded_rows(tiny, study, toy_splits):
     assert max(len(windows[0].ids) for windows in found.longest) == max(lengths)
     cut = row_tokens(task, rows * 10, dataclasses.replace(study, max_tokens=12), tiny)
     assert cut.mean <= 12
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["plan", "tiny", "--set", "trainer=lanes"],
+        ["plan", "tiny", "--json", "--why"],
+        ["doctor", "tiny", "--help"],
+        ["data", "status"],
+        ["tasks", "show", "epitome_er"],
+        ["study", "show", "tiny"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_asked_before_a_run_loads_no_torch_and_no_table_library(asked, tmp_path):
+    code = (
+        "import sys; from harness.cli.main import main\n"
+        f"try: code = main({[*asked, '--store', str(tmp_path / 'runs')]!r})\n"
+        "except SystemExit as stopped: code = stopped.code\n"
+        "heavy = {'torch', 'transformers', 'adapters', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from harness.study.manifest import manifest_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training.inputs import InputFormat
+from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry
@@ -160,8 +161,8 @@ def by_the_library(store, backbone, one, rows):
     network = model.load_backbone(backbone)
     name = network.load_adapter(str(model.stored_adapter(store, one.record.key)), use_safetensors=True)
     network.set_active_adapters(name)
-    spec, tokenizer = one.record.spec, model.load_tokenizer(backbone)
-    form = InputFormat(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+    spec, tokenizer = one.record.spec, library_tokenizer(backbone)
+    form = InputFormat.of(spec, load_tokenizer(backbone))
     kept = {"all": slice(None), "none": slice(0), "previous": slice(-1, None)}[spec["history"]]
     ids = [form.encode(row._replace(context=row.context[kept]))[0].ids for row in rows]
     found = []

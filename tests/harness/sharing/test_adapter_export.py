@@ -83,7 +83,7 @@ def test_the_library_alone_loads_it_in_a_fresh_process_and_predicts_the_same(tra
     _, parts, tokenizer = encoded(cell, plan.backbone, plan.splits[cell.target], ["test"])
     ids = [list(windows[0].ids) for windows in parts["test"].rows]
     longest = max(map(len, ids))
-    padded = [row + [tokenizer.pad_token_id] * (longest - len(row)) for row in ids]
+    padded = [row + [tokenizer.padding] * (longest - len(row)) for row in ids]
     mask = [[1] * len(row) + [0] * (longest - len(row)) for row in ids]
     np.savez(tmp_path / "rows.npz", ids=padded, mask=mask)
     given = [str(one) for one in (backbone, out, tmp_path / "rows.npz", tmp_path / "found.npy")]

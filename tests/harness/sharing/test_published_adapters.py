@@ -15,7 +15,8 @@ from harness.scoring.scorer import Scorer
 from harness.sharing.importing import import_adapter
 from harness.sharing.incoming import source_of
 from harness.study.backbones.backbone import resolve
-from harness.training.model import load_backbone, load_tokenizer, stored_adapter
+from harness.training.model import load_backbone, stored_adapter
+from harness.training.tokens.tokenizer import library_tokenizer
 from tasks.task import Example
 from tests.support.studies.old_adapters import own
 
@@ -39,7 +40,7 @@ pytestmark = [
 def shape(tmp_path_factory):
     """A backbone of roberta-base's layers and widths, drawn at random, with a small vocabulary."""
     folder = tmp_path_factory.mktemp("shape") / "roberta-base"
-    tokenizer = load_tokenizer(resolve("random-tiny"))
+    tokenizer = library_tokenizer(resolve("random-tiny"))
     torch.manual_seed(0)
     config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=514, type_vocab_size=1)
     assert (config.num_hidden_layers, config.hidden_size) == (12, 768)
@@ -81,7 +82,7 @@ def test_lanes_say_what_the_library_says_of_the_published_folders(shelf, shape):
     frame = scorer.score(TEXTS)
     (group,) = scorer.groups  # lanes of one pass
     ids = [list(group.form.encode(Example(text, text, text, (), text, 0))[0].ids) for text in TEXTS]
-    batch = load_tokenizer(shape).pad({"input_ids": ids}, return_tensors="pt")
+    batch = library_tokenizer(shape).pad({"input_ids": ids}, return_tensors="pt")
     network = load_backbone(shape)
     for name, (folder, *_) in PUBLISHED.items():
         loaded = network.load_adapter(str(ADAPTERS / folder))

@@ -208,7 +208,7 @@ def test_free_memory_is_that_of_the_machine_less_a_reserve(monkeypatch):
 
 def test_a_gpu_s_larger_cuts_and_the_making_of_its_masks_are_planned_for(column):
     parts = {"train": column.encoded("train")}
-    here, there = (shape_of(Recipe.of(column.lanes), column.tiny, parts, torch.device(one)) for one in ("cpu", "cuda"))
+    here, there = (shape_of(Recipe.of(column.lanes), column.tiny, parts, one) for one in ("cpu", "cuda"))
     assert there.lane_bytes() > 10 * here.lane_bytes()
     drawn_here = dataclasses.replace(there, draws_masks=False)
     assert there.shared_bytes() > drawn_here.shared_bytes() > here.shared_bytes()

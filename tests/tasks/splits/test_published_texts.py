@@ -6,7 +6,7 @@ import pytest
 
 from harness.study.backbones.backbone import Backbone
 from harness.training.inputs import InputFormat
-from harness.training.model import load_tokenizer
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.registry import Registry
 from tasks.task import Example, Turn
 
@@ -27,7 +27,7 @@ TEXTS = {
 def text_of(tiny: Backbone, name: str, row: Example) -> str:
     tokenizer = load_tokenizer(tiny)
     (encoded,) = InputFormat(tokenizer, "tags", REGISTRY.task(name).tags, 200).encode(row)
-    return str(tokenizer.decode(encoded.ids[1:-1]))
+    return str(tokenizer.backend.decode(list(encoded.ids[1:-1]), skip_special_tokens=False))
 
 
 @pytest.mark.parametrize("name", TEXTS)

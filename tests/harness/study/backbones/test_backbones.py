@@ -9,7 +9,7 @@ from harness.run.pack import run_cells
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import make_cell
 from harness.training.inputs import InputFormat
-from harness.training.model import load_tokenizer
+from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.task import Example, Turn
 from tests.support.studies.tiny_backbones import KINDS, tiny_backbone
 
@@ -28,7 +28,7 @@ def test_a_pair_has_the_special_tokens_of_its_backbone(backbone):
     tokenizer = load_tokenizer(backbone)
     turns = (Turn("speaker", "warm bread"), Turn("listener", "[SEP] </s> 谢谢"))
     (encoded,) = InputFormat(tokenizer, "pair", "none", 100).encode(Example("a", "g", "g", turns, "quiet words", 0))
-    start, end = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    start, end = (tokenizer.backend.token_to_id(tokenizer.special[role]) for role in ("cls_token", "sep_token"))
     assert encoded.ids[0] == start
     assert encoded.ids[-1] == end
     assert encoded.ids.count(end) == {"bert": 3, "xlm-roberta": 4}[backbone.model_type]
@@ -40,7 +40,7 @@ def test_words_of_the_data_never_become_special_tokens(backbone, special):
     tokenizer = load_tokenizer(backbone)
     form = InputFormat(tokenizer, "pair", "none", 100)
     (plain,), (odd,) = (form.encode(Example("a", "g", "g", (), f"warm{x} bread {x}", 0)) for x in ("", special))
-    specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    specials = tokenizer.reserved
     assert [one for one in odd.ids if one in specials] == [one for one in plain.ids if one in specials]
     assert len(odd.ids) > len(plain.ids)
 

@@ -18,7 +18,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.backbones.identity import CONFIGS, FURTHER, ROLES, config_facts, digest, tokenizer_facts
 from harness.study.methods import METHODS, library_config
-from harness.training.model import load_backbone, load_tokenizer
+from harness.training.model import load_backbone
+from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
 from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
 
 KINDS = ("bert", "roberta", "xlm-roberta")
@@ -240,7 +241,8 @@ def test_random_tiny_is_drawn_and_cut_into_tokens_as_its_versions_say():
     drawn = sum(float(value.double().abs().sum()) for name, value in sorted(weights.items()) if ".pooler." not in name)
     assert drawn == pytest.approx(DRAWN, rel=1e-6)
     assert digest(config_facts("roberta", load_backbone(backbone).config.to_dict())) == CONFIG
-    assert load_tokenizer(backbone)("A café: <s>")["input_ids"] == TOKENS
+    assert library_tokenizer(backbone)("A café: <s>")["input_ids"] == TOKENS
+    assert load_tokenizer(backbone).ids(["A café: "]) == [TOKENS[:-1]]
 
 
 DRAWN = 2427.1604094575005
