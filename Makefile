@@ -14,7 +14,7 @@ demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile
+	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

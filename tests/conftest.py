@@ -30,6 +30,23 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup: tests stay
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
 
+# Files that take longest, longest first: a worker that is given one of them last works on alone. `make test` prints the
+# longest tests, from which this follows; the other files start in the order of their names.
+LONGEST = (
+    "harness/run/test_kill.py",
+    "project/test_field_note.py",
+    "harness/cli/test_power_command.py",
+    "project/drills/test_drills.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the longest files; within a file and among the others the order stays."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 WORDS = {"calm": 0, "warm": 0, "cold": 1, "harsh": 1}
 
 

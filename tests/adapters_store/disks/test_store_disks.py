@@ -14,7 +14,9 @@ from adapters_store import Store, StoreError, key_of
 from adapters_store.probe import probe
 from adapters_store.verify import verify
 from harness.cli.main import main
-from tests.support.studies.stored import EVERY_KIND, KEY, RESULTS, ROOT, prepared, put
+from tests.support.faults.kill_drill import SMALL, words
+from tests.support.faults.warm_start import completed
+from tests.support.studies.stored import EVERY_KIND, KEY, RESULTS, prepared, put
 
 KIB = 1024
 
@@ -104,16 +106,14 @@ def test_a_read_only_store_can_be_read_listed_and_verified(disk, folder, capsys)
         store.put(key_of({}), {}, RESULTS, {}, folder)
 
 
-def run_tiny(store):
+def run_tiny(store, *options):
     """Run one column of the study: (exit code, its report, standard error)."""
-    command = [sys.executable, "-m", "harness.cli.main", "run", "tiny", "--store", str(store.root), "--json", "--quiet"]
-    command += ["--limit", "24", "--only-target", "news_empathy"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = completed([*words(store.root, "--json", *options), "--only-target", "news_empathy"])
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
 def test_made_up_data_that_do_not_fit_are_one_line(disk):
-    code, _, error = run_tiny(Store(disk / "runs"))
+    code, _, error = run_tiny(Store(disk / "runs"), "--set=synthetic_rows=800")
     assert code == 2
     assert error.startswith(f"empathy-transfer: cannot write to the store {disk / 'runs'}: No space left on device")
     assert error.count("\n") == 1
@@ -123,7 +123,7 @@ def test_made_up_data_that_do_not_fit_are_one_line(disk):
 def test_a_study_on_a_disk_that_fills_goes_on_when_there_is_room(disk):
     store, filling = Store(disk / "runs"), disk / "somebody-elses"
     assert mounted("mount", "-o", "remount,size=8m", str(disk)) is None
-    assert main(["plan", "tiny", "--store", str(store.root)]) == 0  # the study's data are there
+    assert main(["plan", "tiny", "--store", str(store.root), *SMALL]) == 0  # the study's data are there
     filling.write_bytes(os.urandom(shutil.disk_usage(disk).free - 150 * KIB))
     code, report, error = run_tiny(store)
     stored = store.keys()

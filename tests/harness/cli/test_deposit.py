@@ -24,6 +24,10 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.forged import forged, members, repacked, with_predictions
 
 WHO = ["--creator", "Bernard, Ada; Some University", "--licence", "cc-by-4.0"]
+FEW_DRAWS = (
+    "import sys; from functools import partial; from analysis.report import report; "
+    "from analysis.sharing import recomputed; recomputed.report = partial(report, draws=300); "
+)
 TASKS = (FakeTask("epitome_er"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 
@@ -276,7 +280,7 @@ def test_no_file_is_written_over(stored, packed, capsys):
 def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_library(stored, tmp_path):
     packed = str(tmp_path / "fake.tar.gz")
     for words in (["archive", "fake", "--store", str(stored.root), "--out", packed, *WHO], ["verify", packed]):
-        code = f"import sys; from harness.cli.main import main; done = main([*{words!r}, '--quiet'])"
+        code = FEW_DRAWS + f"from harness.cli.main import main; done = main([*{words!r}, '--quiet'])"
         code += "; print(done, *sorted({'torch', 'transformers', 'adapters'} & set(sys.modules)), 'loaded')"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "0 loaded"

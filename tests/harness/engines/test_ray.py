@@ -18,7 +18,7 @@ from harness.run import notes
 from harness.study.schedulers import Ray
 from tests.support.clusters.processes import listened_to, session_of
 from tests.support.clusters.ray_cluster import ray_cluster, require_ray
-from tests.support.faults.kill_drill import LANES, run, tables
+from tests.support.faults.kill_drill import LANES, run, tables, whole_run
 from tests.support.studies.small_study import ONE, TWO, Deadly, small_study, steps_of
 
 pytestmark = pytest.mark.cluster
@@ -37,8 +37,7 @@ def cluster():
 def expected(tmp_path_factory):
     """The tables of the local engine."""
     store = tmp_path_factory.mktemp("local") / "runs"
-    subprocess.run(run(store, *LANES), check=True, capture_output=True)
-    return tables(store)
+    return tables(whole_run(store, *LANES))
 
 
 class Driver:

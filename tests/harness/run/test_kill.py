@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,26 +21,25 @@ from tests.support.faults.kill_drill import (
     run,
     tables,
     two_drivers,
+    whole_run,
+    words,
 )
+from tests.support.faults.warm_start import completed
 
 TWO = (*LANES, "--workers", "2")
 PATIENCE_SECONDS = 240
 DYING = """
-import os, sys
-from {module} import {owner}
-done, original = [], {owner}.{name}
+import os
+from harness.training import checkpoint
+done, original = [], checkpoint.write
 def dying(*args, **rest):
     given = original(*args, **rest)
     done.append(None)
     if len(done) == {count}:
         os.kill(os.getpid(), {signal})
     return given
-{owner}.{name} = dying
-from harness.cli.main import main
-sys.exit(main())
+checkpoint.write = dying
 """
-PUT = {"module": "adapters_store", "owner": "Store", "name": "put"}
-CHECKPOINT = {"module": "harness.training", "owner": "checkpoint", "name": "write"}
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +54,10 @@ def whole_lanes(tmp_path_factory):
     return whole_run(tmp_path_factory.mktemp("whole") / "runs", *LANES)
 
 
-def whole_run(store, *options):
-    subprocess.run(run(store, *options), check=True, capture_output=True)
-    return store
-
-
-def run_that_gets(number, *, after, module, owner, name, command):
-    """Start a command in a process that sends itself a signal right after so many calls of a function."""
-    script = DYING.format(module=module, owner=owner, name=name, count=after, signal=int(number))
-    return subprocess.run([sys.executable, "-c", script, *command[1:]], capture_output=True, text=True)
+def run_that_gets(number, store, *, after):
+    """A run in lanes, in a process that sends itself a signal right after it has written so many checkpoints."""
+    patch = DYING.format(count=after, signal=int(number))
+    return completed(words(store, *LANES), patch=patch)
 
 
 def assert_same_bytes(store, whole):
@@ -94,7 +87,7 @@ def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_byte
     rng = random.Random(environment_seed())
     for wanted in (2, 12, 1, rng.randint(1, 14), rng.randint(1, 14)):
         before = records(killed)
-        died = run_that_gets(signal.SIGKILL, after=wanted, **CHECKPOINT, command=run(killed, *LANES))
+        died = run_that_gets(signal.SIGKILL, killed, after=wanted)
         assert died.returncode == -signal.SIGKILL
         assert {key: value for key, value in records(killed).items() if key in before} == before
     assert list(killed.glob("packs/*")), "no kill has left a checkpoint: the drill has missed its moment"
@@ -106,7 +99,7 @@ def test_lanes_killed_at_any_stage_go_on_from_their_checkpoints_to_the_same_byte
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_told_to_end_ends_with_130_keeps_its_checkpoints_and_goes_on(whole_lanes, tmp_path, number):
     store = tmp_path / "runs"
-    ended = run_that_gets(number, after=11, **CHECKPOINT, command=run(store, *LANES))
+    ended = run_that_gets(number, store, after=11)
     assert ended.returncode == 130
     assert ended.stderr.endswith("interrupted; finished cells are in the store, and the same command continues\n")
     assert list(store.glob("packs/*/*.safetensors"))
@@ -168,5 +161,5 @@ def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code)
     while (left := [pid for pid in workers if is_alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
-    whole_run(store, *TWO)
+    whole_run(store, *LANES)
     assert_same_bytes(store, whole_lanes)

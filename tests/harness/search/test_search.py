@@ -7,10 +7,8 @@ import json
 import math
 import re
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +31,8 @@ from harness.training.objective import Best
 from harness.training.recipe import Recipe
 from harness.training.trained import Part
 from tasks.errors import BadInput
+from tests.support.faults.kill_drill import SMALL
+from tests.support.faults.warm_start import Command, completed
 
 SHAPE = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
 RATES = [1e-3, 3e-3, 1e-4, 5e-3]
@@ -254,36 +254,33 @@ def test_a_transfer_is_searched_on_its_stored_baseline(one, tiny, store, toy_spl
     assert search_folder(store, "toy", "one", "two") != search_folder(store, "toy", "one")
 
 
-COMMAND = str(Path(sys.executable).parent / "empathy-transfer")
-
-
-def command(store, *arguments):
-    more = ["--store", str(store), "--threads", "1", "--quiet", "--json"]
-    return [COMMAND, *arguments, "tiny", "--set", "trainer='lanes'", *more]
+def words(store, *arguments):
+    return [*arguments, "tiny", "--set", "trainer='lanes'", *SMALL, "--store", store, "--threads", "1", "--json"]
 
 
 def searching(store):
-    return command(store, "search", "--task", "epitome_er", "--trials", "24")
+    return words(store, "search", "--task", "epitome_er", "--trials", "24", "--quiet")
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_path):
+def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_path, command):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    calm = json.loads(subprocess.run(searching(whole), check=True, capture_output=True).stdout)
+    calm = json.loads(completed(searching(whole), check=True).stdout)
     journal = killed / "searches" / "tiny" / "epitome_er" / "journal.jsonl"
     died = []
     for size in (1, 8_000, 14_000):
-        process = subprocess.Popen(searching(killed), stdout=subprocess.DEVNULL)
+        process = Command(searching(killed))
         deadline = time.monotonic() + 120
         while not (journal.is_file() and journal.stat().st_size > size) and time.monotonic() < deadline:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)  # nothing happens to a search that is already over
         died.append(process.wait() == -signal.SIGKILL)
     assert any(died), "every search was over before it was killed"
-    again = json.loads(subprocess.run(searching(killed), check=True, capture_output=True).stdout)
+    again = json.loads(completed(searching(killed), check=True).stdout)
     assert len(again[0]["trials"]) == 24
     assert again[0]["best"] == calm[0]["best"]
     assert again[0]["trials"] == calm[0]["trials"]
-    show = [COMMAND, "study", "show", "tiny", "--best", "--store", str(killed), "--json"]
-    rows = json.loads(subprocess.run(show, check=True, capture_output=True).stdout)["tasks"]
+    code, out, _ = command("study", "show", "tiny", "--best", "--store", killed, "--json")
+    assert code == 0
+    rows = json.loads(out)["tasks"]
     assert rows[0]["learning_rate"] == {"value": calm[0]["best"]["learning_rate"], "from": "search"}

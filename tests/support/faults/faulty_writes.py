@@ -33,7 +33,7 @@ TASKS = ("news_emotion", "news_empathy")
 STUDY = (
     *("tiny", "--threads", "1", "--quiet"),
     *("--set", f"tasks={list(TASKS)}", "--set", "training.epochs=1", "--set", 'trainer="lanes"'),
-    *("--set", "max_train=16", "--set", "max_val=16", "--set", "max_test=16"),
+    *("--set", "max_train=16", "--set", "max_val=16", "--set", "max_test=16", "--set", "synthetic_rows=200"),
 )
 
 

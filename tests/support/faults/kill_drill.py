@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -13,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.api import Study
+from tests.support.faults.warm_start import Command, completed
 
 COMMAND = str(Path(sys.executable).parent / "empathy-transfer")
 CELLS = 16
+SMALL = [f"--set={name}" for name in ("synthetic_rows=200", "max_train=32", "max_val=16", "max_test=16")]
 LANES = ("--set", 'trainer="lanes"')
 VOLATILE = ["wall_seconds", "cpu_seconds", "host", "device", "created"]
 COUNTING = """
@@ -26,18 +27,25 @@ def counted(self, key, *given, **named):
     os.write(log, f"{key} {'again' if key in self else 'first'}\\n".encode())
     return put(self, key, *given, **named)
 Store.put = counted
-from harness.cli.main import main
-sys.exit(main())
 """
 
 
-def run(store, *options, log=None):
-    """The command that runs the study; with a ``log``, each training that has come to its end appends a line to it.
+def words(store, *options):
+    """What is said to the command for it to run the study, with fewer rows than it has."""
+    return ["run", "tiny", "--store", str(store), "--threads", "1", "--quiet", *SMALL, *options]
+
+
+def run(store, *options):
+    """The command that runs the study, as a person starts it."""
+    return [COMMAND, *words(store, *options)]
+
+
+def counted(store, log, *options):
+    """A run of which each training that has come to its end appends a line to the ``log``.
 
     The line is written right before the cell is stored, and says if the store had it already.
     """
-    program = [COMMAND] if log is None else [sys.executable, "-c", COUNTING, str(log)]
-    return [*program, "run", "tiny", "--store", str(store), "--threads", "1", "--quiet", *options]
+    return Command(words(store, *options), patch=COUNTING, patch_words=[log])
 
 
 def trainings(log):
@@ -62,12 +70,12 @@ def tables(store):
 def kill_once(store, log, rng, options):
     """Start a run and kill it: some moment after the start, or after the next cells; False if it has ended before."""
     before = len(records(store))
-    process = subprocess.Popen(run(store, *options, log=log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = counted(store, log, *options)
     wanted = before + rng.choice([0, 1, 1, 2])
     deadline = time.monotonic() + 600
     while len(records(store)) < wanted and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(rng.uniform(0, 0.5) if wanted > before else rng.uniform(0, 8))
+    time.sleep(rng.uniform(0, 0.5) if wanted > before else rng.uniform(0, 3))
     process.send_signal(signal.SIGKILL)
     code = process.wait()
     assert code in (0, -signal.SIGKILL), f"a run ended by itself with {code}"
@@ -110,11 +118,11 @@ def kill_and_continue(folder, kills, seed, whole, options=(), tally=None):
         after = records(store)
         tally.changed += sum(after.get(key) != value for key, value in before.items())
     before = records(store)
-    subprocess.run(run(store, *options, log=log), check=True, capture_output=True)
+    assert counted(store, log, *options).wait() == 0
     tally.changed += sum(records(store)[key] != value for key, value in before.items())
-    counted = trainings(log)
+    ended = trainings(log)
     tally.kills.append(done)
-    tally.trained, tally.again = tally.trained + counted.total(), tally.again + counted["again"]
+    tally.trained, tally.again = tally.trained + ended.total(), tally.again + ended["again"]
     tally.survived.append(tables(store) == whole)
     return tally
 
@@ -123,10 +131,15 @@ def two_drivers(folder, options=()):
     """Run one study twice at once on one store; exit codes, what they wrote to stderr, and the trainings."""
     log = folder / "log"
     folder.mkdir(parents=True)
-    command = run(folder / "runs", *options, log=log)
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [counted(folder / "runs", log, *options) for _ in range(2)]
     told = [process.communicate() for process in both]
     return [process.returncode for process in both], [err for _, err in told], trainings(log)
+
+
+def whole_run(store, *options):
+    """Run the study to its end, in a process of its own; the store."""
+    completed(words(store, *options), check=True)
+    return store
 
 
 def environment_seed():

@@ -7,12 +7,11 @@ alone, or something finished was trained again.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.faults.kill_drill import LANES, Tally, kill_and_continue, run, tables, two_drivers
+from tests.support.faults.kill_drill import LANES, Tally, kill_and_continue, tables, two_drivers, whole_run
 
 WAYS = ((), LANES)
 
@@ -44,8 +43,7 @@ def main():
 
 
 def _whole(store, way):
-    subprocess.run(run(store, *way), check=True, capture_output=True)
-    return tables(store)
+    return tables(whole_run(store, *way))
 
 
 def say(text):
