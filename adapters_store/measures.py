@@ -28,7 +28,7 @@ LOGME = "logme"
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
 SIMILARITY_VERSION = 1  # of the five others
-NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.contamination finds them
+NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.near finds them
 
 EMBEDDED_ROWS = 1000  # training rows of a task behind a data embedding, at most; spread evenly
 FISHER_ROWS = 500  # training rows behind a task embedding, at most

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from harness.cli.new import add_new
 from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.terminal import Steps, print_json, print_rows
 from tasks import entry
 from tasks.errors import BadInput, MissingData
 from tasks.ratings import rating_files, ratings
@@ -25,7 +26,7 @@ from tasks.task import Example, Label, Task, classes_of
 if TYPE_CHECKING:
     from analysis.results.audit import Labels, Verdict
     from analysis.results.published import PublishedTask
-    from tasks.splits.contamination import Contact
+    from tasks.splits.contamination import Contact, Texts
     from tasks.splits.loading import Splits
 
 PARTS = ("train", "validation", "test")
@@ -189,66 +190,86 @@ def _shown_value(value: object) -> str:
 def check_tasks(options: argparse.Namespace) -> int:
     """Print facts about one task or all, and which test items are training material, clean and as published.
 
-    Writes the contamination map as CSV and heatmaps into ``--out``; counts are kept in the store.
+    Writes the counts as CSV into ``--out``, and those of all tasks as heatmaps, too; these are kept in the store.
     """
-    from harness.study.measures import contacts_of
-    from harness.training.lengths import token_lengths
     from tasks.quality import quality
     from tasks.splits.contamination import Texts
-    from tasks.splits.loading import KINDS
+    from tasks.splits.loading import without_collection
 
     registry = Registry.load([Path(folder) for folder in options.registry])
     chosen = [registry.task(options.id)] if options.id else list(registry.tasks.values())
-    splits, missing = _load_splits(registry.tasks.values(), options)
-    if options.id and options.id in missing:
-        raise BadInput(missing[options.id])
-    texts = Texts([getattr(task_splits, name) for task_splits in splits["clean"].values() for name in PARTS])
+    with Steps(quiet=options.quiet) as steps, without_collection():
+        splits, missing = _load_splits(registry, options, steps)
+        asked = [getattr(kind[options.id], name) for kind in splits.values() for name in PARTS] if options.id else None
+        parts = [getattr(task_splits, name) for task_splits in splits["clean"].values() for name in PARTS]
+        texts = Texts(parts, asked, lambda done, of: steps.show(100 * done // of, 100, "comparing texts, percent"))
     data = Path(options.data)
     facts = [
-        quality(splits["clean"][task.id], _people(task, data), texts)
-        | {"tokens": token_lengths(splits["clean"][task.id], options.backbone) if options.backbone else None}
-        for task in chosen
-        if task.id in splits["clean"]
+        quality(clean, _people(clean.task, data), texts) | {"tokens": _tokens(clean, options)}
+        for clean in (splits["clean"][task.id] for task in chosen if task.id in splits["clean"])
     ]
-    store = Store(Path(options.store))
-    contacts = {kind: contacts_of(splits[kind], store, texts) for kind in KINDS}
-    shown = {kind: _about(pairs, options.id) for kind, pairs in contacts.items()}
+    contacts = _contacts(splits, texts, options)
     if options.json:
-        rows = [{"splits": kind} | contact._asdict() for kind, pairs in shown.items() for contact in pairs]
-        print_json({"tasks": facts, "contamination": rows, "missing": missing})
+        rows = [{"splits": kind} | contact._asdict() for kind, pairs in contacts.items() for contact in pairs]
+        print_json({"tasks": facts, "contamination": rows, "left_out": texts.left_out._asdict(), "missing": missing})
         return 0
     _print_facts(facts, is_single=bool(options.id))
-    for kind, pairs in shown.items():
+    for kind, pairs in contacts.items():
         _print_contacts(kind, pairs)
-    for path in _write_contacts(contacts, Path(options.out or "results/check")):
+    if texts.left_out.grams:
+        print(f"\nnear duplicates: {texts.left_out}")
+    for path in _write_contacts(contacts, Path(options.out or "results/check"), options.id):
         print(path)
     return 0
 
 
 def _load_splits(
-    tasks: Iterable[Task], options: argparse.Namespace
+    registry: Registry, options: argparse.Namespace, steps: Steps
 ) -> tuple[dict[str, dict[str, Splits]], dict[str, str]]:
-    """Splits of both kinds by task, and why a task has none."""
-    from tasks.splits.loading import KINDS, load
+    """Splits of both kinds by task, and why a task has none; BadInput where that is the one asked for."""
+    from tasks.splits.loading import KINDS, load_kinds
 
     ids = Path(options.splits) if options.splits else None
     splits: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}
     missing: dict[str, str] = {}
-    for task in tasks:
+    tasks = sorted(registry.tasks.values(), key=lambda task: task.id != options.id)  # the one asked for comes first
+    for number, task in enumerate(tasks, start=1):
         try:
-            for kind in KINDS:
-                splits[kind][task.id] = load(task, Path(options.data), kind, ids)
+            for kind, task_splits in load_kinds(task, Path(options.data), ids, hashed=not options.id).items():
+                splits[kind][task.id] = task_splits
         except MissingData as reason:
+            if task.id == options.id:
+                raise BadInput(str(reason)) from None
             missing[task.id] = str(reason)
+        steps.show(number, len(tasks), "reading tasks")
     return splits, missing
+
+
+def _tokens(splits: Splits, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Lengths in tokens of the backbone, if one is asked for."""
+    if not options.backbone:
+        return None
+    from harness.training.lengths import token_lengths
+
+    return token_lengths(splits, options.backbone)
+
+
+def _contacts(
+    splits: Mapping[str, Mapping[str, Splits]], texts: Texts, options: argparse.Namespace
+) -> dict[str, list[Contact]]:
+    """Contacts of either kind of splits: of all pairs of tasks, kept in the store, or of those with one task."""
+    from harness.study.measures import contacts_of
+    from tasks.splits.contamination import contacts
+
+    if not options.id:
+        store = Store(Path(options.store))
+        return {kind: contacts_of(named, store, texts) for kind, named in splits.items()}
+    pairs = [(target, other) for target, other in product(splits["clean"], repeat=2) if options.id in (target, other)]
+    return {kind: contacts(named, pairs, texts) for kind, named in splits.items()}
 
 
 def _people(task: Task, data: Path) -> Mapping[str, str]:
     return wassa_people(task, data) if task.reader.startswith("wassa_") else {}
-
-
-def _about(contacts: Sequence[Contact], task: str | None) -> list[Contact]:
-    return [contact for contact in contacts if task in (None, contact.target, contact.intermediate)]
 
 
 def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None:
@@ -302,7 +323,7 @@ def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
         targets.setdefault((", ".join(intermediates), *counts), []).append(str(target))
     print(f"\n{kind} splits: test items that are training material")
     if not targets:
-        print("none, neither by row, group nor context and text; what chance repeats is in contamination.csv")
+        print("none, neither by row, group nor context and text; what chance repeats is in the file below")
         return
     lines = [_line(Contact(", ".join(intermediates), *key)) for key, intermediates in targets.items()]  # type: ignore[arg-type]
     print_rows(lines, as_json=False)
@@ -325,16 +346,21 @@ def _share(count: int, of: int) -> str:
     return f"{count} of {of} ({100 * count / max(of, 1):.1f} %)" if count else "0"
 
 
-def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path) -> list[Path]:
-    """Write contamination.csv and a heatmap of either kind of splits; the files."""
+def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path, task: str | None) -> list[Path]:
+    """Write contamination.csv and a heatmap of either kind of splits, or a CSV of one task; the files."""
     import pandas as pd
 
-    from analysis.figures.heatmaps import write_map
     from analysis.gains.cells import frame_of
     from analysis.tables import write_csv
 
     frames = {kind: frame_of(pairs) for kind, pairs in contacts.items()}
-    write_csv(pd.concat([frame.assign(splits=kind) for kind, frame in frames.items()]), out / "contamination")
+    table = pd.concat([frame.assign(splits=kind) for kind, frame in frames.items()])
+    if task:
+        write_csv(table, out / f"contamination-{task}")
+        return [out / f"contamination-{task}.csv"]
+    from analysis.figures.heatmaps import write_map
+
+    write_csv(table, out / "contamination")
     heatmaps = [
         path for kind, frame in frames.items() for path in write_map(frame, out / f"contamination-{kind}", kind)
     ]

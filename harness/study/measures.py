@@ -12,7 +12,7 @@ from typing import Any
 from adapters_store import MissingRecord, Store
 from adapters_store.measures import CONTAMINATION, STATISTICS, contamination_inputs, statistics_inputs
 from tasks.quality import statistics
-from tasks.splits.contamination import Contact, Texts, contacts
+from tasks.splits.contamination import Contact, Texts, contacts, texts_of
 from tasks.splits.loading import Splits
 
 
@@ -26,8 +26,11 @@ def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None 
         kept = store.measure(CONTAMINATION, inputs).result["contacts"]
     except MissingRecord:
         started = time.perf_counter()
+        texts = texts or texts_of(splits.values())
         pairs = contacts(splits, [(target, other) for target in splits for other in splits], texts)
-        result = {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs]}
+        result: dict[str, Any] = {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs]}
+        if texts.left_out.grams:
+            result["left_out"] = texts.left_out._asdict()
         store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
         return pairs
     return [Contact(*row) for row in kept]

@@ -10,7 +10,7 @@ follows is the same for all: labels are renamed or combined, classes filled in, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +59,7 @@ def read_task(task: Task, data: Path) -> TaskRows:
         rows = list(rows)
         notes += filter(None, [spelling_note(task.label, rows)])
         task = _fill_classes(task, rows)
+        rows = _consumed(rows)
     checked, skipped = examples(task, rows)
     if uses_fallback(task, data):
         notes.append(f"read from {', '.join(column_names(task, 'fallback_files'))}: {', '.join(task.files)} not there")
@@ -69,6 +70,13 @@ def read_task(task: Task, data: Path) -> TaskRows:
     if annotators:
         notes += annotators.notes(task.label.classes)
     return TaskRows(task, checked, tuple(notes))
+
+
+def _consumed(rows: list[RawRow]) -> Iterator[RawRow]:
+    """Yield the rows and forget each, so that they and what is made of them do not fill the memory together."""
+    rows.reverse()
+    while rows:
+        yield rows.pop()
 
 
 def _labelled_rows(task: Task, data: Path) -> tuple[Iterable[RawRow], Counter[str], Annotators | None]:

@@ -22,7 +22,7 @@ from tasks.readers.rows import RawRow, column_name, column_names, data_files, re
 from tasks.readers.sets import set_of_cell, sets_of_files
 from tasks.task import Task, Turn
 
-PARTS = ("text", "context", "group", "block", "row_id", "rationale", "split_column")
+OPTIONAL = ("context", "group", "block", "row_id", "rationale", "split_column")
 
 
 def table(task: Task, data: Path) -> Iterator[RawRow]:
@@ -51,7 +51,7 @@ def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
 
 def wanted_columns(task: Task) -> tuple[str, ...]:
     """Names of the raw columns that the task needs."""
-    parts = (column_name(task, part) for part in PARTS)
+    parts = (column_name(task, part) for part in ("text", *OPTIONAL))
     return (*filter(None, parts), *column_names(task, "unique_by"), *label_columns(task))
 
 
@@ -63,7 +63,9 @@ def label_columns(task: Task) -> tuple[str, ...]:
 def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str) -> Iterator[RawRow]:
     """Yield one file's rows that are not in ``seen`` yet; ``split`` is the published set that the file is."""
     unique = [raw.column(name) for name in column_names(task, "unique_by")]
-    parts = {part: raw.column(name) for part in PARTS if (name := column_name(task, part))}
+    text = raw.column(column_name(task, "text"))
+    names = (column_name(task, part) for part in OPTIONAL)
+    context, group, block, row_id, rationale, set_at = (raw.column(name) if name else None for name in names)
     label = [raw.column(name) for name in label_columns(task)]
     for index, cells in enumerate(raw.rows):
         if unique:
@@ -72,19 +74,18 @@ def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: 
                 continue
             seen.add(key)
         where = raw.where(index)
-        values = {part: cells[i] for part, i in parts.items()}
-        id = values.get("row_id", str(number + index)).strip()
-        group = values.get("group", id).strip()
+        id = str(number + index) if row_id is None else cells[row_id].strip()
+        of_group = id if group is None else cells[group].strip()
         yield RawRow(
-            where=where,
-            id=id,
-            group=group,
-            block=values.get("block", group).strip(),
-            context=(Turn("speaker", values["context"]),) if values.get("context", "").strip() else (),
-            text=values["text"],
-            label=label_text(task.label, where, [cells[i] for i in label]),
-            rationale=tuple(span for span in values.get("rationale", "").split("|") if span.strip()),
-            split=set_of_cell(task, where, values["split_column"]) if "split_column" in values else split,
+            where,
+            id,
+            of_group,
+            of_group if block is None else cells[block].strip(),
+            () if context is None or not cells[context].strip() else (Turn("speaker", cells[context]),),
+            cells[text],
+            label_text(task.label, where, [cells[i] for i in label]),
+            () if rationale is None else tuple(span for span in cells[rationale].split("|") if span.strip()),
+            split if set_at is None else set_of_cell(task, where, cells[set_at]),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -16,7 +16,7 @@ from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
 from tasks.errors import BadInput
-from tasks.readers import read_task
+from tasks.readers import TaskRows, read_task
 from tasks.splits.as_published import as_published
 from tasks.splits.clean import NAMES, Parts, clean
 from tasks.splits.folds import make_folds
@@ -64,19 +64,37 @@ def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None)
     """
     if splits not in KINDS:
         raise BadInput(f"splits {splits!r} is not one of {', '.join(KINDS)}")
-    with _without_collection():
-        known, rows, notes = read_task(task, data)
-        if (splits == "clean" or known.folds) and any(row.split for row in rows):
-            notes = (*notes, UNUSED)
-        if known.folds:
-            joined = units_of(known, rows).joined
-            notes = (*notes, joined) if joined else notes
-            return _fold_splits(known, [_pseudonymise(known, parts) for parts in make_folds(known, rows)], notes)
-        parts = _pseudonymise(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
-        content = content_hash(parts.train, parts.validation, parts.test)
-    warnings = (*notes, *parts.warnings)
+    with without_collection():
+        return _split(read_task(task, data), data, splits, ids, content_hash)
+
+
+def load_kinds(task: Task, data: Path, ids: Path | None = None, *, hashed: bool = True) -> dict[str, Splits]:
+    """Splits of each of ``KINDS``, whose rows are read once; else as ``load``.
+
+    Not ``hashed``, their content hashes are empty, which takes half the time; nothing may be stored about them then.
+    """
+    with without_collection():
+        read, digest = read_task(task, data), content_hash if hashed else _no_hash
+        return {kind: _split(read, data, kind, ids, digest) for kind in KINDS}
+
+
+def _no_hash(*_: Sequence[Example]) -> str:
+    return ""
+
+
+def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Callable[..., str]) -> Splits:
+    """The rows of a task, split, and the digest of the splits."""
+    known, rows, notes = read
+    if (splits == "clean" or known.folds) and any(row.split for row in rows):
+        notes = (*notes, UNUSED)
+    if known.folds:
+        joined = units_of(known, rows).joined
+        notes = (*notes, joined) if joined else notes
+        return _fold_splits(known, [_pseudonymise(known, parts) for parts in make_folds(known, rows)], notes, digest)
+    parts = _pseudonymise(known, clean(known, rows) if splits == "clean" else as_published(known, data, rows, ids))
     sets = (parts.train, parts.validation, parts.test)
-    return Splits(known, *sets, content, warnings, parts.known, dropped=parts.dropped)
+    warnings = (*notes, *parts.warnings)
+    return Splits(known, *sets, digest(*sets), warnings, parts.known, dropped=parts.dropped)
 
 
 def _pseudonymise(task: Task, parts: Parts) -> Parts:
@@ -96,7 +114,7 @@ def _pseudonymous_row(family: str, row: Example) -> Example:
     return row._replace(id=id, group=group, block=block)
 
 
-def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> Splits:
+def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...], digest: Callable[..., str]) -> Splits:
     """The splits of every fold, in one Splits for all of them."""
     each = tuple(
         replace(
@@ -105,25 +123,25 @@ def _fold_splits(task: Task, folds: Sequence[Parts], notes: tuple[str, ...]) -> 
                 parts.train,
                 parts.validation,
                 parts.test,
-                content_hash(parts.train, parts.validation, parts.test),
+                digest(parts.train, parts.validation, parts.test),
                 (),
             ),
             dropped=parts.dropped,
         )
         for parts in folds
     )
-    digest = sha256("".join(fold.content_hash for fold in each).encode()).hexdigest()
+    of_all = sha256("".join(fold.content_hash for fold in each).encode()).hexdigest()
     warnings = (
         *notes,
         f"cross-validation in {len(folds)} folds: every row is a test row once; as an intermediate, fold 1's adapter",
         *(f"fold {number}: {warning}" for number, parts in enumerate(folds, start=1) for warning in parts.warnings),
     )
     test = tuple(row for fold in each for row in fold.test)
-    return Splits(task, each[0].train, each[0].validation, test, digest, warnings, folds=each, dropped=each[0].dropped)
+    return Splits(task, each[0].train, each[0].validation, test, of_all, warnings, folds=each, dropped=each[0].dropped)
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Pause the collection of reference cycles: rows hold none, and it takes a third of the time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -1,17 +1,15 @@
-"""Near duplicates are found exactly; contacts count what a test shares with training data; measures are kept."""
+"""Contacts count what a test shares with training data; measures are kept."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from adapters_store import Store
 from adapters_store.measures import CONTAMINATION
 from harness.study.measures import contacts_of
-from tasks.splits.contamination import GRAM, SHORTEST, THRESHOLD, Contact, contacts, near_pairs, normalise
+from tasks.splits.contamination import Contact, contacts
 from tasks.splits.loading import Splits, content_hash
 from tasks.task import Dataset, Example, Label, Task, Turn
 
@@ -33,35 +31,6 @@ def row(id: str, text: str, group: str = "", block: str = "", context: str = "")
 def one(target: Splits, intermediate: Splits) -> Contact:
     pair = (target.task.id, intermediate.task.id)
     return contacts({pair[1]: intermediate, pair[0]: target}, [pair])[0]
-
-
-def grams(text: str) -> set[str]:
-    padded = [f" {word} " for word in text.split()]
-    return {word[i : i + GRAM] for word in padded for i in range(max(1, len(word) - GRAM + 1))}
-
-
-def test_exactly_the_pairs_above_the_threshold_are_found() -> None:
-    rng = np.random.default_rng(0)
-    words = ["".join(rng.choice(list("abcdefgh"), size=6)) for _ in range(60)]
-    base = [" ".join(rng.choice(words, size=12)) for _ in range(30)]
-    changed = [
-        " ".join(w if rng.random() > share else "zzz" for w in text.split()) for text in base for share in (0.05, 0.2)
-    ]
-    texts = sorted({*base, *changed})
-    expected = set()
-    for i, j in combinations(range(len(texts)), 2):
-        a, b = grams(texts[i]), grams(texts[j])
-        if len(a & b) >= THRESHOLD * (len(a) * len(b)) ** 0.5:
-            expected.add((i, j))
-    found = {(int(i), int(j)) for i, j in near_pairs(texts)}
-    assert found == expected and len(expected) > 10
-
-
-def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone() -> None:
-    assert normalise("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
-    short = "thank you very much"
-    assert len(short) < SHORTEST and near_pairs([short, f"{short} x"]).shape == (0, 2)
-    assert near_pairs([]).shape == (0, 2)
 
 
 def test_rows_groups_pairs_and_texts_of_a_sibling_are_counted() -> None:

@@ -1,0 +1,128 @@
+"""Near duplicates are those that a comparison of all with all finds; where that is bounded none is wrong, few miss."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.splits import near
+from tasks.splits.near import GRAM, SHORTEST, THRESHOLD, LeftOut, near_pairs, normalise
+
+Pairs = set[tuple[int, int]]
+
+
+def grams(text: str) -> set[str]:
+    padded = [f" {word} " for word in text.split()]
+    return {word[i : i + GRAM] for word in padded for i in range(max(1, len(word) - GRAM + 1))}
+
+
+def brute(texts: list[str]) -> Pairs:
+    """All with all, as the definition has it."""
+    sets = [grams(text) for text in texts]
+    return {
+        (i, j)
+        for i, j in combinations(range(len(texts)), 2)
+        if min(len(texts[i]), len(texts[j])) >= SHORTEST
+        and len(sets[i] & sets[j]) >= THRESHOLD * (len(sets[i]) * len(sets[j])) ** 0.5 - 1e-6
+    }
+
+
+def pairs_of(texts: list[str], asked: np.ndarray | None = None) -> Pairs:
+    found = near_pairs(texts, asked).pairs
+    assert len(found) == len({tuple(pair) for pair in found.tolist()}) and (found[:, 0] < found[:, 1]).all()
+    return {(int(i), int(j)) for i, j in found}
+
+
+def copies(seed: int, texts: int = 30, vocabulary: int = 60, letters: str = "abcdefgh") -> list[str]:
+    """Texts of a common vocabulary, and changed copies of each."""
+    rng = np.random.default_rng(seed)
+    words = ["".join(rng.choice(list(letters), size=rng.integers(1, 9))) for _ in range(vocabulary)]
+    base = [" ".join(rng.choice(words, size=rng.integers(10, 16))) for _ in range(texts)]
+    changed = [
+        " ".join(word if rng.random() > share else "zzz" for word in text.split())
+        for text in base
+        for share in (0.05, 0.2)
+    ]
+    return sorted({*base, *changed})
+
+
+def test_exactly_the_pairs_above_the_threshold_are_found() -> None:
+    texts = copies(0)
+    assert pairs_of(texts) == brute(texts) and len(brute(texts)) > 10
+
+
+@given(
+    seed=st.integers(0, 10**6), vocabulary=st.integers(3, 200), letters=st.sampled_from(["ab", "abcdefgh", "aé你ß😀"])
+)
+@settings(max_examples=40, deadline=None)
+def test_texts_of_any_letters_and_any_vocabulary_are_compared_exactly(seed: int, vocabulary: int, letters: str) -> None:
+    texts = copies(seed, 12, vocabulary, letters)
+    assert pairs_of(texts) == brute(texts)
+
+
+@given(seed=st.integers(0, 10**6), share=st.floats(0, 1))
+@settings(max_examples=30, deadline=None)
+def test_the_pairs_of_some_texts_are_those_of_all_that_have_one_of_them(seed: int, share: float) -> None:
+    texts = copies(seed, 12)
+    asked = np.random.default_rng(seed).random(len(texts)) < share
+    assert pairs_of(texts, asked) == {(i, j) for i, j in brute(texts) if asked[i] or asked[j]}
+
+
+def test_long_texts_whose_summaries_are_full_are_compared_exactly_too() -> None:
+    rng = np.random.default_rng(1)
+    words = ["".join(rng.choice(list("abcdefghij"), size=7)) for _ in range(900)]
+    base = [rng.choice(words, size=700) for _ in range(3)]
+    changed = [[*text[:cut], *rng.choice(words, size=700 - cut)] for text in base for cut in (500, 650, 700)]
+    texts = sorted(map(" ".join, changed))
+    assert pairs_of(texts) == brute(texts) and brute(texts)
+
+
+def test_blocks_of_texts_and_of_pairs_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = copies(2)
+    for name, size in (("TEXTS_AT_ONCE", 7), ("PAIRS_AT_ONCE", 11), ("SHARED_AT_ONCE", 2)):
+        monkeypatch.setattr(near, name, size)
+    assert pairs_of(texts) == brute(texts)
+
+
+@pytest.mark.parametrize("most", [0, 300, 2000])
+def test_frequent_grams_are_left_out_and_counted_and_few_pairs_are_missed(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = copies(3, texts=200, vocabulary=300)
+    assert near_pairs(texts).left_out == LeftOut()
+    monkeypatch.setattr(near, "MOST_PAIRS", most)
+    monkeypatch.setattr(near, "NEIGHBOURS", 4)
+    left_out = near_pairs(texts).left_out
+    assert left_out.grams > 0 and left_out.texts > 0 and f"more than {left_out.most} texts" in str(left_out)
+    found, expected = pairs_of(texts), brute(texts)
+    assert found <= expected and len(found) >= 0.98 * len(expected) > 100
+
+
+def test_texts_that_have_only_frequent_grams_still_meet_their_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "MOST_PAIRS", 1000)
+    rng = np.random.default_rng(4)
+    words = ["".join(letters) for letters in rng.choice(list("abcdefghij"), size=(12, 6))]
+    texts = sorted({" ".join(rng.permutation(words)[:9]) for _ in range(400)})
+    changed = [f"{text} x" for text in texts[::10]]
+    everything = sorted({*texts, *changed})
+    found = pairs_of(everything)
+    assert near_pairs(everything).left_out.texts == len(everything)
+    assert found <= brute(everything)
+    assert {i for pair in found for i in pair} >= {everything.index(text) for text in changed}
+
+
+def test_case_punctuation_and_encoding_do_not_matter_and_short_texts_are_left_alone() -> None:
+    assert normalise("  \uff28ello, WORLD!! 你好\n") == "hello world 你好"
+    short = "thank you very much"
+    assert len(short) < SHORTEST and near_pairs([short, f"{short} x"]).pairs.shape == (0, 2)
+    assert near_pairs([]).pairs.shape == (0, 2)
+
+
+def test_progress_ends_with_all_comparisons() -> None:
+    said: list[tuple[int, int]] = []
+    near_pairs(copies(5), progress=lambda done, of: said.append((done, of)))
+    assert said[-1][0] == said[-1][1] > 0
