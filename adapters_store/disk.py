@@ -204,6 +204,12 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, in place of an earlier one."""
+    with atomic(path) as part:
+        part.write_bytes(content)
+
+
 def new_folder(folder: Path) -> None:
     """Make a folder and those above it, unless it is there."""
     with output(folder):

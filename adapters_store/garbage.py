@@ -12,17 +12,20 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from adapters_store import disk
 from adapters_store.errors import StoreError
-from adapters_store.listing import named_keys
+from adapters_store.key import key_of
+from adapters_store.listing import content_of, named_keys
+from adapters_store.measures import KEPT
 from adapters_store.record import KEY, Alias, is_imported
 from adapters_store.store import Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
-KINDS = ("staging", "packs", "records")
+KINDS = ("staging", "packs", "results", "records")
 
 
 class Leftover(NamedTuple):
@@ -48,15 +51,16 @@ class Garbage:
     unreadable: list[str] = field(default_factory=list)
 
 
-def garbage(store: Store, young: float = YOUNG) -> Garbage:
+def garbage(store: Store, young: float = YOUNG, version: str = "") -> Garbage:
     """Folders of writers that are gone, checkpoints that no run will resume, and cells that no study names.
 
-    Nothing that was changed within ``young`` seconds. StoreError where the store cannot be written: its clock is
-    unknown then.
+    Kept results of the analysis go that are of another ``version`` of it, or of a study as the store has it no more;
+    where no version is given, none. Nothing goes that was changed within ``young`` seconds. StoreError where the store
+    cannot be written: its clock is unknown then.
     """
     result = Garbage()
     now = _now(store)
-    for kind, path, why in _candidates(store, result):
+    for kind, path, why in chain(_candidates(store, result), _results(store, version, result)):
         size, changed = _size_and_change(path)
         if changed is None or now - changed < young:
             result.young += changed is not None
@@ -101,6 +105,22 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
     own = store.records() - named - {alias.of for alias in aliases}  # a record with an alias is in use
     for key in sorted(key for key in own if not _is_imported(store, key)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
+
+
+def _results(store: Store, version: str, result: Garbage) -> Iterator[tuple[str, Path, str]]:
+    """Kept results that no command will read again; none if a manifest or a record cannot be read."""
+    kept = [measure.inputs for measure in store.measures() if measure.kind == KEPT] if version else []
+    try:
+        contents = {content_of(store, store.manifest(study)) for study in store.manifests()} if kept else set()
+    except StoreError as problem:
+        result.unreadable.append(str(problem))
+        return
+    for inputs in kept:
+        path = store.root / "measures" / key_of({"kind": KEPT, "inputs": inputs})
+        if inputs["version"] != version:
+            yield "results", path, "of another version of the analysis, and computed again where it is asked for"
+        elif inputs["content"] not in contents:
+            yield "results", path, "of a study as it was before, or of none"
 
 
 def _is_imported(store: Store, key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Any
 
 from adapters_store import disk
 from adapters_store.errors import StoreError
+from adapters_store.key import key_of
 from adapters_store.record import KEY, MARKER, Alias, Record, check_key, imports_of
 from adapters_store.store import Store
 
@@ -73,6 +75,26 @@ def keys_in(manifest: Mapping[str, Any]) -> list[str] | None:
         return list(dict.fromkeys(map(check_key, keys)))
     except (TypeError, KeyError, AttributeError, StoreError):
         return None
+
+
+DATES = ("created", "declared")  # fields of a manifest that say when, not what
+
+
+def content_of(store: Store, manifest: Mapping[str, Any]) -> str:
+    """Sha256 of all that a store has of a study but weights: its manifest without dates, and the bytes of its records.
+
+    A record's bytes hold the hash of each of its files. StoreError where one cannot be read; none is checked.
+    """
+    said = {name: content for name, content in manifest.items() if name not in DATES}
+    digest = hashlib.sha256(key_of(said).encode())
+    for key in keys_in(manifest) or ():
+        if key in store:
+            alias = store.alias(key)
+            digest.update(b"record" + hashlib.sha256(store.content(alias.of if alias else key)).digest())
+            digest.update(alias.to_json() if alias else b"")
+        else:
+            digest.update(b"missing")
+    return digest.hexdigest()
 
 
 def _sizes(store: Store) -> dict[str, int]:

@@ -24,6 +24,7 @@ TASK_EMBEDDING = "task-embedding"
 VOCABULARY = "vocabulary-overlap"
 WEIGHTS = "adapter-weights"
 LOGME = "logme"
+KEPT = "kept-result"  # of the analysis: computed from the store alone, and again wherever it is not there
 
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
@@ -108,6 +109,14 @@ def weights_inputs(first: str, second: str) -> dict[str, Any]:
 def logme_inputs(intermediate: str, target: str) -> dict[str, Any]:
     """Inputs of the evidence that the adapter of one record gives for the training labels of another (keys)."""
     return {"version": SIMILARITY_VERSION, "intermediate": intermediate, "target": target, "most_rows": LOGME_ROWS}
+
+
+def kept_inputs(version: str, content: str, what: str, asked: str) -> dict[str, Any]:
+    """What a kept result of the analysis follows from: the analysis' version, the content of the study, and the rest.
+
+    ``content`` is that of ``adapters_store.listing.content_of``; ``asked`` is the hash of all that was asked beside.
+    """
+    return {"version": version, "content": content, "what": what, "asked": asked}
 
 
 def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -26,6 +26,8 @@ from adapters_store import disk
 from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside, keys_of
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain_data
+from adapters_store.listing import DATES
+from adapters_store.measures import KEPT
 from adapters_store.record import (
     ALIAS,
     MARKER,
@@ -47,7 +49,6 @@ MOST_NAME = 255  # characters, all of them ASCII
 MOST_RATIO = 100  # unpacked to packed; weights hardly pack, JSON to a tenth or a twentieth
 RATIO_COUNTS_FROM = 64 << 20  # unpacked bytes; less does no harm at any ratio
 BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, RecursionError)
-DATES = ("created", "declared")  # fields of a manifest that say when, not what
 
 # Reading: every function here raises BadArchive as soon as the archive is in doubt.
 
@@ -368,6 +369,8 @@ def _measure(member: MemberReader, key: str) -> Measure:
     is_measure = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
     if not is_measure or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
         raise BadArchive(f"member {member.name!r} is not the measure of its key")
+    if measure.kind == KEPT:  # it would be believed in place of what the records say
+        raise BadArchive(f"member {member.name!r} is a kept result of an analysis, which no archive carries")
     return measure
 
 

@@ -7,7 +7,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 MEASURE = "measure.json"
 STUDY_NAME = r"[a-z0-9][a-z0-9._-]*"
 PACK_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+MOST_SHOWN = 200  # letters of a value in a log
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,14 @@ class Store:
         if alias := self.alias(key):
             return self._resolve(alias)
         path = self._object(key) / MARKER
-        record = Record.from_json(_read(path, f"record {key}"), path)
+        record = Record.from_json(self.content(key), path)
         if record.key != key:
             raise CorruptRecord(f"{path}: holds the record {record.key}; move its folder away and run again")
         return record
+
+    def content(self, key: str) -> bytes:
+        """The bytes of the record.json under a key that is no alias; MissingRecord if there is none."""
+        return _read(self._object(key) / MARKER, f"record {key}")
 
     def open(self, key: str, name: str) -> Path:
         """Path of one file of a record, after its content was checked; CorruptRecord names a file that differs."""
@@ -205,6 +210,11 @@ class Store:
             kept = stored_measure(folder.with_name(alias.of) / MEASURE, what)
             return replace(kept, inputs=dict(inputs))
         return stored_measure(folder / MEASURE, what)
+
+    def drop_measure(self, kind: str, inputs: Mapping[str, Any]) -> None:
+        """Remove what lies where the measure of these inputs would be; nothing happens where there is nothing."""
+        with disk.writing(self.root), self.staging() as temporary, suppress(FileNotFoundError):
+            self._measure(kind, inputs).rename(temporary / "measure")
 
     def measures(self) -> Iterator[Measure]:
         """Every measure that can be read, by key, without aliases."""
@@ -336,8 +346,14 @@ def _log_difference(what: str, kept: Mapping[str, Any], dropped: Mapping[str, An
     """Warn of every field in which a result that was not kept differs from the one that was."""
     differing = [name for name in sorted({*kept, *dropped}) if kept.get(name) != dropped.get(name)]
     if differing:
-        pairs = "; ".join(f"{name}: {kept.get(name)!r} kept, {dropped.get(name)!r} dropped" for name in differing)
+        values = [(name, _short(kept.get(name)), _short(dropped.get(name))) for name in differing]
+        pairs = "; ".join(f"{name}: {there} kept, {here} dropped" for name, there, here in values)
         log.warning("%s was stored before and its repetition differs: %s", what, pairs)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 # Records without weights: their numbers and predictions are all there, their adapters are not.

@@ -53,12 +53,14 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out)
-    maps = write_heatmaps(study.gains, study.baselines, study.manifest, out)
+    maps = write_heatmaps(study.gains, study.baselines, study.manifest, out, study.question.kept)
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
     write_tables(results, out)
     similarities = question.similarities
-    figures = write_figures(results, question.counted, out, note=question.note, similarities=similarities)
+    figures = write_figures(
+        results, question.counted, out, note=question.note, similarities=similarities, kept=question.kept
+    )
     parts = (
         study_sections.opening(study),
         study_sections.tasks(study),

@@ -253,15 +253,15 @@ class Study:
 
     def gains(self) -> pd.DataFrame:
         """One row per (intermediate, target, setting), with significance, from the store alone."""
-        from analysis.gains.gains import gains
+        from analysis.sections.study_results import Frames
 
-        return gains(self.store, self.manifest())
+        return Frames.of(self.store, self.manifest()).gains()
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
-        from analysis.gains.controls import controls
+        from analysis.sections.study_results import Frames
 
-        return controls(self.store, self.manifest())
+        return Frames.of(self.store, self.manifest()).controls()
 
     def flips(self, intermediate: str, target: str, *, setting: str = "full", seeds: Sequence[int] = ()) -> Flips:
         """The test items that an intermediate turned right or wrong, from the store alone.

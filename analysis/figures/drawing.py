@@ -6,9 +6,11 @@ for a name of hundreds of letters: texts are drawn without mathematics, names ar
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +24,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from analysis.tables import write_csv, write_figure
+from adapters_store.disk import write_bytes
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import write_csv
 from tasks.plain_text import harmless
 
 LONGEST = 40  # letters of a name beside an axis or in a legend
@@ -95,13 +99,45 @@ def make_plain(axes: Axes) -> None:
 
 
 def write_figure_files(
-    frame: pd.DataFrame, stem: Path, title: str, draw: Callable[[pd.DataFrame, str], Figure]
+    frame: pd.DataFrame,
+    stem: Path,
+    title: str,
+    draw: Callable[[pd.DataFrame, str], Figure],
+    *,
+    dpi: int = 200,
+    kept: Kept = NOWHERE,
 ) -> FigureFiles:
-    """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes."""
+    """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes.
+
+    A figure that is ``kept`` is not drawn again: ``draw`` is a function with a name, or a partial of such, and what it
+    draws hangs on nothing but the frame and the title.
+    """
     write_csv(frame, stem)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
-    with plain_text_settings(stem.name):
-        figure = draw(frame, title)
-        write_figure(figure, files.svg, metadata={"Date": None})
-        write_figure(figure, files.png, dpi=200)
+    asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": dpi}
+
+    def drawn() -> dict[str, bytes]:
+        with plain_text_settings(stem.name):
+            figure = draw(frame, title)
+            png = file_of(figure, "png", dpi=dpi)
+            figure.set_layout_engine("none")  # places that were found for these texts have room for those of an SVG
+            return {"png": png, "svg": file_of(figure, "svg", metadata={"Date": None})}
+
+    parts = kept.parts("figure", asked, drawn)
+    write_bytes(files.svg, parts["svg"])
+    write_bytes(files.png, parts["png"])
     return files
+
+
+def file_of(figure: Figure, ending: str, **options: Any) -> bytes:  # noqa: ANN401 - those of savefig
+    """The bytes of the file in which a figure is written."""
+    content = io.BytesIO()
+    figure.savefig(content, format=ending, **options)
+    return content.getvalue()
+
+
+def named(draw: Callable[..., Figure]) -> list[Any]:
+    """What a function is called, and what a partial of it has been given."""
+    if isinstance(draw, partial):
+        return [*named(draw.func), list(draw.args), dict(draw.keywords)]
+    return [draw.__module__, draw.__qualname__]

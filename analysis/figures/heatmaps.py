@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,13 +20,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from adapters_store.roles import BASELINE
-from adapters_store.store import Store
-from analysis.figures.drawing import FigureFiles, make_legible, plain_text_settings, shortened
-from analysis.gains.baselines import baselines as baselines_of
+from analysis.figures.drawing import FigureFiles, make_legible, plain_text_settings, shortened, write_figure_files
 from analysis.gains.cells import Manifest
-from analysis.gains.gains import SEED
-from analysis.gains.significance import DRAWS, LEVEL
-from analysis.tables import bare, write_csv, write_figure
+from analysis.gains.significance import LEVEL
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import bare, write_figure
 from tasks.plain_text import harmless
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
@@ -62,16 +61,10 @@ class Square(NamedTuple):
     is_contaminated: bool = False
 
 
-def figures(
-    store: Store, manifest: Manifest, gains: pd.DataFrame, out: Path, *, draws: int = DRAWS, seed: int = SEED
-) -> list[Path]:
-    """Draw every heatmap of a study from its frame of gains into ``out``; the files, PNG before SVG."""
-    baselines = baselines_of(store, manifest, draws=draws, seed=seed)
-    return [path for files in write_heatmaps(gains, baselines, manifest, out) for path in (files.png, files.svg)]
-
-
-def write_heatmaps(gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path) -> list[FigureFiles]:
-    """Draw one heatmap per metric and setting that has targets."""
+def write_heatmaps(
+    gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE
+) -> list[FigureFiles]:
+    """Draw one heatmap per metric and setting that has targets, unless it is kept."""
     heatmaps = []
     planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
     for metric in METRIC_NAMES:
@@ -79,7 +72,7 @@ def write_heatmaps(gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manif
             title = figure_title(gains, manifest, metric=metric, setting=setting)
             stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
             frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
-            heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric))
+            heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric, kept=kept))
     return heatmaps
 
 
@@ -165,15 +158,16 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set(xlabel="target", ylabel="intermediate")
 
 
-def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str) -> FigureFiles:
+def write_heatmap(
+    squares: pd.DataFrame, stem: Path, *, title: str, metric: str, kept: Kept = NOWHERE
+) -> FigureFiles:
     """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
-    write_csv(squares, stem)
-    files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), squares)
-    with plain_text_settings(stem.name):
-        figure = heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
-        write_figure(figure, files.svg, metadata={"Date": None})
-        write_figure(figure, files.png, dpi=150)
-    return files
+    return write_figure_files(squares, stem, title, partial(_own_heatmap, metric=metric), dpi=150, kept=kept)
+
+
+def _own_heatmap(squares: pd.DataFrame, title: str, *, metric: str) -> Figure:
+    """The heatmap of these squares, its colours as deep as their own gains ask."""
+    return heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
 
 
 def _status(n_seeds: int, score: float, otherwise: str) -> str:

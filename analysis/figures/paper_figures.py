@@ -33,6 +33,7 @@ from analysis.figures.heatmaps import (
 from analysis.gains.significance import LEVEL
 from analysis.importance.features import SIMILARITY, features_of, pair_features
 from analysis.importance.paper_mode import FEWEST_PAIRS, SETTINGS, TABLE_6, paper_blocks, paper_importances
+from analysis.kept import NOWHERE, Kept
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import ROLES, theme_counts
 from analysis.results.published.finished import table
@@ -61,27 +62,29 @@ def write_figures(
     *,
     note: str = "",
     similarities: pd.DataFrame | None = None,
+    kept: Kept = NOWHERE,
 ) -> list[FigureFiles]:
     """Draw what the results have rows for, into ``out``; ``counted`` are the panels of Figure 3 by name.
 
     ``note`` is printed above those counts: what they hold for, or that they are approximations. ``why_not_drawn`` says
     why there is no Figure 2, 9 or 10.
     """
-    figures = heuristic_figures(results, similarities, out)
+    figures = heuristic_figures(results, similarities, out, kept)
     counts = [theme_counts(panel).assign(panel=name) for name, panel in counted.items()]
     if tested := [frame for frame in counts if frame.n_tested.sum()]:
         shown = pd.concat(tested, ignore_index=True)
         title = f"{results.banner}Figure 3: significant gains and harms by theme, {results.name}\n{note}".strip()
-        figures.append(write_figure_files(shown, out / "figure-3-themes", title, theme_bars))
+        figures.append(write_figure_files(shown, out / "figure-3-themes", title, theme_bars, kept=kept))
     for metric in METRIC_NAMES:
         if (results.gains.metric == metric).any():
             number = NUMBERS[metric]
             title = f"{results.banner}Figure {number}: percent change of {METRIC_NAMES[metric]}, {results.name}"
             stem = out / f"figure-{number}-percent-{metric.replace('_', '-')}"
-            figures.append(write_figure_files(percent_squares(results, metric), stem, title, percent_map))
+            figures.append(write_figure_files(percent_squares(results, metric), stem, title, percent_map, kept=kept))
     if len(differing := differences(results)):
         title = f"{results.banner}Figure 8: by how much raters differ, {results.name}"
-        figures.append(write_figure_files(differing, out / "figure-8-differences", title, difference_bars))
+        stem = out / "figure-8-differences"
+        figures.append(write_figure_files(differing, stem, title, difference_bars, kept=kept))
     return figures
 
 
@@ -207,7 +210,9 @@ def _legend(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
 # What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).
 
 
-def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: Path) -> list[FigureFiles]:
+def heuristic_figures(
+    results: Results, similarities: pd.DataFrame | None, out: Path, kept: Kept = NOWHERE
+) -> list[FigureFiles]:
     """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
     figures = []
     if not _why_no_importances(results, similarities):
@@ -215,14 +220,15 @@ def heuristic_figures(results: Results, similarities: pd.DataFrame | None, out: 
         title += (
             f"\n(a fit in the sample, setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
         )
-        frame = importance_rows(results, similarities)
-        figures.append(write_figure_files(frame, out / "figure-2-importances", title, importance_bars))
+        frame, stem = kept_importances(results, similarities, kept), out / "figure-2-importances"
+        figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
     for name, (number, short, what) in MEASURED.items():
         if _is_measured(similarities, name) and similarities is not None:
             title = f"{results.banner}Figure {number}: {what}, {results.name}"
             frame = similarity_squares(results, similarities, name)
             draw = cosine_map if name == "data_similarity" else rank_map
-            figures.append(write_figure_files(frame, out / f"figure-{number}-{short}-similarity", title, draw))
+            stem = out / f"figure-{number}-{short}-similarity"
+            figures.append(write_figure_files(frame, stem, title, draw, kept=kept))
     return figures
 
 
@@ -237,6 +243,12 @@ def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[s
         are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
         lines.append(f"{are}: not measured; measure with: empathy-transfer similarities {results.name}")
     return lines
+
+
+def kept_importances(results: Results, similarities: pd.DataFrame | None, kept: Kept) -> pd.DataFrame:
+    """The rows of ``importance_rows``, read where they were kept."""
+    asked = {"results": results, "similarities": similarities}
+    return kept.frame("importances", asked, lambda: importance_rows(results, similarities))
 
 
 def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:

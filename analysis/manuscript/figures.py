@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
-from analysis.figures.drawing import FONT
+from adapters_store.disk import write_bytes
+from analysis.figures.drawing import FONT, file_of, named
 from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap
 from analysis.figures.paper_figures import (
     cosine_map,
@@ -29,9 +30,9 @@ from analysis.figures.paper_figures import (
     theme_bars,
 )
 from analysis.figures.specification_curve import specification_curve
+from analysis.kept import NOWHERE, Kept
 from analysis.manuscript.frames import Frames
 from analysis.manuscript.layout import Venue
-from analysis.tables import write_figure
 
 CM_PER_INCH = 2.54
 SMALLEST, LARGEST = 6.0, 8.0  # points of any text in print
@@ -56,15 +57,26 @@ class Sheet:
     height: float  # cm
 
 
-def write_figures(frames: Frames, venue: Venue, out: Path, banner: str) -> list[Sheet]:
-    """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes."""
+def write_figures(frames: Frames, venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE) -> list[Sheet]:
+    """Draw every figure that the frames have rows for into ``out``, a PDF each; equal frames give equal bytes.
+
+    One that is kept is not drawn again.
+    """
     filled = (sheet for sheet in sheets(frames, venue) if len(sheet.frame))
     drawn = [replace(sheet, caption=banner + sheet.caption) for sheet in filled]
     for sheet in drawn:
-        with mpl.rc_context(EMBEDDED):
-            figure = fitted(sheet, venue.page if sheet.is_wide else venue.column, banner)
-            write_figure(figure, out / f"{sheet.name}.pdf", metadata={"CreationDate": None})
+        width = venue.page if sheet.is_wide else venue.column
+        asked = {**vars(sheet), "frame": sheet.frame.reset_index(drop=True), "draw": named(sheet.draw)}
+        printed = kept.parts(
+            "print figure", {**asked, "width": width, "banner": banner}, partial(_printed, sheet, width, banner)
+        )
+        write_bytes(out / f"{sheet.name}.pdf", printed["pdf"])
     return drawn
+
+
+def _printed(sheet: Sheet, width: float, banner: str) -> dict[str, bytes]:
+    with mpl.rc_context(EMBEDDED):
+        return {"pdf": file_of(fitted(sheet, width, banner), "pdf", metadata={"CreationDate": None})}
 
 
 def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:

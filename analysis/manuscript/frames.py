@@ -15,7 +15,7 @@ import pandas as pd
 from adapters_store.disk import atomic
 from adapters_store.roles import BASELINE, WHOLE_MODELS
 from analysis.figures.heatmaps import METRIC_NAMES, squares
-from analysis.figures.paper_figures import MEASURED, NUMBERS, importance_rows, percent_squares, similarity_squares
+from analysis.figures.paper_figures import MEASURED, NUMBERS, kept_importances, percent_squares, similarity_squares
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Subject
@@ -68,7 +68,8 @@ def _heatmaps(stored: StudyResults | None) -> Frames:
 def _importances(subject: Subject) -> Frames:
     """Importances in the paper's way; nothing where there are too few pairs or features for it."""
     try:
-        return {"figure-2-importances": importance_rows(subject.results, subject.question.similarities)}
+        question = subject.question
+        return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
     except BadInput:
         return {}
 

@@ -90,7 +90,7 @@ def write_paper(subject: Subject, out: Path, venue: Venue, progress: Progress = 
     write_numbers(quoted, out)
     made = tables(frames, banner)
     _write_tables(made, venue, out / "tables")
-    drawn = write_figures(frames, venue, out / "figures", banner)
+    drawn = write_figures(frames, venue, out / "figures", banner, subject.question.kept)
     _write_text(subject, quoted, out)
     page = out / "main.tex"
     write_text(page, document(f"{banner}{subject.title}", venue, [drawing.name for drawing in made], drawn))

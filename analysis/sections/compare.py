@@ -21,12 +21,11 @@ from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, planned_cells
-from analysis.gains.gains import gains
 from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
-from analysis.sections.study_results import Snapshot, finished
+from analysis.sections.study_results import Frames, Snapshot, finished
 from analysis.tables import Declared, few, framed, interval, number, write_frames
 from tasks.errors import BadInput
 from tasks.plain_text import counted
@@ -115,7 +114,8 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
         "code": _each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
-    return Side(manifest["name"], scores.reset_index(), gains(store, manifest), facts, titles, manifest["synthetic"])
+    pairs = Frames.of(store, manifest).gains()
+    return Side(manifest["name"], scores.reset_index(), pairs, facts, titles, manifest["synthetic"])
 
 
 def side_of_published() -> Side:

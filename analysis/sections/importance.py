@@ -42,24 +42,32 @@ class Answer:
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
     """The guarded analysis of the primary specification, with its frames written."""
-    primary = question.primary
-    analysis = guarded(
-        question.results,
-        primary.specification,
-        similarities=question.similarities,
-        draws=primary.draws,
-        progress=progress,
-    )
+    primary, analysis = question.primary, _guarded(question, progress)
     frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
     for name, frame in frames.items():
         write_frames(frame, question.out / f"guarded_{name}")
     if len(analysis.curve):
         title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
-        write_figure_files(analysis.curve, question.out / "guarded_curve", title, specification_curve)
+        stem = question.out / "guarded_curve"
+        write_figure_files(analysis.curve, stem, title, specification_curve, kept=question.kept)
     facts: dict[str, Any] = {"headline": analysis.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {name: rows(frame) for name, frame in frames.items()}
     section = Section("What explains a gain", _guarded_blocks(question, analysis))
     return Answer((primary.line(), *analysis.lines()), section, facts)
+
+
+def _guarded(question: Question, progress: Progress) -> Guarded:
+    """The guarded analysis of the primary specification, read where it was kept."""
+    primary = question.primary
+    asked = (question.results, primary.specification, question.similarities, primary.draws)
+
+    def compute() -> dict[str, Any]:
+        analysis = guarded(asked[0], asked[1], similarities=asked[2], draws=asked[3], progress=progress)
+        parts = {name: getattr(analysis, name) for name in ("headline", "features", "models", "curve")}
+        return parts | {"notes": list(analysis.notes)}
+
+    parts = question.kept.parts("guarded analysis", {"asked": asked}, compute)
+    return Guarded(primary.specification, **{**parts, "notes": tuple(parts["notes"])})
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:

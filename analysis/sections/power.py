@@ -12,7 +12,6 @@ import pandas as pd
 from adapters_store.disk import write_text
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells
-from analysis.gains.gains import gains
 from analysis.gains.power import (
     MANY,
     NOT_DETECTABLE,
@@ -31,7 +30,7 @@ from analysis.results.published import results as printed
 from analysis.results.results import Results
 from analysis.sections.blocks import Block, Heading, Section, Table, Text
 from analysis.sections.markdown import markdown
-from analysis.sections.study_results import Snapshot
+from analysis.sections.study_results import Frames, Snapshot
 from analysis.tables import count, framed, interval, number, percent, write_frames
 from tasks.plain_text import counted
 
@@ -63,7 +62,7 @@ class PowerQuestion:
 def of_study(store: Store, manifest: Manifest) -> PowerQuestion:
     """From a stored study: its own standard errors, seeds, and the specification that it declares."""
     store = Snapshot.of(store)
-    frame, primary = gains(store, manifest), Primary.of(manifest, store)
+    frame, primary = Frames.of(store, manifest).gains(), Primary.of(manifest, store)
     results = Results.from_gains(store, manifest, frame, "full")
     grid = grid_of(results, primary.specification, stored_similarities(store, manifest))
     return PowerQuestion(results, grid, primary, visible_gains(frame), spreads(frame, planned_cells(store, manifest)))

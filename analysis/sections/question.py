@@ -13,6 +13,7 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
+from analysis.kept import NOWHERE, Kept
 from analysis.ratings.less_data import MARGIN, against_full
 from analysis.results.own_table import OwnTable
 from analysis.results.published import results, with_approximate_p
@@ -39,6 +40,7 @@ class Question:
 
     ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data, ``limits``
     what cannot be known from where the results come from, and ``similarities`` those of pairs of tasks, if measured.
+    ``kept`` is where answers are kept, by default nowhere.
     """
 
     results: Results
@@ -50,6 +52,7 @@ class Question:
     limits: tuple[str, ...] = ()
     primary: Primary = UNDECLARED
     similarities: pd.DataFrame | None = None
+    kept: Kept = NOWHERE
 
 
 def of_published(out: Path, margin: float | None = None) -> Question:
@@ -70,6 +73,7 @@ def of_study(
     *,
     primary: Primary = UNDECLARED,
     similarities: pd.DataFrame | None = None,
+    kept: Kept = NOWHERE,
 ) -> Question:
     """The question to a stored study's results by setting, ``full`` among them; its margin unless one is given."""
     limited = {setting: results for setting, results in by_setting.items() if setting != "full"}
@@ -82,11 +86,12 @@ def of_study(
         primary.margin if margin is None else margin,
         primary=primary,
         similarities=similarities,
+        kept=kept,
     )
 
 
 def of_stored(
-    store: Store, manifest: Manifest, pairs: pd.DataFrame, out: Path, margin: float | None = None
+    store: Store, manifest: Manifest, pairs: pd.DataFrame, out: Path, margin: float | None = None, kept: Kept = NOWHERE
 ) -> Question:
     """The question to a stored study, whose frame of gains is ``pairs``, with all that the store knows beside them."""
     return of_study(
@@ -95,6 +100,7 @@ def of_stored(
         margin,
         primary=Primary.of(manifest, store),
         similarities=stored_similarities(store, manifest),
+        kept=kept,
     )
 
 

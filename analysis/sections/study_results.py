@@ -6,7 +6,7 @@ study = StudyResults.of(store, store.manifest("tiny"), Path("results/tiny")).wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,11 +15,12 @@ import pandas as pd
 from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import Manifest, cells
+from analysis.gains.cells import Manifest, cells, contamination
 from analysis.gains.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
 from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
+from analysis.kept import NOWHERE, Kept
 from analysis.sections.blocks import Text
 from analysis.sections.question import Question, of_stored
 from analysis.tables import framed
@@ -27,8 +28,13 @@ from analysis.tables import framed
 
 @dataclass(frozen=True)
 class Snapshot(Store):
-    """A store as one command sees it: every record is read once, and every file of a record is checked once."""
+    """A store as one command sees it: every record is read once, and every file of a record is checked once.
 
+    What is computed of its studies is read where it was kept before, unless ``keeps`` says that nothing is: then all of
+    it follows from the records.
+    """
+
+    keeps: bool = True
     known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
     checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
 
@@ -48,6 +54,49 @@ class Snapshot(Store):
         if (key, name) not in self.checked:
             self.checked[key, name] = super().open(key, name)
         return self.checked[key, name]
+
+    def kept(self, manifest: Manifest) -> Kept:
+        """The results of a study that are kept here."""
+        return Kept.of(self, manifest) if self.keeps else NOWHERE
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The resampled frames of a stored study, each computed when it is first asked for and kept for later commands."""
+
+    store: Snapshot
+    manifest: Manifest
+    draws: int
+    seed: int
+    kept: Kept
+
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> Frames:
+        """Those of a study as the store has it now."""
+        store = Snapshot.of(store)
+        return cls(store, manifest, draws, seed, store.kept(manifest))
+
+    def gains(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.gains.gains``."""
+        return self._frame("gains", gains)
+
+    def baselines(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.baselines.baselines``."""
+        return self._frame("baselines", baselines)
+
+    def controls(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.controls.controls``."""
+        return self._frame("controls", controls)
+
+    def others(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.other_metrics.other_gains``."""
+        return self._frame("other gains", other_gains)
+
+    def _frame(self, what: str, compute: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+        """The frame that ``compute`` makes; beside records it hangs on the draws, and on the contacts that mark it."""
+        options = {"draws": self.draws, "seed": self.seed}
+        asked = {**options, "contacts": contamination(self.store, self.manifest)}
+        return self.kept.frame(what, asked, lambda: compute(self.store, self.manifest, **options))
 
 
 @dataclass(frozen=True)
@@ -78,25 +127,25 @@ class StudyResults:
         CorruptRecord or MixedRecords if what is stored cannot be trusted.
         """
         store = Snapshot.of(store)
-        pairs = gains(store, manifest, draws=draws, seed=seed)
-        frame = cells(store, manifest)
+        frames, frame = Frames.of(store, manifest, draws=draws, seed=seed), cells(store, manifest)
+        pairs = frames.gains()
         return cls(
             manifest,
             finished(store, frame),
             frame,
             pairs,
-            baselines(store, manifest, draws=draws, seed=seed),
-            of_stored(store, manifest, pairs, out),
+            frames.baselines(),
+            of_stored(store, manifest, pairs, out, kept=frames.kept),
             draws=draws,
             seed=seed,
         )
 
     def with_controls(self, store: Store) -> StudyResults:
         """The same with what controls gain, and with the gains by second metrics."""
-        store, options = Snapshot.of(store), {"draws": self.draws, "seed": self.seed}
-        frame = controls(store, self.manifest, **options)
+        frames = Frames(Snapshot.of(store), self.manifest, self.draws, self.seed, self.question.kept)
+        frame = frames.controls()
         means = control_means(frame, self.gains)
-        return replace(self, controls=frame, control_means=means, others=other_gains(store, self.manifest, **options))
+        return replace(self, controls=frame, control_means=means, others=frames.others())
 
     def title(self, task: str) -> str:
         """A task's title, by its id; what is no task is called by its name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import pandas as pd
 
 from adapters_store.errors import MissingRecord
 from adapters_store.key import key_of
-from adapters_store.measures import CONTAMINATION, STATISTICS
+from adapters_store.measures import CONTAMINATION, STATISTICS, measures_of
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
@@ -36,7 +36,6 @@ from tasks.errors import BadInput
 from tasks.plain_text import counted
 from tasks.ratings import Rating
 
-Measures = Callable[[Manifest], Iterable[tuple[str, Mapping[str, Any]]]]
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
     *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
     *("max_tokens", "caps", "splits", "metric", "class_weights", "history", "truncation", "tags"),
@@ -64,13 +63,12 @@ def shared_report(
     store: Store,
     manifest: Manifest,
     out: Path,
-    measures: Measures,
     *,
     draws: int = DRAWS,
     seed: int = SEED,
     progress: Progress = silent,
 ) -> Shared:
-    """Write a study's report for others into ``out``, which must be empty; ``measures`` names those that it looks for.
+    """Write a study's report for others into ``out``, which must be empty.
 
     BadInput if something lies in ``out``: what is there might name a private task.
     """
@@ -79,7 +77,7 @@ def shared_report(
     names = names_of(manifest)
     store, notice = Snapshot.of(store), notice_of(manifest, names)
     study = StudyResults.of(store, manifest, out, draws=draws, seed=seed).with_controls(store)
-    with copied(store, manifest, measures, names) as (copy, hidden, keys):
+    with copied(store, manifest, names) as (copy, hidden, keys):
         frames = {name: _frame(getattr(study, name), names, keys) for name in FRAMES}
         records, question = finished(copy, frames["cells"]), of_stored(copy, hidden, frames["gains"], out)
         shown = replace(study, manifest=hidden, records=records, question=question, shared=notice, **frames)
@@ -106,7 +104,7 @@ def notice_of(manifest: Manifest, names: Names) -> Text:
 
 @contextmanager
 def copied(
-    store: Store, manifest: Manifest, measures: Measures, names: Names
+    store: Store, manifest: Manifest, names: Names
 ) -> Iterator[tuple[Store, dict[str, Any], dict[str, str]]]:
     """A store in pseudonyms with the manifest that belongs to it, and its cells' keys by their own; gone afterwards."""
     root = Path(tempfile.mkdtemp(prefix="share-"))
@@ -119,8 +117,8 @@ def copied(
         for key in dict.fromkeys(cell["key"] for cell in manifest["cells"]):
             if key in store:
                 _copy_record(store, copy, key, keys, names)
-        _copy_measures(store, copy, zip(measures(manifest), measures(hidden), strict=True), names)
-        yield Snapshot.of(copy), hidden, keys.shown
+        _copy_measures(store, copy, zip(measures_of(manifest), measures_of(hidden), strict=True), names)
+        yield Snapshot(copy.root, keeps=False), hidden, keys.shown
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from adapters_store.measures import measures_of
 from harness.api import stored_manifest
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
@@ -90,10 +89,9 @@ def analyze(options: argparse.Namespace) -> int:
 
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
-    from analysis.gains.gains import gains
     from analysis.results.own_table import ENDINGS, read_own_table
     from analysis.sections.question import of_own_table, of_published, of_stored
-    from analysis.sections.study_results import Snapshot
+    from analysis.sections.study_results import Frames
 
     margin = getattr(options, "margin", None)
     beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
@@ -105,32 +103,32 @@ def question_of(options: argparse.Namespace) -> Question:
         )
     if options.study == PUBLISHED:
         return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
-    store, name = Snapshot(Path(options.store)), name_of(options.study)
-    manifest = stored_manifest(store, name)
-    return of_stored(store, manifest, gains(store, manifest), Path(options.out or f"results/{name}"), margin)
+    store, name, out = _store_name_out(options)
+    frames = Frames.of(store, stored_manifest(store, name))
+    return of_stored(frames.store, frames.manifest, frames.gains(), out, margin, frames.kept)
 
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
-    from analysis.figures.heatmaps import figures
+    from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
-    from analysis.gains.gains import gains
     from analysis.sections.question import of_stored
-    from analysis.sections.study_results import Snapshot
+    from analysis.sections.study_results import Frames
 
     if options.study == PUBLISHED:
         question = question_of(options)
     else:
         store, name, out = _store_name_out(options)
-        store = Snapshot.of(store)
-        manifest = stored_manifest(store, name)
-        pairs = gains(store, manifest)
-        question = of_stored(store, manifest, pairs, out)
-        for path in figures(store, manifest, pairs, out):
-            print(path)
-    alike = question.similarities
-    for figure in draw(question.results, question.counted, question.out, note=question.note, similarities=alike):
+        frames = Frames.of(store, stored_manifest(store, name))
+        pairs = frames.gains()
+        question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
+        for figure in write_heatmaps(pairs, frames.baselines(), frames.manifest, out, frames.kept):
+            print(f"{figure.png}\n{figure.svg}")
+    alike, kept = question.similarities, question.kept
+    for figure in draw(
+        question.results, question.counted, question.out, note=question.note, similarities=alike, kept=kept
+    ):
         print(f"{figure.png}\n{figure.svg}")
     for reason in why_not_drawn(question.results, alike):
         print(reason, file=sys.stderr)
@@ -160,7 +158,7 @@ def _share_report(options: argparse.Namespace) -> int:
     manifest = stored_manifest(store, name)
     out = Path(options.out or f"results/{names_of(manifest).study}-shared")
     with Steps(quiet=options.quiet) as steps:
-        done = shared_report(store, manifest, out, measures_of, progress=steps.show)
+        done = shared_report(store, manifest, out, progress=steps.show)
     print(done.notice)
     print(done.page, done.page.with_suffix(".html"), sep="\n")
     for word, files in done.occurring.items():

@@ -53,7 +53,7 @@ def add_store(store: argparse.ArgumentParser) -> None:
     gc = leaf_of(
         leaves,
         "gc",
-        "List what nobody needs: leftovers of writers that are gone, stale checkpoints, records of no study.",
+        "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study.",
         "store gc --remove staging --remove packs",
         collect,
     )
@@ -117,8 +117,10 @@ def verify_store(options: argparse.Namespace) -> int:
 
 def collect(options: argparse.Namespace) -> int:
     """Print what can go and, of the kinds that the options name, remove it."""
+    from analysis.kept import version_of_analysis
+
     store = _store(options)
-    leftovers = garbage(store)
+    leftovers = garbage(store, version=version_of_analysis())
     removed = list(remove(store, [leftover for leftover in leftovers.leftovers if leftover.kind in options.remove]))
     rows = [_row(leftover, removed) for leftover in leftovers.leftovers]
     if options.json:

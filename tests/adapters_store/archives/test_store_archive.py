@@ -10,10 +10,11 @@ import pytest
 
 from adapters_store import Store, StoreError, disk, key_of
 from adapters_store.archive import archive
-from adapters_store.measures import DATA_EMBEDDING, LOGME, POOLED, STATISTICS, data_embedding_inputs, measures_of
+from adapters_store.measures import DATA_EMBEDDING, KEPT, LOGME, POOLED, STATISTICS, data_embedding_inputs, measures_of
 from adapters_store.restore import BadArchive, restore
 from adapters_store.store import NoWeights, open_weights
-from analysis.figures.heatmaps import figures
+from analysis.figures.heatmaps import write_heatmaps
+from analysis.gains.baselines import baselines
 from analysis.gains.gains import gains
 from analysis.report import report
 from harness.run.pack import run_cells
@@ -107,19 +108,20 @@ def test_a_light_archive_has_every_file_but_the_weights(archived, tmp_path):
 
 @pytest.mark.slow
 def test_report_and_figures_of_a_light_store_are_those_of_the_full_one(archived, tmp_path, monkeypatch):
-    """And every measure that they ask the store for is among those that are archived."""
+    """And every measure that they ask the store for is among those that are archived, but for kept results."""
     store, manifest = archived
     light, asked, measure = Store(tmp_path / "light"), set(), Store.measure
 
     def noting(self, kind, inputs):
-        asked.add((kind, key_of(inputs)))
+        asked.update([] if kind == KEPT else [(kind, key_of(inputs))])
         return measure(self, kind, inputs)
 
     restore(packed(archived, tmp_path / "light.tar.gz", is_light=True), light)
     monkeypatch.setattr(Store, "measure", noting)
     for one, out in ((store, tmp_path / "out-full"), (light, tmp_path / "out-light")):
         report(one, one.manifest("fake"), out, draws=200)
-        figures(one, manifest, gains(one, manifest, draws=200), out)
+        frames = (frame(one, manifest, draws=200) for frame in (gains, baselines))
+        write_heatmaps(*frames, manifest, out)
     full, again = content(tmp_path / "out-full"), content(tmp_path / "out-light")
     assert len([name for name in full if name.endswith(".csv")]) > 5
     assert full == again

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.heatmaps import Square, colour_limit, figures, heatmap, squares, write_heatmap
+from analysis.figures.heatmaps import Square, colour_limit, heatmap, squares, write_heatmap, write_heatmaps
 from analysis.gains.baselines import baselines
 from analysis.gains.gains import gains
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -114,6 +114,7 @@ def test_a_heatmap_of_baselines_alone_can_be_drawn(tmp_path: Path) -> None:
 
 def test_a_study_gets_a_figure_for_every_metric_and_setting(tmp_path: Path) -> None:
     study = fake_study(tmp_path / "store", TASKS, settings=("full", "half"))
-    paths = figures(*study, gains(*study, draws=50), tmp_path / "out", draws=50)
-    assert len(paths) == 2 * 2 * 2
+    drawn = write_heatmaps(*(frame(*study, draws=50) for frame in (gains, baselines)), study[1], tmp_path / "out")
+    assert len(drawn) == 2 * 2
+    paths = [path for files in drawn for path in (files.png, files.svg)]
     assert all(path.is_file() and path.with_suffix(".csv").is_file() for path in paths)

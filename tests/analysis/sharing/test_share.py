@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from adapters_store import key_of
-from adapters_store.measures import CONTAMINATION, contamination_inputs, measures_of
+from adapters_store.measures import CONTAMINATION, contamination_inputs
 from analysis.report import report
 from analysis.sharing.pseudonyms import hidden_manifest, hidden_ratings, names_of
 from analysis.sharing.share import occurrences, shared_report
@@ -92,7 +92,7 @@ def own(study, tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(study, tmp_path_factory):
     """What is known of the report for others, in a folder that was not there before."""
-    return shared_report(*study, tmp_path_factory.mktemp("shared") / "out", measures_of, draws=DRAWS)
+    return shared_report(*study, tmp_path_factory.mktemp("shared") / "out", draws=DRAWS)
 
 
 def test_no_byte_of_a_shared_report_names_a_private_task(shared):
@@ -181,7 +181,7 @@ def test_imported_adapters_have_pseudonyms_too(study, shared):
 def test_a_copy_is_never_put_beside_other_files(study, tmp_path):
     (tmp_path / "gains.csv").write_text(SECRET)
     with pytest.raises(BadInput, match="not an empty folder"):
-        shared_report(*study, tmp_path, measures_of, draws=DRAWS)
+        shared_report(*study, tmp_path, draws=DRAWS)
 
 
 def test_words_that_are_left_are_named_with_their_file(tmp_path):
@@ -193,7 +193,7 @@ def test_words_that_are_left_are_named_with_their_file(tmp_path):
 def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_path, command, monkeypatch):
     asked = []
 
-    def done(store, manifest, out, measures, *, progress):
+    def done(store, manifest, out, *, progress):
         asked.append(out)
         return replace(shared, occurring={"ward": ["report.md"]})
 

@@ -1,0 +1,353 @@
+"""Results that are kept: given back exactly, for equal inputs only, and never to the one who checks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters_store import Store, key_of
+from adapters_store.archive import archive
+from adapters_store.garbage import YOUNG, garbage
+from adapters_store.measures import KEPT
+from adapters_store.record import MARKER, seal, unseal
+from adapters_store.restore import BadArchive, restore
+from adapters_store.store import MEASURE
+from analysis import kept as kept_module
+from analysis.figures.drawing import figure_of, write_figure_files
+from analysis.gains.gains import gains
+from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
+from analysis.report import report
+from analysis.sections import importance, study_results
+from analysis.sections.answers import silent
+from analysis.sections.study_results import Frames, Snapshot, StudyResults
+from analysis.sharing.recomputed import recompute
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+DRAWS = 100
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    """A study with controls, a missing baseline and a setting beside the full one."""
+    options = {"controls": ("self", "random"), "settings": ("full", "half"), "absent": [(None, "role")]}
+    store, manifest = fake_study(tmp_path_factory.mktemp("origin"), TASKS, **options)
+    return store, manifest
+
+
+@pytest.fixture
+def study(origin, tmp_path):
+    store, manifest = origin
+    shutil.copytree(store.root, tmp_path / "store")
+    return Store(tmp_path / "store"), manifest
+
+
+@pytest.fixture
+def small(tmp_path):
+    return fake_study(tmp_path / "small", TASKS[:2])
+
+
+def frames_of(store, manifest, **options):
+    return Frames.of(store, manifest, **{"draws": DRAWS} | options)
+
+
+def kept_files(store):
+    return [path for path in sorted(store.root.glob(f"measures/*/{MEASURE}")) if KEPT in path.read_text()]
+
+
+def counted(monkeypatch, module=study_results, name="gains"):
+    """How often a function of a module is called from now on."""
+    calls, real = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given, **options: calls.append(1) or real(*given, **options))
+    return calls
+
+
+def assert_same(first, other):
+    """Equal to the last bit, with the same types, and None where None was."""
+    pd.testing.assert_frame_equal(first, other, check_exact=True)
+    for name in first:
+        for one, two in zip(first[name].tolist(), other[name].tolist(), strict=True):
+            assert type(one) is type(two), name
+            assert one is two or one == two or (one != one and two != two), name
+
+
+# Frames, exactly.
+
+CELLS = {
+    "float64": st.floats(),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "bool": st.booleans(),
+    "Int64": st.none() | st.integers(-(2**62), 2**62),
+    "boolean": st.none() | st.booleans(),
+    "str": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+    "object": st.sampled_from([None, float("nan"), pd.NA, "", "None", "nan", 'a\n"é', 0, 1, 2**70, True, -0.0, 0.5]),
+}
+
+
+@st.composite
+def frames(draw):
+    rows = draw(st.integers(0, 5))
+    kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5))
+    columns = {
+        f"{kind} {place}": pd.Series(draw(st.lists(CELLS[kind], min_size=rows, max_size=rows)), dtype=kind)
+        for place, kind in enumerate(kinds)
+    }
+    return pd.DataFrame(columns, index=pd.RangeIndex(rows))
+
+
+@settings(max_examples=150, deadline=None)
+@given(frame=frames())
+def test_a_frame_comes_back_as_it_was(frame):
+    assert_same(frame, unpacked_frame(json.loads(json.dumps(packed_frame(frame)))))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": [1, 2]}, index=[1, 2]),
+        pd.DataFrame({"a": [1, 2]}).set_axis([3], axis=1),
+        pd.DataFrame({"a": [object()]}),
+        pd.DataFrame({"a": pd.to_datetime(["2024-01-01"])}),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    ],
+)
+def test_a_frame_that_would_not_come_back_is_refused(frame):
+    with pytest.raises(Unkept):
+        packed_frame(frame)
+
+
+@pytest.mark.parametrize("what", ["gains", "baselines", "controls", "others"])
+def test_every_frame_of_a_study_is_kept_and_read_as_it_was(study, what):
+    first = getattr(frames_of(*study), what)()
+    assert len(kept_files(study[0])) == 1
+    assert len(first) > 2
+    assert_same(first, getattr(frames_of(*study), what)())
+
+
+# What is read, and when.
+
+
+def test_the_second_report_computes_nothing_and_has_the_same_bytes(small, tmp_path, monkeypatch):
+    report(*small, tmp_path / "first", draws=DRAWS)
+    for name in ("gains", "baselines", "controls", "other_gains"):
+        monkeypatch.setattr(study_results, name, None)
+    monkeypatch.setattr("analysis.figures.drawing.file_of", None)
+    monkeypatch.setattr("analysis.sections.importance.guarded", None)
+    report(*small, tmp_path / "again", draws=DRAWS)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+
+
+def test_other_draws_seeds_and_contacts_are_other_results(study, monkeypatch):
+    calls = counted(monkeypatch)
+    for options in ({}, {"draws": 50}, {"seed": 7}, {}):
+        frames_of(*study, **options).gains()
+    assert len(calls) == 3
+    monkeypatch.setattr(study_results, "contamination", lambda *given: pd.DataFrame({"n_test": [1]}))
+    frames_of(*study).gains()
+    assert len(calls) == 4
+
+
+def test_another_version_of_the_analysis_computes_anew(study, monkeypatch):
+    calls = counted(monkeypatch)
+    frames_of(*study).gains()
+    monkeypatch.setattr(kept_module, "version_of_analysis", lambda: "f" * 64)
+    frames_of(*study).gains()
+    assert len(calls) == 2
+
+
+def test_a_changed_record_never_meets_an_old_result(study):
+    store, manifest = study
+    before = frames_of(store, manifest).gains()
+    cell = next(cell for cell in manifest["cells"] if cell["intermediate"] == "hope" and cell["target"] == "distress")
+    path = store.root / "objects" / cell["key"] / MARKER
+    body = unseal(path.read_bytes(), path)
+    body["results"]["liveness"] = 0.875
+    path.write_bytes(seal(body))
+    after = frames_of(store, manifest).gains()
+    assert (after.liveness == 0.875).any()
+    assert not (before.liveness == 0.875).any()
+    assert_same(after, gains(store, manifest, draws=DRAWS))
+
+
+def test_a_cell_that_is_finished_later_is_seen(study):
+    store, manifest = study
+    key = manifest["cells"][1]["key"]
+    shutil.move(store.root / "objects" / key, store.root / "away")
+    assert (frames_of(store, manifest).gains().n_seeds == 0).any()
+    shutil.move(store.root / "away", store.root / "objects" / key)
+    assert_same(frames_of(store, manifest).gains(), gains(store, manifest, draws=DRAWS))
+
+
+# What is wrong with a kept result, and who never asks for it.
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut short", "empty", "of another shape"])
+def test_a_damaged_result_is_computed_anew_and_replaced(study, caplog, damage):
+    first = frames_of(*study).gains()
+    (path,) = kept_files(study[0])
+    raw = path.read_bytes()
+    body = unseal(raw, path)
+    body["result"]["frame"]["frame"]["rows"] += 1
+    others = {"changed": raw.replace(b"A", b"B", 1), "cut short": raw[:-9], "empty": b""}
+    path.write_bytes(others.get(damage, seal(body)))
+    assert_same(first, frames_of(*study).gains())
+    assert "computed anew" in caplog.text
+    assert unseal(path.read_bytes(), path)["result"] == unseal(raw, path)["result"]
+
+
+def forge(store):
+    """Put other points into the kept gains, with a seal that fits, as somebody may who writes into the store."""
+    for path in kept_files(store):
+        body = unseal(path.read_bytes(), path)
+        if body["inputs"]["what"] == "gains":
+            frame = unpacked_frame(body["result"]["frame"]["frame"])
+            body["result"]["frame"] = {"frame": packed_frame(frame.assign(points=99.0))}
+            path.write_bytes(seal(body))
+
+
+def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
+    store, manifest = small
+    monkeypatch.setattr("analysis.sharing.recomputed.report", partial(report, draws=50))
+    monkeypatch.setattr("analysis.figures.drawing.file_of", lambda *given, **options: b"")  # drawn from these tables
+    recompute(store, manifest, tmp_path / "honest")
+    honest = (tmp_path / "honest" / "gains.csv").read_text()
+    forge(store)
+    assert (frames_of(store, manifest, draws=50).gains().points == 99).all(), "what is forged with its seal is believed"
+    before = [(path, path.read_bytes()) for path in kept_files(store)]
+    recompute(Snapshot(store.root, keeps=False), manifest, tmp_path / "checked")
+    assert (tmp_path / "checked" / "gains.csv").read_text() == honest
+    assert [(path, path.read_bytes()) for path in kept_files(store)] == before, "and nothing is kept either"
+
+
+def test_verify_asks_for_nothing_kept():
+    source = (ROOT / "harness" / "cli" / "deposit.py").read_text(encoding="utf-8")
+    (compare,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == "_compare")
+    assert "recompute(Snapshot(store.root, keeps=False), " in ast.unparse(compare)
+
+
+def test_no_archive_carries_a_kept_result_and_none_is_taken_from_one(study, tmp_path):
+    store, manifest = study
+    frames_of(store, manifest).gains()
+    (path,) = kept_files(store)
+    measure = unseal(path.read_bytes(), path)
+    archive(store, "fake", [], tmp_path / "own.tar.gz")
+    restore(tmp_path / "own.tar.gz", Store(tmp_path / "elsewhere"))
+    assert kept_files(Store(tmp_path / "elsewhere")) == []
+    archive(store, "fake", [(measure["kind"], measure["inputs"])], tmp_path / "forged.tar.gz")
+    with pytest.raises(BadArchive, match="kept result"):
+        restore(tmp_path / "forged.tar.gz", Store(tmp_path / "trusting"))
+    assert kept_files(Store(tmp_path / "trusting")) == []
+
+
+def test_a_store_that_cannot_be_written_to_goes_without(study, caplog):
+    store, manifest = study
+    (store.root / "staging").rmdir() if (store.root / "staging").exists() else None
+    (store.root / "staging").write_text("no folder can be made in a file")
+    assert_same(frames_of(store, manifest).gains(), gains(store, manifest, draws=DRAWS))
+    assert kept_files(store) == []
+    assert not [entry for entry in caplog.records if entry.levelname == "WARNING"]
+
+
+def test_another_command_that_keeps_the_same_at_once_is_no_matter(study, monkeypatch, caplog):
+    real = study_results.gains
+
+    def meanwhile(*given, **options):
+        monkeypatch.setattr(study_results, "gains", real)
+        frames_of(*study).gains()
+        return real(*given, **options)
+
+    monkeypatch.setattr(study_results, "gains", meanwhile)
+    assert_same(frames_of(*study).gains(), real(*study, draws=DRAWS))
+    assert len(kept_files(study[0])) == 1
+    assert caplog.text == ""
+
+
+# The guarded answer and figures.
+
+
+def test_a_figure_is_drawn_once_for_a_frame_and_a_title(study, tmp_path):
+    drawn = []
+
+    def draw(frame, title):
+        drawn.append(title)
+        return figure_of(2, 2, title)
+
+    kept = Kept.of(*study)
+    for place, (title, value) in enumerate((("a", 1), ("a", 1), ("b", 1), ("a", 2), ("b", 1))):
+        write_figure_files(pd.DataFrame({"x": [value]}), tmp_path / str(place) / "figure", title, draw, kept=kept)
+    assert drawn == ["a", "b", "a"]
+    for ending in ("png", "svg", "csv"):
+        files = [(tmp_path / str(place) / f"figure.{ending}").read_bytes() for place in range(5)]
+        assert files[0] == files[1]
+        assert files[2] == files[4]
+    assert (tmp_path / "0" / "figure.svg").read_bytes() != (tmp_path / "2" / "figure.svg").read_bytes()
+
+
+def test_a_guarded_answer_is_read_for_the_same_results_alone(study, tmp_path, monkeypatch):
+    calls = counted(monkeypatch, importance, "guarded")
+    question = StudyResults.of(*study, tmp_path, draws=DRAWS).question
+    first, again = (importance.guarded_answer(question, silent) for _ in range(2))
+    assert (len(calls), first) == (1, again)
+    other = StudyResults.of(*study, tmp_path, draws=DRAWS + 1).question
+    importance.guarded_answer(other, silent)
+    assert len(calls) == 2
+
+
+# The version, and what is no longer needed.
+
+
+def imported_packages(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+
+
+def test_the_version_covers_all_of_ours_that_the_analysis_is_made_of():
+    ours = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    used = {name for package in OURS for path in (ROOT / package).rglob("*.py") for name in imported_packages(path)}
+    assert used & ours == set(OURS)
+
+
+def test_the_version_changes_with_any_file_of_ours(tmp_path):
+    for name in ("analysis/gains/a.py", "tasks/ratings/r.toml", "adapters_store/s.py", "harness/h.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x = 1")
+    first = version_of(tmp_path)
+    (tmp_path / "analysis" / "__pycache__").mkdir()
+    (tmp_path / "analysis" / "__pycache__" / "a.pyc").write_text("compiled")
+    (tmp_path / "harness" / "h.py").write_text("x = 2")
+    assert version_of(tmp_path) == first
+    for name in ("analysis/gains/a.py", "tasks/ratings/r.toml", "adapters_store/s.py"):
+        (tmp_path / name).write_text("x = 2")
+        assert version_of(tmp_path) != first
+        (tmp_path / name).write_text("x = 1")
+    assert version_of(tmp_path / "nowhere") == ""
+
+
+def test_gc_lists_results_of_other_versions_and_of_studies_as_they_were(study):
+    store, manifest = study
+    frames_of(store, manifest).gains()
+    version = kept_module.version_of_analysis()
+
+    def listed(young=-1.0, **options):
+        return [leftover.why for leftover in garbage(store, young, **options).leftovers if leftover.kind == "results"]
+
+    assert listed() == []
+    assert listed(version=version) == []
+    assert listed(version="another")[0].startswith("of another version")
+    shutil.rmtree(store.root / "objects" / manifest["cells"][1]["key"])
+    assert listed(version=version) == ["of a study as it was before, or of none"]
+    assert listed(YOUNG, version=version) == []
+    assert key_of({"kind": KEPT, "inputs": dict(next(store.measures()).inputs)}) == kept_files(store)[0].parent.name
