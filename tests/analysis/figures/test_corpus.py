@@ -139,7 +139,7 @@ def test_dates_are_told_by_month_or_day_in_their_order(scored):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_figures_come_with_their_numbers_from_every_format(scored, tmp_path, ending):
+def test_scores_of_every_format_are_read_alike(scored, tmp_path, ending):
     path = tmp_path / f"scores{ending}"
     if ending == ".csv":
         scored.to_csv(path, index=False)
@@ -148,7 +148,11 @@ def test_figures_come_with_their_numbers_from_every_format(scored, tmp_path, end
     else:
         scored.to_parquet(path)
     pd.testing.assert_frame_equal(scales(read_scored(path)), scales(scored), check_dtype=False)
-    drawn = corpus_figures(path, tmp_path / "figures")
+
+
+def test_figures_come_with_their_numbers(scored, tmp_path):
+    scored.to_parquet(tmp_path / "scores.parquet")
+    drawn = corpus_figures(tmp_path / "scores.parquet", tmp_path / "figures")
     assert [one.png.stem for one in drawn] == ["distributions", "correlations", "groups"]
     for one in drawn:
         assert one.png.stat().st_size > 5000
