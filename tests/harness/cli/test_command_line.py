@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tasks import synthetic
+from tests.support.faults.kill_drill import SMALL
+from tests.support.faults.warm_start import completed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def finished(tmp_path_factory):
     """The store of a finished tiny study, run in a process of its own."""
     store = tmp_path_factory.mktemp("finished") / "runs"
-    done = console("run", "tiny", "--store", store)
+    done = console("run", "tiny", "--store", store, *SMALL)
     assert done.returncode == 0, done.stderr
     assert "16 trained" in done.stdout
     return store
@@ -36,7 +38,7 @@ def console(*arguments, cwd=ROOT, **environment):
 def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
     script = (
         "import sys; from harness.cli.main import main; "
-        f"code = main(['run', 'tiny', '--store', {str(finished)!r}, '--json', '--quiet']); "
+        f"code = main(['run', 'tiny', '--store', {str(finished)!r}, *{SMALL!r}, '--json', '--quiet']); "
         "assert 'torch' not in sys.modules, 'torch was loaded'; sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
@@ -46,7 +48,7 @@ def test_a_second_run_trains_nothing_and_never_loads_torch(finished):
 
 
 def test_progress_names_done_left_and_the_cell_that_has_ended(tmp_path):
-    done = console("run", "tiny", "--store", tmp_path / "runs", "--only-target", "epitome_er", "--limit", "24")
+    done = completed(["run", "tiny", "--store", tmp_path / "runs", "--only-target", "epitome_er", *SMALL])
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "finished: " in line]
     ended = [line.split("finished: ")[1] for line in lines]
