@@ -35,15 +35,24 @@ settings.load_profile("any machine")
 LONGEST = (
     "harness/run/test_kill.py",
     "project/test_field_note.py",
-    "harness/cli/test_power_command.py",
+    "harness/search/test_search.py",
+    "analysis/gains/test_null_calibration.py",
+    "harness/cli/test_analyze.py",
     "project/drills/test_drills.py",
+    "harness/cli/test_command_line.py",
+    "harness/engines/test_engine_contract.py",
+    "tasks/splits/test_real_leaks.py",
+    "analysis/gains/test_gains.py",
+    "harness/cli/test_deposit.py",
+    "harness/run/test_new_tasks_train.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the longest files; within a file and among the others the order stays."""
-    here = Path(__file__).parent
-    places = {here / name: place for place, name in enumerate(LONGEST)}
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    gone = [path.name for path in places if not path.is_file()]
+    assert not gone, f"LONGEST names files that are not there: {gone}"
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
