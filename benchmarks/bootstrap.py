@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analysis.gains.corrections import GainTest, corrections_of, to_redraw
+from analysis.gains.corrections import benjamini_hochberg, corrections_of, undecided
+from analysis.gains.maxima import GainTest, reaches
 from analysis.gains.significance import Groups, difference_evidence, score_draws
 from analysis.results.published import results
 from tasks.metrics import MEASURES
@@ -36,9 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tests += [one for _, one in found]
         print(f"{name:16s} {time.perf_counter() - begun:7.2f} s since the start")
     before = time.perf_counter()
-    adjusted = corrections_of(np.array(p), tests)
+    corrections_of(np.array(p), *reaches(enumerate(tests)))
     print(f"corrections of {len(p)} gains {time.perf_counter() - before:.2f} s")
-    print(f"{len(to_redraw(np.array(p), tests, adjusted))} columns would be drawn anew")
+    doubtful = undecided(np.array(p), np.full(len(p), float(options.draws)), benjamini_hochberg)
+    print(f"{doubtful.sum()} gains would be drawn anew")
     print(f"{len(p)} gains, {options.draws} draws, {options.seeds} seeds: {time.perf_counter() - begun:.1f} s")
 
 

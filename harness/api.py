@@ -251,11 +251,16 @@ class Study:
 
         return cells(self.store, self.manifest())
 
-    def gains(self) -> pd.DataFrame:
-        """One row per (intermediate, target, setting), with significance, from the store alone."""
+    def gains(self, *, exact: bool = False) -> pd.DataFrame:
+        """One row per (intermediate, target, setting), with significance, from the store alone.
+
+        If ``exact``, more draws decide every correction and not only what is significant (``docs/significance.md``).
+        """
+        from analysis.gains.gains import gains
         from analysis.sections.study_results import Frames
 
-        return Frames.of(self.store, self.manifest()).gains()
+        manifest = self.manifest()
+        return gains(self.store, manifest, exact=True) if exact else Frames.of(self.store, manifest).gains()
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""

@@ -11,7 +11,8 @@ from adapters_store.roles import SCORED_ALONE
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import Column, columns
-from analysis.gains.gains import FEW_GROUPS, SEED, conditional_on, flags_of
+from analysis.gains.gains import SEED
+from analysis.gains.pairs import FEW_GROUPS, conditional_on, flags_of
 from analysis.gains.significance import DRAWS, evidence
 
 RANGE = {"macro_f1": (0.0, 1.0), "multilabel_f1": (0.0, 1.0), "pearson_r": (-1.0, 1.0)}
@@ -90,5 +91,5 @@ def _baseline_row(rows: pd.DataFrame, column: Column | None) -> dict[str, Any]:
         "n_test": column.n_test,
         "n_groups": column.groups.count,
         "contaminated": done.contaminated.iloc[0],
-        "flags": ";".join([*(name for name, holds in states.items() if holds), *flags_of(done)]),
+        "flags": ";".join([*(name for name, holds in states.items() if holds), *flags_of(done["flags"])]),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,34 @@ from tasks.metrics import MEASURES
 
 Scored = Callable[[str, Predictions, NDArray[Any], Groups, int, np.random.Generator], tuple[FloatArray, FloatArray]]
 FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
+
+
+class Cell(NamedTuple):
+    """A row of ``planned_cells``: what a comparison needs of it."""
+
+    key: str
+    role: str
+    intermediate: str | None
+    target: str
+    setting: str
+    seed: int
+    version: str
+    metric: str
+    status: str
+    collapsed: Any  # True, False or pandas.NA, as is contaminated
+    contaminated: Any
+    liveness: float
+    flags: str
+
+    @classmethod
+    def all_of(cls, planned: pd.DataFrame) -> list[Cell]:
+        """The rows of a frame, in its order."""
+        return [cls(*values) for values in zip(*(planned[name].tolist() for name in cls._fields), strict=True)]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the store has its record."""
+        return self.status == "done"
 
 
 class Lane(NamedTuple):
@@ -76,11 +104,17 @@ def columns(
 
     ``scored`` says how a cell is scored, by default by its target's own metric.
     """
-    for (target, setting), rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
-        records = [store.get(key) for key in rows.key]
-        systems = (record.spec.get("system", "") for record in records)
-        lanes = map(Lane, rows.role, rows.intermediate, map(int, rows.seed), systems)
-        yield _column(store, target, setting, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
+    for _, rows in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
+        yield column_of(store, Cell.all_of(rows), draws=draws, seed=seed, scored=scored)
+
+
+def column_of(store: Store, cells: Sequence[Cell], *, draws: int, seed: int, scored: Scored = own_scores) -> Column:
+    """The column of these finished cells of one target and setting, in their order."""
+    records = [store.get(cell.key) for cell in cells]
+    systems = (record.spec.get("system", "") for record in records)
+    lanes = [Lane(cell.role, cell.intermediate, cell.seed, name) for cell, name in zip(cells, systems, strict=True)]
+    where = (cells[0].target, cells[0].setting)
+    return _column(store, *where, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
 
 
 def _by_lane(lanes: Iterable[Lane], records: Iterable[Record]) -> dict[Lane, Record]:

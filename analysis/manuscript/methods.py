@@ -93,8 +93,8 @@ def draws_of(subject: Subject) -> str:
     if draws.min() == draws.max():
         return "[[StudyDraws]] of each gain"
     return (
-        "[[StudyDraws]], and [[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains whose column of the grid had a"
-        " decision that [[StudyDraws]] left within Monte Carlo error"
+        "[[StudyDraws]], and [[StudyDrawsMost]] of the [[StudyGainsDrawnMore]] gains whose significance [[StudyDraws]]"
+        " left within Monte Carlo error"
     )
 
 

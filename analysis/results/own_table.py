@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.gains.gains import SMALLEST_BASELINE
+from analysis.gains.pairs import SMALLEST_BASELINE
 from analysis.results.results import GAINS, RATINGS, TASKS, Results
 from analysis.tables import few, framed
 from tasks.errors import BadRow, MissingData

@@ -8,6 +8,8 @@ import pandas as pd
 
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.gains.corrections import undecided_corrections
+from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL
 from analysis.sections.blocks import Block, Section, Table, Text
@@ -133,9 +135,29 @@ def _corrections(tested: pd.DataFrame) -> list[Block]:
     if tested.empty:
         return []
     kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
-    rows = [(what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum())) for name, what in WAYS.items()]
-    text = f"By correction (at {LEVEL}; what each keeps down), all gains together:"
-    return [Text(text), Table(["correction", "gains", "harms"], rows)]
+    doubtful = undecided_corrections(tested)
+    rows = [
+        (what, int((kept[name] > 0).sum()), int((kept[name] < 0).sum()), _undecided(tested, name, doubtful))
+        for name, what in WAYS.items()
+    ]
+    text = (
+        f"By correction (at {LEVEL}; what each keeps down), all gains together. Undecided are gains that more draws may"
+        " still move across it, because a p from so many draws is known to its 99 % interval only; what is significant"
+        f" was drawn {MORE} times as often where it was undecided:"
+    )
+    return [Text(text), Table(["correction", "gains", "harms", "undecided"], rows)]
+
+
+def _undecided(tested: pd.DataFrame, name: str, doubtful: pd.DataFrame) -> str:
+    """How many gains a correction leaves undecided, and at how many draws; no p by itself is corrected."""
+    if name not in doubtful:
+        return ""
+    which = tested[doubtful[name]]
+    draws = (which.draws_of_maxima if name.startswith("p_max") else which.draws).dropna()
+    if draws.empty:
+        return "none"
+    least, most = draws.min(), draws.max()
+    return f"{len(which)} at {least} draws" if least == most else f"{len(which)} at {least} to {most} draws"
 
 
 def _draws(tested: pd.DataFrame) -> str:
@@ -145,7 +167,7 @@ def _draws(tested: pd.DataFrame) -> str:
     least, most = tested.draws.min(), tested.draws.max()
     more = int((tested.draws > least).sum())
     again = (
-        f" (of {counted(more, 'gain')} {most}, where a decision in their column was within Monte Carlo error)"
+        f" (of {counted(more, 'gain')} {most}, where what is significant was within Monte Carlo error)"
         if more
         else ""
     )

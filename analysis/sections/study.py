@@ -11,7 +11,7 @@ from adapters_store.roles import BASELINE, TRANSFER, role_of
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import mixed_columns
-from analysis.gains.gains import FEW_GROUPS
+from analysis.gains.pairs import FEW_GROUPS
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest, norm
 
 from analysis.gains.corrections import (
-    GainTest,
+    CORRECTIONS,
+    benjamini_hochberg,
     benjamini_yekutieli,
     corrections_of,
     holm,
-    step_down,
-    to_redraw,
+    monte_carlo_error,
     undecided,
+    undecided_corrections,
 )
+from analysis.gains.maxima import GainTest, reaches
 from analysis.gains.significance import LEVEL, Evidence, Groups, difference_evidence, score_draws
 from tasks.metrics import macro_f1
 
@@ -31,54 +34,18 @@ def test_benjamini_yekutieli_is_that_of_a_hand_computed_case() -> None:
     np.testing.assert_allclose(benjamini_yekutieli([0.03, 0.01, np.nan, 0.04]), expected)
 
 
-def _by_hand(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
-    """The step-down maximum the long way: from the largest, each against the maximum of all that are left."""
-    left, adjusted, least = list(np.argsort(-observed)), np.empty(observed.size), 0.0
-    while left:
-        largest = null[:, left].max(axis=1)
-        least = max(least, (1 + sum(one >= observed[left[0]] for one in largest)) / (len(null) + 1))
-        adjusted[left.pop(0)] = least
-    return adjusted
-
-
-def test_one_block_is_the_maximum_by_hand() -> None:
-    rng = np.random.default_rng(0)
-    null = np.abs(rng.normal(size=(500, 7)) + rng.normal(size=(500, 1))).astype(np.float32)
-    observed = np.array([3.0, 0.5, 2.5, 1.0, 4.5, 0.1, 2.0])
-    np.testing.assert_allclose(step_down([observed], [null])[0], _by_hand(observed, null))
-
-
-def test_independent_blocks_are_their_joint_distribution_by_enumeration() -> None:
-    first, second = np.array([[0.0], [1], [2], [3]]), np.array([[0.0, 5], [4, 0]])
-    joint = np.array([[*one, *other] for one in first for other in second])
-    found = np.concatenate(step_down([np.array([2.5]), np.array([4.5, 1.0])], [first, second]))
-    # 4.5 against all: half of the second block reach it, 2/3 with the observation; nothing of the first
-    assert (joint.max(axis=1) >= 4.5).mean() == 1 / 2
-    assert found[1] == pytest.approx(2 / 3)
-    # 2.5 against itself and 1.0: a quarter of its block, 2/5 with the observation, and half of the other
-    assert (joint[:, [0, 2]].max(axis=1) >= 2.5).mean() == 1 - 3 / 4 * 1 / 2
-    assert found[0] == pytest.approx(1 - 3 / 5 * 1 / 2)
-    assert found[2] == pytest.approx(0.7)  # 1.0 alone would have 2/3
-
-
-def test_blocks_may_have_different_numbers_of_draws_and_none_at_all() -> None:
-    rng = np.random.default_rng(1)
-    null = [np.abs(rng.normal(size=(count, 2))).astype(np.float32) for count in (2000, 20_000)]
-    found = np.concatenate(step_down([np.array([2.0, 2.2]), np.array([2.4, 2.6])], null))
-    chance = [2 * 0.00466, 2 * 0.0082, 2 * 0.0139, 2 * 0.02275]  # of a standard normal beyond 2.6, 2.4, 2.2, 2.0
-    expected = [1 - np.prod([1 - chance[place]] * (4 - place)) for place in range(4)]
-    np.testing.assert_allclose(found[[3, 2, 1, 0]], np.maximum.accumulate(expected), atol=0.012)
-    assert step_down([], []) == []
-
-
 def _judged(observed: float, sizes: np.ndarray, column: str = "a", block: str = "a") -> GainTest:
     return GainTest((column, "full"), block, observed, sizes.astype(np.float32))
+
+
+def _corrected(p: np.ndarray, tests: list[GainTest | None]) -> pd.DataFrame:
+    return corrections_of(p, *reaches((place, test) for place, test in enumerate(tests) if test))
 
 
 def test_what_can_never_be_found_takes_no_part_in_the_maximum() -> None:
     sizes = np.linspace(0, 2, 999)
     often_undefined = np.where(np.arange(999) % 10 == 0, np.inf, sizes)
-    found = corrections_of(np.array([0.001, 0.3, np.nan]), [_judged(3, sizes), _judged(1, often_undefined), None])
+    found = _corrected(np.array([0.001, 0.3, np.nan]), [_judged(3, sizes), _judged(1, often_undefined), None])
     assert found.p_max_target.tolist()[:2] == pytest.approx([0.001, 1.0])
     assert found.iloc[2].isna().all()
 
@@ -88,54 +55,92 @@ def test_gains_with_the_same_test_groups_are_corrected_from_joint_draws() -> Non
     p, seen = np.array([0.05, 0.05]), [(sizes >= 1.96).mean()]
     joint = [_judged(1.96, sizes, column) for column in "ab"]  # one and the same evidence, twice
     apart = [_judged(1.96, sizes, column, column) for column in "ab"]
-    assert corrections_of(p, joint).p_max_grid.tolist() == pytest.approx([max(0.05, *seen)] * 2, abs=0.001)
-    assert corrections_of(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
+    assert _corrected(p, joint).p_max_grid.tolist() == pytest.approx([max(0.05, *seen)] * 2, abs=0.001)
+    assert _corrected(p, apart).p_max_grid.tolist() == pytest.approx([1 - 0.95**2] * 2, abs=0.01)
 
 
 def test_the_maximum_of_a_target_ignores_other_targets() -> None:
     rng = np.random.default_rng(3)
     tests = [_judged(2.0, np.abs(rng.normal(size=2000)), column) for column in "aab"]  # all of the same test groups
     p = np.full(3, 0.0455)
-    together = corrections_of(p, tests)
-    alone = [corrections_of(p[:2], tests[:2]), corrections_of(p[2:], tests[2:])]
+    together = _corrected(p, tests)
+    alone = [_corrected(p[:2], tests[:2]), _corrected(p[2:], tests[2:])]
     assert together.p_max_target.tolist() == [*alone[0].p_max_target, *alone[1].p_max_target]
     assert together.p_max_target[2] == pytest.approx(0.0455, abs=0.01)
     assert (together.p_max_grid > together.p_max_target + 0.02).all()
 
 
-@pytest.mark.parametrize("correction", ["p_bh", "p_by", "p_holm", "p_max_target"])
-def test_an_undecided_p_of_any_correction_is_drawn_anew(correction: str) -> None:
-    sizes = np.abs(np.random.default_rng(0).normal(size=2000))
-    tests = [_judged(8.0, sizes, "a", "x"), _judged(0.1, sizes, "b", "y")]
-    p = np.array([0.05, 0.9])
-    decided = pd.DataFrame({name: [0.5, 0.9] for name in ("p_bh", "p_by", "p_holm", "p_max_target", "p_max_grid")})
-    assert to_redraw(p, tests, decided) == set()
-    undecided_here = decided.assign(**{correction: [0.05, 0.9]})
-    assert to_redraw(p, tests, undecided_here) == {("a", "full")}
+def test_the_monte_carlo_error_is_the_spread_of_a_p_over_repeats() -> None:
+    rng, p, draws = np.random.default_rng(0), np.array([0.02, 0.4]), 500
+    repeats = rng.binomial(draws, p, size=(20_000, 2)) / draws
+    np.testing.assert_allclose(monte_carlo_error(p, np.array([draws, draws])), repeats.std(axis=0), rtol=0.03)
 
 
 def test_p_that_draws_have_not_decided_are_named() -> None:
-    p, draws = np.array([1 / 10_001, 0.02, 0.5, 1 / 10_001, np.nan]), np.full(5, 10_000.0)
-    adjusted = np.array([306 / 10_001, 0.0500, 0.9, 20 / 10_001, np.nan])
-    assert undecided(p, adjusted, draws).tolist() == [True, True, False, False, False]
+    p, draws = np.array([1 / 10_001, 0.0500, 0.5, 0.02, np.nan]), np.array([10_000.0] * 4 + [np.nan])
+    assert undecided(p, draws).tolist() == [False, True, False, False, False]
+    assert undecided(p, draws, lambda raw: np.minimum(306 * np.asarray(raw), 1)).tolist() == [True] + [False] * 4
 
 
-def test_more_draws_are_for_the_undecided_and_those_joint_with_them() -> None:
-    sizes = np.abs(np.random.default_rng(0).normal(size=2000))
-    tests = [_judged(0.1, sizes, "a", "x"), _judged(1.9, sizes, "b", "x"), _judged(8.0, sizes, "c", "y"), None]
-    p = np.array([0.9, 0.05, 1 / 2001, np.nan])
-    adjusted = corrections_of(p, tests).assign(p_max_grid=[0.9, 0.3, 0.001, np.nan])
-    adjusted = adjusted.assign(p_bh=[0.9, 0.05, 0.001, np.nan])
-    assert to_redraw(p, tests, adjusted) == {("a", "full"), ("b", "full")}
-    in_grid = adjusted.assign(p_max_grid=[0.9, 0.05, 0.001, np.nan])
-    assert to_redraw(p, tests, in_grid) == {("a", "full"), ("b", "full"), ("c", "full")}
+def test_a_p_that_decides_over_smaller_ones_is_undecided_with_them() -> None:
+    draws = np.full(4, 10_000.0)
+    stepped = np.array([0.030, 0.0501, 0.0499, 0.0500])  # the largest of them near .05: all four are found, or none
+    assert undecided(stepped, draws, benjamini_hochberg).tolist() == [True] * 4
+    settled = np.array([0.001, 0.0003, 0.3, 0.0500])  # a p at .05 among two small ones is far from its .0375
+    assert not undecided(settled, draws, benjamini_hochberg).any()
+    alone = np.array([0.001, 0.0003, 0.3, 0.0375])  # and one at .0375 leaves the small ones as they are
+    assert undecided(alone, draws, benjamini_hochberg).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("correct", [benjamini_hochberg, benjamini_yekutieli, holm])
+def test_what_is_decided_stays_so_wherever_all_p_lie_within_their_intervals(correct) -> None:
+    rng, draws = np.random.default_rng(1), 300
+    for _ in range(12):
+        true = np.where(rng.random(12) < 0.6, rng.uniform(0, 0.03, 12), rng.random(12))
+        p = (rng.binomial(draws, true) + 1) / (draws + 1)
+        is_open = undecided(p, np.full(12, float(draws)), correct)
+        low, high = _interval_by_hand(p, draws)
+        for _ in range(10):
+            elsewhere = correct(low + (high - low) * rng.random(12)) <= LEVEL
+            assert (elsewhere == (correct(p) <= LEVEL))[~is_open].all()
+
+
+def test_more_draws_of_the_undecided_find_what_more_draws_of_all_would() -> None:
+    rng, alike, n_anew = np.random.default_rng(16), {"undecided": 0, "none": 0}, 0
+    for _ in range(100):
+        effects = np.where(rng.random(306) < rng.uniform(0.05, 0.7), rng.normal(0, 3, 306), 0)
+        true = 2 * norm.sf(np.abs(effects + rng.normal(size=306)))
+        counts = rng.binomial(10_000, true)
+        few, many = (counts + 1) / 10_001, (counts + rng.binomial(90_000, true) + 1) / 100_001
+        is_open = undecided(few, np.full(306, 10_000.0), benjamini_hochberg)
+        n_anew += is_open.sum()
+        for name, anew in (("undecided", is_open), ("none", False)):
+            mixed = benjamini_hochberg(np.where(anew, many, few)) <= LEVEL
+            alike[name] += (mixed == (benjamini_hochberg(many) <= LEVEL)).all()
+    assert alike["undecided"] >= 99 > 80 > alike["none"]  # 1,999 and 1,045 of 2,000
+    assert n_anew < 100 * 306 / 20
+
+
+def _interval_by_hand(p: np.ndarray, draws: int) -> tuple[np.ndarray, np.ndarray]:
+    exact = [binomtest(round(value * (draws + 1) - 1), draws).proportion_ci(0.99) for value in p]
+    return np.array([ends.low for ends in exact]), np.array([ends.high for ends in exact])
+
+
+def test_of_a_frame_every_correction_is_undecided_by_its_own_draws() -> None:
+    frame = pd.DataFrame({"p": [0.05, 0.9], "draws": [100_000, 10_000], "draws_of_maxima": [10_000, 10_000]})
+    frame = frame.assign(p_max_target=[0.052, 0.9], p_max_grid=[0.09, 0.9])
+    found = undecided_corrections(frame)
+    assert list(found) == list(CORRECTIONS)
+    assert found.p_max_target.tolist() == [True, False]
+    assert not undecided_corrections(frame.assign(draws_of_maxima=100_000)).p_max_target.any()
+    assert not found.drop(columns="p_max_target").any(axis=None)
 
 
 def test_without_any_variance_a_difference_is_infinite_and_equality_is_not() -> None:
     still = Evidence(0, 0, 1, 0, np.nan, 0, np.zeros(99, np.float32))
     tests = [GainTest.of(estimate, still, ("a", "full"), "a") for estimate in (0.0, 0.1)]
     assert [one.observed for one in tests] == [0, np.inf]
-    assert corrections_of(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
+    assert _corrected(np.array([1.0, 0.01]), tests).p_max_target.tolist() == pytest.approx([1.0, 0.01])
 
 
 def _null_column(
@@ -169,14 +174,14 @@ def _null_column(
 def test_a_gain_alone_keeps_its_own_p() -> None:
     p, tests = _null_column(np.random.default_rng(2), 30, 5, 2)
     for one, test in zip(p, tests, strict=True):
-        found = corrections_of(np.array([one]), [test])
+        found = _corrected(np.array([one]), [test])
         assert found.p_max_target[0] == found.p_max_grid[0] == pytest.approx(one)
 
 
 def _least(studies: list[tuple[list[float], list[GainTest]]]) -> pd.DataFrame:
     """The smallest p of each study by correction."""
     names = ["p_max_target", "p_max_grid", "p_holm"]
-    return pd.DataFrame([corrections_of(np.array(p), tests)[names].min() for p, tests in studies])
+    return pd.DataFrame([_corrected(np.array(p), tests)[names].min() for p, tests in studies])
 
 
 def test_hardly_a_target_without_effects_has_a_discovery() -> None:

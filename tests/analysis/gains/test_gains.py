@@ -10,8 +10,9 @@ from adapters_store import Store, key_of
 from adapters_store.roles import CONTROLS
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, MixedRecords, cells
-from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm
-from analysis.gains.gains import COLUMNS, MORE, PAIR, SEED, TYPES, gains, uncorrected_gains
+from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm, undecided
+from analysis.gains.gains import COLUMNS, MORE, SEED, TYPES, gains, uncorrected_gains
+from analysis.gains.pairs import PAIR
 from analysis.gains.significance import LEVEL
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -93,6 +94,38 @@ def test_a_gain_that_draws_have_not_decided_is_drawn_more_often(tmp_path: Path) 
     pd.testing.assert_frame_equal(few, again)
     many = uncorrected_gains(store, manifest, ("transfer",), draws=50 * MORE, seed=SEED).set_index("target")
     assert (few.p["hope"], few.low["hope"]) == (many.p["hope"], many.low["hope"])
+
+
+def test_only_what_decides_is_drawn_anew_and_maxima_keep_to_the_draws_that_all_have(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
+    study = fake_study(tmp_path, tasks, seeds=(18,), helpful=[("role", "hope")])
+    frame, plain = gains(*study, draws=200), uncorrected_gains(*study, ("transfer",), draws=200, seed=SEED)
+    every = uncorrected_gains(*study, ("transfer",), draws=200 * MORE, seed=SEED)
+    again = frame.draws == 200 * MORE
+    assert again.tolist() == undecided(plain.p.to_numpy(), np.full(6, 200.0), benjamini_hochberg).tolist()
+    assert 0 < again.sum() < 6
+    for name in ("p", "low", "high", "standard_error", "p_over_full"):
+        np.testing.assert_array_equal(frame[name], every[name].where(again, plain[name]))
+    np.testing.assert_allclose(frame.p_mc_error, np.sqrt(frame.p * (1 - frame.p) / frame.draws.astype(float)))
+    assert set(frame.draws_of_maxima) == {200}
+    assert (frame.p <= frame.p_max_target).all()
+
+
+def test_exact_gains_are_drawn_anew_all_together_where_any_correction_is_undecided(tmp_path: Path) -> None:
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
+    study = fake_study(tmp_path, tasks, seeds=(18,), helpful=[("role", "hope")])
+    exact = gains(*study, draws=200, exact=True)
+    assert set(exact.draws) == set(exact.draws_of_maxima) == {200 * MORE}
+    sure = fake_study(tmp_path / "sure", tasks[:2], helpful=[("role", "hope"), ("hope", "role")])
+    pd.testing.assert_frame_equal(gains(*sure, draws=2000, exact=True), gains(*sure, draws=2000))
+    assert set(gains(*sure, draws=2000, exact=True).draws) == {2000}
+
+
+def test_a_column_in_parts_gives_the_gains_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = fake_study(tmp_path, TASKS, seeds=(1, 2), settings=("full", "half"), absent=[("hope", "role")])
+    whole = gains(*study, draws=100)
+    monkeypatch.setattr("analysis.gains.pairs.HELD", 2 * 100 * 2)  # two transfers of two seeds at a time
+    pd.testing.assert_frame_equal(gains(*study, draws=100), whole, rtol=1e-12)
 
 
 def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:

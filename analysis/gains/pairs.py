@@ -1,0 +1,266 @@
+"""What each planned transfer gained: its cells against those of its baselines, column by column.
+
+Columns come data set by data set, so that tests with joint draws stand together and no more draws are held at a time
+than those of one column and the sizes of one data set's gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.roles import BASELINE
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest, planned_cells
+from analysis.gains.columns import FULL_BASELINE, Cell, Column, Scored, column_of, own_scores, with_full_baselines
+from analysis.gains.maxima import GainTest
+from analysis.gains.significance import Evidence, difference_evidence
+
+FEW_GROUPS = 20
+SMALLEST_BASELINE = 0.05  # below it, and of a negative correlation, a percentage of the baseline says nothing
+PAIR = ["intermediate", "target", "setting"]
+HELD = 10_000_000  # resampled scores of a column, at most: 80 MB
+
+Where = tuple[str, str]  # a target and a setting
+
+
+class Pair(NamedTuple):
+    """A planned transfer: its cells over all seeds, finished or not."""
+
+    role: str
+    intermediate: str
+    where: Where
+    cells: Sequence[Cell]
+
+
+class Gain(NamedTuple):
+    """The gain of the transfer planned at ``position``: its fields by column of the frame, and its test if any."""
+
+    position: int
+    fields: Mapping[str, Any]
+    test: GainTest | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The planned transfers of a study in some roles, in the manifest's order, beside the cells of their columns."""
+
+    store: Store
+    manifest: Manifest
+    pairs: Sequence[Pair]
+    cells: Mapping[Where, Sequence[Cell]]
+    scored: Scored = own_scores
+
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest, roles: Iterable[str], scored: Scored = own_scores) -> Grid:
+        """All planned in these roles; MixedRecords for a record that is not what was planned."""
+        frame, of_pairs = planned_cells(store, manifest), set(roles)
+        frame = frame[frame.target.isin(frame.target[frame.role.isin(of_pairs)])]
+        kept = with_full_baselines(frame)
+        grouped: dict[tuple[str, str, Where], list[Cell]] = {}
+        cells: dict[Where, list[Cell]] = {}
+        for cell in Cell.all_of(kept[kept.role.isin([*of_pairs, BASELINE, FULL_BASELINE])]):
+            where = (cell.target, cell.setting)
+            cells.setdefault(where, []).append(cell)
+            if cell.role in of_pairs and cell.intermediate is not None:
+                grouped.setdefault((cell.role, cell.intermediate, where), []).append(cell)
+        return cls(store, manifest, [Pair(*pair, of_pair) for pair, of_pair in grouped.items()], cells, scored)
+
+    @cached_property
+    def data_sets(self) -> Sequence[Sequence[Sequence[int]]]:
+        """Positions of the transfers of every column, the columns of a data set together."""
+        columns: dict[str, dict[Where, list[int]]] = {}
+        for position, pair in enumerate(self.pairs):
+            of_data_set = columns.setdefault(self._data_set(pair.where), {})
+            of_data_set.setdefault(pair.where, []).append(position)
+        return [list(of_data_set.values()) for of_data_set in columns.values()]
+
+    def gains(self, positions: Sequence[int], *, draws: int, seed: int) -> Iterator[Gain]:
+        """The gains of transfers of one column, with so many draws."""
+        where = self.pairs[positions[0]].where
+        alone = {role: [cell for cell in self.cells[where] if cell.role == role] for role in (BASELINE, FULL_BASELINE)}
+        if where[1] == "full":
+            alone[FULL_BASELINE] = alone[BASELINE]
+        for part in self._parts(positions, draws):
+            column = self._column(where, [self.pairs[position] for position in part], draws, seed)
+            for position in part:
+                pair = self.pairs[position]
+                if column is None or not alone[BASELINE]:
+                    yield Gain(position, missing(pair))
+                else:
+                    yield Gain(position, *_gain(pair, alone, column, self._data_set(where)))
+
+    def _data_set(self, where: Where) -> str:
+        return str(self.manifest["tasks"][where[0]]["dataset"])
+
+    def _parts(self, positions: Sequence[int], draws: int) -> Iterator[Sequence[int]]:
+        """Some transfers of a column at a time, so that their draws fit into HELD."""
+        lanes = max(len(self.pairs[position].cells) for position in positions)
+        step = max(HELD // (draws * lanes), 1)
+        return (positions[start : start + step] for start in range(0, len(positions), step))
+
+    def _column(self, where: Where, pairs: Sequence[Pair], draws: int, seed: int) -> Column | None:
+        """The column with the cells of these transfers and of the target alone; None if none of them is finished."""
+        wanted = {(pair.role, pair.intermediate) for pair in pairs}
+        done = [
+            cell
+            for cell in self.cells[where]
+            if cell.is_done and (cell.role in (BASELINE, FULL_BASELINE) or (cell.role, cell.intermediate) in wanted)
+        ]
+        return column_of(self.store, done, draws=draws, seed=seed, scored=self.scored) if done else None
+
+
+def missing(pair: Pair) -> dict[str, Any]:
+    """The fields of a transfer of which no seed is finished, or none of its baseline."""
+    return {**_planned(pair), "n_seeds": 0, "n_baseline_seeds": 0, "conditional": "", "flags": "missing"}
+
+
+def conditional_on(n_seeds: int, n_baseline_seeds: int | None = None) -> str:
+    """The training runs that an inference holds for, in words: ``3 seeds``, or ``2 seeds, 5 of the baseline``."""
+    if n_baseline_seeds is None or n_seeds == n_baseline_seeds:
+        return "one training run" if n_seeds == 1 else f"{n_seeds} seeds"
+    return f"{n_seeds} seed{'s' * (n_seeds > 1)}, {n_baseline_seeds} of the baseline"
+
+
+def flags_of(flags: Iterable[str]) -> list[str]:
+    """The flags of cells, each once, in the order of their appearance."""
+    return list(dict.fromkeys(flag for of_cell in flags for flag in of_cell.split(";") if flag))
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A transfer's scores over its seeds, a baseline's over all of its own, and the evidence of their difference."""
+
+    seeds: Collection[int]
+    base_seeds: Collection[int]
+    scores: np.ndarray
+    baselines: np.ndarray
+    evidence: Evidence
+
+    @property
+    def points(self) -> float:
+        """The difference of the means, x 100."""
+        return float(100 * (self.scores.mean() - self.baselines.mean()))
+
+
+def _difference(pair: Pair, base: Sequence[Cell], column: Column) -> _Difference | None:
+    """The finished seeds of a transfer against those of a baseline; None if no seed is finished of both.
+
+    A seed that only one of the two has finished is left out, unless no transfer is planned for it.
+    """
+    role, intermediate, base_role = pair.role, pair.intermediate, base[0].role
+    planned = [cell.seed for cell in pair.cells]
+    seeds = column.seeds(base_role, None, column.seeds(role, intermediate, planned))
+    if not seeds:
+        return None
+    further = column.seeds(base_role, None, (cell.seed for cell in base if cell.seed not in planned))
+    top, bottom = column.positions(role, intermediate, seeds), column.positions(base_role, None, seeds + further)
+    scores, baselines = column.scores[top], column.scores[bottom]
+    draws = column.draws[:, top], column.draws[:, bottom]
+    rng = column.rng(role, intermediate, base_role)
+    evidence = difference_evidence(scores, baselines, *draws, column.groups, rng)
+    return _Difference(seeds, seeds + further, scores, baselines, evidence)
+
+
+def _gain(
+    pair: Pair, alone: Mapping[str, Sequence[Cell]], column: Column, data_set: str
+) -> tuple[dict[str, Any], GainTest | None]:
+    """The gain of a transfer over the baselines ``alone`` of its setting and of all data."""
+    difference = _difference(pair, alone[BASELINE], column)
+    if difference is None:
+        return missing(pair), None
+    top = [cell for cell in pair.cells if cell.seed in difference.seeds]
+    base = [cell for cell in alone[BASELINE] if cell.seed in difference.base_seeds]
+    is_short = len(top) < len(pair.cells) or len(base) < len(alone[BASELINE])
+    flags = _gain_flags(difference, top, base, is_short, column)
+    live = [cell.liveness for cell in top if not np.isnan(cell.liveness)]
+    is_full = alone[FULL_BASELINE] is alone[BASELINE]
+    over_full = difference if is_full else alone[FULL_BASELINE] and _difference(pair, alone[FULL_BASELINE], column)
+    fields = {
+        **_planned(pair),
+        **_difference_fields(difference, pair.cells[0].metric),
+        **(_over_full(over_full) if over_full else {}),
+        "draws": len(column.draws),
+        "collapsed": _is_any_collapsed([*top, *base]),
+        "contaminated": top[0].contaminated,
+        "dead_intermediate": "dead_intermediate" in flags,
+        "liveness": float(np.mean(live)) if live else np.nan,
+        "n_test": column.n_test,
+        "n_groups": column.groups.count,
+        "flags": ";".join(flags),
+    }
+    if not np.isfinite(difference.evidence.p):
+        return fields, None
+    block = (column.entropy, data_set)
+    return fields, GainTest.of(difference.points / 100, difference.evidence, pair.where, block)
+
+
+def _planned(pair: Pair) -> dict[str, Any]:
+    first = pair.cells[0]
+    names = dict(zip(PAIR, (pair.intermediate, *pair.where), strict=True))
+    return {"role": pair.role, **names, "version": first.version, "metric": first.metric}
+
+
+def _is_any_collapsed(cells: Iterable[Cell]) -> bool:
+    return any(cell.collapsed is not pd.NA and cell.collapsed for cell in cells)
+
+
+def _gain_flags(
+    difference: _Difference, top: Sequence[Cell], base: Sequence[Cell], is_short: bool, column: Column
+) -> list[str]:
+    """What is unusual of a gain, of the cells ``top`` of its transfer, and of those of its baseline."""
+    score, baseline = difference.scores.mean(), difference.baselines.mean()
+    states = {
+        "missing_seeds": is_short,
+        "few_groups": column.groups.count < FEW_GROUPS,
+        "undefined_r": np.isnan(score - baseline),
+        "percent_undefined": baseline < SMALLEST_BASELINE,
+    }
+    named = [name for name, holds in states.items() if holds]
+    return [*named, *flags_of(cell.flags for cell in top), *["baseline_collapsed"] * _is_any_collapsed(base)]
+
+
+def _difference_fields(difference: _Difference, metric: str) -> dict[str, Any]:
+    """Scores, their difference in every unit, and its evidence in points."""
+    score, baseline, evidence = difference.scores.mean(), difference.baselines.mean(), difference.evidence
+    return {
+        "n_seeds": len(difference.seeds),
+        "n_baseline_seeds": len(difference.base_seeds),
+        "baseline": baseline,
+        "score": score,
+        "points": difference.points,
+        "fisher_z": _fisher_z(difference.scores, difference.baselines) if metric == "pearson_r" else np.nan,
+        "percent": np.nan if baseline < SMALLEST_BASELINE else 100 * (score - baseline) / baseline,
+        "low": 100 * evidence.low,
+        "high": 100 * evidence.high,
+        "standard_error": 100 * evidence.standard_error,
+        "seed_error": 100 * evidence.seed_error,
+        "df": evidence.df,
+        "p": evidence.p,
+        "conditional": conditional_on(len(difference.seeds), len(difference.base_seeds)),
+    }
+
+
+def _over_full(difference: _Difference) -> dict[str, float]:
+    """The same transfer against the baseline that had all data."""
+    return {
+        "full_baseline": float(difference.baselines.mean()),
+        "points_over_full": difference.points,
+        "low_over_full": 100 * difference.evidence.low,
+        "high_over_full": 100 * difference.evidence.high,
+        "standard_error_over_full": 100 * difference.evidence.standard_error,
+        "df_over_full": difference.evidence.df,
+        "p_over_full": difference.evidence.p,
+    }
+
+
+def _fisher_z(scores: np.ndarray, baselines: np.ndarray) -> float:
+    """Difference of mean atanh r; NaN where a correlation is undefined or exactly 1."""
+    if not (np.abs([*scores, *baselines]) < 1).all():
+        return float("nan")
+    return float(np.mean(np.arctanh(scores)) - np.mean(np.arctanh(baselines)))
