@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from adapters_store.errors import MissingRecord
@@ -100,9 +101,10 @@ def planned_cells(store: Store, manifest: Manifest) -> pd.DataFrame:
 def predictions(store: Store, record: Record) -> Predictions:
     """Test predictions of a record; CorruptRecord or MixedRecords unless they are those that were scored."""
     path, metric = store.open(record.key, "test.parquet"), record.results["metric"]
-    frame = pd.read_parquet(path)
-    labels = frame["label"].to_numpy() if "label" in frame else _numbered_columns(frame, "label")
-    chosen = decisions(metric, _numbered_columns(frame, "logit"))
+    table = pq.ParquetFile(path).read(use_threads=False)  # a third of the time that a frame of pandas takes
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    labels = columns["label"] if "label" in columns else _numbered_columns(columns, "label")
+    chosen = decisions(metric, _numbered_columns(columns, "logit"))
     score = MEASURES[metric](labels, chosen)
     stored = np.nan if record.results["test"] is None else record.results["test"]
     if not np.isclose(score, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
@@ -110,14 +112,13 @@ def predictions(store: Store, record: Record) -> Predictions:
             f"{path}: its predictions score {score:.6g}, the record says {stored:.6g};"
             " move its folder away and run again"
         )
-    return Predictions(frame["id"].to_numpy(), frame["group"].to_numpy(), labels, chosen)
+    return Predictions(columns["id"], columns["group"], labels, chosen)
 
 
-def _numbered_columns(frame: pd.DataFrame, name: str) -> NDArray[Any]:
+def _numbered_columns(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
     """The columns ``name_0``, ``name_1``, ... side by side."""
-    width = sum(column.startswith(f"{name}_") for column in frame)
-    values: NDArray[Any] = frame[[f"{name}_{number}" for number in range(width)]].to_numpy()
-    return values
+    width = sum(column.startswith(f"{name}_") for column in columns)
+    return np.stack([columns[f"{name}_{number}"] for number in range(width)], axis=1)
 
 
 def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:
