@@ -14,7 +14,7 @@ from adapters_store.listing import identities
 from adapters_store.store import Store
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
-from analysis.gains.cells import Manifest
+from analysis.gains.cells import Manifest, not_compared
 from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
@@ -73,7 +73,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         study_sections.figures(figures, why_not_drawn(results, similarities)),
         reviewer.answers(study, visible, out, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
-        study_sections.caveats(study),
+        study_sections.caveats(study, not_compared(store, study.manifest)),
         study_sections.provenance(study, identities(store, study.records)),
     )
     present = [part for part in parts if part]

@@ -24,6 +24,7 @@ from analysis.tables import few
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES, decisions
 from tasks.splits.contamination import Contact
+from tasks.splits.near import LeftOut
 
 Manifest = Mapping[str, Any]
 FLAG = "contaminated"
@@ -180,11 +181,20 @@ def contamination(store: Store, manifest: Manifest) -> pd.DataFrame:
 
     The columns are those of ``frame_of``.
     """
+    return frame_of(Contact(*contact) for contact in _measured(store, manifest).get("contacts", ()))
+
+
+def not_compared(store: Store, manifest: Manifest) -> LeftOut | None:
+    """What the search for near duplicates left out; None where it was exact, or nothing was measured."""
+    left_out = _measured(store, manifest).get("left_out")
+    return LeftOut(**left_out) if left_out else None
+
+
+def _measured(store: Store, manifest: Manifest) -> Mapping[str, Any]:
     try:
-        kept = store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result["contacts"]
+        return store.measure(CONTAMINATION, contamination_inputs(manifest["tasks"])).result
     except (KeyError, MissingRecord):  # a manifest from before splits were named in it, or a study never run
-        kept = []
-    return frame_of(Contact(*contact) for contact in kept)
+        return {}
 
 
 def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from analysis.gains.pairs import FEW_GROUPS
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
+from tasks.splits.near import LeftOut
 
 SYNTHETIC = Text(
     "Every number on this page comes from made-up texts. It shows that the machinery works and says nothing about"
@@ -185,8 +186,8 @@ def _mixed(study: StudyResults) -> list[Block]:
     return [MIXED, Bullets(columns)] if columns else []
 
 
-def caveats(study: StudyResults) -> Section:
-    """What this page cannot tell."""
+def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
+    """What this page cannot tell; ``left_out`` is what the search for near duplicates did not compare."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
         "The correction keeps down the share of false discoveries among all pairs; no single pair is certain.",
@@ -196,6 +197,8 @@ def caveats(study: StudyResults) -> Section:
     if unrated := [name for name, task in study.manifest["tasks"].items() if not task.get("has_ratings", True)]:
         names = few([study.title(name) for name in unrated])
         points.append(f"Without ratings, and so left out of whatever explains gains by ratings: {names}.")
+    if left_out:
+        points.append(f"Contamination by near duplicates may be more than is marked: {left_out}.")
     single = study.gains[study.gains.n_seeds == 1]
     if (single.n_baseline_seeds == 1).any():
         points.insert(0, "With one training run, what another seed would give is not part of any interval or p.")

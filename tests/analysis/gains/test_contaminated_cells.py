@@ -12,10 +12,11 @@ from adapters_store import Store
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from analysis.figures.heatmaps import squares, write_map
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import cells, contamination, frame_of
+from analysis.gains.cells import cells, contamination, frame_of, not_compared
 from analysis.gains.gains import gains
 from analysis.report import report
 from tasks.splits.contamination import Contact
+from tasks.splits.near import LeftOut
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))
@@ -71,9 +72,21 @@ def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_p
     assert "contaminated: test items are training material" in (tmp_path / "out/heatmap-macro-f1-full.svg").read_text()
 
 
+def test_the_report_says_what_the_search_for_near_duplicates_left_out(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path / "store", TASKS)
+    for name, task in manifest["tasks"].items():
+        task["splits_hash"] = name * 10
+    left_out = LeftOut(grams=12, most=3456, texts=78)
+    result = {"contacts": [list(contact("hope", "role"))], "left_out": left_out._asdict()}
+    store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), result, 1.0)
+    assert not_compared(store, manifest) == left_out
+    page = report(store, manifest, tmp_path / "out", draws=50).read_text()
+    assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
+
+
 def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path / "store", TASKS)
-    assert contamination(store, manifest).empty
+    assert contamination(store, manifest).empty and not_compared(store, manifest) is None
     assert cells(store, manifest).contaminated.isna().all()
 
 

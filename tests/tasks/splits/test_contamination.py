@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from adapters_store import Store
-from adapters_store.measures import CONTAMINATION
-from harness.study.measures import contacts_of
+from adapters_store.measures import CONTAMINATION, contamination_inputs
+from harness.study.measures import contacts_of, facts_of
 from tasks.splits.contamination import Contact, contacts
 from tasks.splits.loading import Splits, content_hash
 from tasks.task import Dataset, Example, Label, Task, Turn
@@ -90,6 +90,16 @@ def test_contacts_are_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest
     assert contacts_of(both, store) == first
     content = next((tmp_path / "runs/measures").glob("*/measure.json")).read_text()
     assert CONTAMINATION in content and STORY not in content
+
+
+def test_what_was_not_compared_is_kept_with_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.splits.near.MOST_PAIRS", 0)
+    store = Store(tmp_path)
+    both = {name: splits(name, [row("a", STORY)], [row("b", f"{STORY} {name}")]) for name in ("one", "two")}
+    assert one(both["one"], both["two"]).near_text == 1  # met in the sorted orders
+    contacts_of(both, store)
+    kept = store.measure(CONTAMINATION, contamination_inputs({name: facts_of(own) for name, own in both.items()}))
+    assert kept.result["left_out"]["grams"] > 0 and kept.result["left_out"]["texts"] == 3
 
 
 @pytest.mark.parametrize(("same_pair", "near_text"), [(3, 0), (0, 3)])

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 
 from harness.cli.main import main
 from tasks.errors import MissingData
 from tasks.registry import Registry
-from tasks.splits.contamination import Contact, contacts
-from tasks.splits.loading import Splits, load
+from tasks.splits.contamination import Contact, Texts, contacts, texts_of
+from tasks.splits.loading import Splits, load_kinds
+from tasks.splits.near import GRAM, THRESHOLD
 
 SHARED = Path(os.environ.get("EMPATHY_SHARED", Path(__file__).parents[4] / "shared"))
 DATA, IDS = SHARED / "data", SHARED / "paper/splits"
@@ -25,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(not IDS.is_dir(), reason="no raw data; set EMPATHY_SHARED to the folder that holds data/"),
 ]
 REGISTRY = Registry.load()
-SECONDS: dict[str, float] = {}
 EMPDIAL = ("empdial_ei", "empdial_emo", "empdial_role", "empdial_qact", "empdial_qint")
 VERDICTS = {
     **dict.fromkeys(("news_empathy", "news_distress", "news_emotion"), "exact"),
@@ -38,21 +39,29 @@ VERDICTS = {
 
 
 @cache
-def splits(kind: str) -> dict[str, Splits]:
-    found = {}
+def both() -> dict[str, dict[str, Splits]]:
+    read = {}
     for name, task in REGISTRY.tasks.items():
         try:
-            found[name] = load(task, DATA, kind, IDS)
+            read[name] = load_kinds(task, DATA, IDS, hashed=False)
         except MissingData:
             continue
-    return found
+    return read
+
+
+def splits(kind: str) -> dict[str, Splits]:
+    return {name: kinds[kind] for name, kinds in both().items()}
+
+
+@cache
+def all_texts(kind: str) -> Texts:
+    return texts_of(splits(kind).values())
 
 
 @cache
 def all_contacts(kind: str) -> dict[tuple[str, str], Contact]:
-    named, started = splits(kind), time.process_time()
-    found = contacts(named, [(target, other) for target in named for other in named])
-    SECONDS[kind] = time.process_time() - started
+    named = splits(kind)
+    found = contacts(named, [(target, other) for target in named for other in named], all_texts(kind))
     return {(one.target, one.intermediate): one for one in found}
 
 
@@ -86,6 +95,22 @@ def test_no_clean_test_item_is_training_material_of_a_sibling() -> None:
     assert not [one for one in siblings if one.is_contaminated]
 
 
-def test_the_scan_of_all_real_texts_takes_under_three_minutes_of_computing() -> None:
-    all_contacts("clean")
-    assert SECONDS["clean"] < 180
+def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all() -> None:
+    names = ("iempathize", "news_empathy", "epitome_er", "epitome_ip")
+    texts = Texts([splits("as-published")[name].train for name in names])
+    counter = CountVectorizer(analyzer="char_wb", ngram_range=(GRAM, GRAM), binary=True, lowercase=False)
+    long = np.flatnonzero(texts.is_long)
+    grams = counter.fit_transform([texts.names[i] for i in long]).tocsr()
+    shared, sizes = (grams @ grams.T).tocoo(), grams.sum(axis=1).A1
+    near = shared.data >= THRESHOLD * np.sqrt(sizes[shared.row] * sizes[shared.col]) - 1e-6
+    pairs = {(long[i], long[j]) for i, j in zip(shared.row[near], shared.col[near], strict=True) if i < j}
+    assert {(i, j) for i, j in texts.near.tolist()} == pairs and len(pairs) > 1
+
+
+def test_with_all_grams_left_out_nearly_all_real_near_duplicates_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = {tuple(pair) for pair in all_texts("clean").near.tolist()}
+    monkeypatch.setattr("tasks.splits.near.MOST_PAIRS", 0)
+    bounded = texts_of(splits("clean").values())
+    met = {tuple(pair) for pair in bounded.near.tolist()}
+    assert bounded.left_out.texts > 0.9 * bounded.is_long.sum()
+    assert met <= exact and len(met) >= 0.99 * len(exact)
