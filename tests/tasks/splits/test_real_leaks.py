@@ -96,7 +96,7 @@ def test_no_clean_test_item_is_training_material_of_a_sibling() -> None:
 
 
 def test_near_duplicates_of_real_texts_are_those_of_a_product_of_all_with_all() -> None:
-    names = ("iempathize", "news_empathy", "epitome_er", "epitome_ip")
+    names = ("iempathize", "news_empathy", "epitome_er", "epitome_ip", "conv_empathy")
     texts = Texts([splits("as-published")[name].train for name in names])
     counter = CountVectorizer(analyzer="char_wb", ngram_range=(GRAM, GRAM), binary=True, lowercase=False)
     long = np.flatnonzero(texts.is_long)
