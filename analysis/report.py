@@ -56,7 +56,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     maps = write_heatmaps(study.gains, study.baselines, study.manifest, out, study.question.kept)
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
-    write_tables(results, out)
+    write_tables(results, out, question.kept)
     similarities = question.similarities
     figures = write_figures(
         results, question.counted, out, note=question.note, similarities=similarities, kept=question.kept

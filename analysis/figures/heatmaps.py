@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -124,6 +123,8 @@ def colour_limit(points: pd.Series) -> float:
 
 def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
+    import seaborn as sns  # a second, which no command needs that draws nothing
+
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     points = squares.pivot(index="intermediate", columns="target", values="points")
     points = points.loc[rows.intermediate, columns.target].astype(float)
@@ -217,6 +218,8 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
 
 
 def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
+    import seaborn as sns
+
     size = 4.0 + 0.36 * len(squares)
     figure = Figure(figsize=(size + 1.5, size), layout="constrained")
     FigureCanvasAgg(figure)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -105,9 +104,10 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
         default="done",
     )
     frame.loc[itself, "status"] = "not_planned"
+    titles = dict(zip(results.tasks.task, results.tasks.title, strict=True))
     return frame.assign(
-        row=[results.title(task) if task else ALONE for task in frame.intermediate],
-        column=frame.target.map(results.title),
+        row=[titles[task] if task else ALONE for task in frame.intermediate],
+        column=frame.target.map(titles),
         is_significant=frame.p_bh <= LEVEL,
         is_collapsed=frame.collapsed.fillna(False).astype(bool),
         is_contaminated=frame.contaminated.fillna(False).astype(bool),
@@ -116,6 +116,8 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
+    import seaborn as sns  # a second, which no command needs that draws nothing
+
     limit = colour_limit(squares.percent)
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
@@ -332,6 +334,8 @@ def rank_map(squares: pd.DataFrame, title: str) -> Figure:
 
 
 def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure:
+    import seaborn as sns
+
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
     axes = figure.subplots()

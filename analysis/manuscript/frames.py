@@ -95,7 +95,7 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None
     with TemporaryDirectory() as folder:
         question = replace(subject.question, out=Path(folder))
         all_answers(question, "guarded", progress)
-        write_tables(question.results, question.out)
+        write_tables(question.results, question.out, question.kept)
         for path in sorted(question.out.glob("*.csv")):
             with atomic(out / path.name) as part:
                 shutil.copyfile(path, part)

@@ -11,11 +11,12 @@ from adapters_store.disk import new_folder
 from analysis.gains.significance import LEVEL
 from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, ranking_qualities, rankings, summary
 from analysis.importance.similarity import SIMILARITIES
-from analysis.ratings.agreement import OVERALL, agreement, differences, rater_pairs
+from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, task_effects, theme_contrasts, theme_counts
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer
+from analysis.sections.paper_tables import kept_agreement
 from analysis.sections.question import Question
 from analysis.tables import interval, number, percent, write_frames, yes_no
 from tasks.ratings import constructs
@@ -27,7 +28,8 @@ def ratings(question: Question) -> Section:
     if results.ratings.empty:
         text = "No task of these results has ratings, so nothing can be said about what they explain."
         return Section("Ratings", [Text(text)])
-    alphas, pairs, means = agreement(results), rater_pairs(results), rating_means(results)
+    alphas, pairs = kept_agreement(results, question.kept)
+    means = rating_means(results)
     frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differences(results)}
     for name, frame in (frames | {"rating_means": means}).items():
         write_frames(frame, question.out / name)
@@ -177,7 +179,12 @@ def choosing(question: Question) -> Section:
     """How right every ranking was, beside a random order."""
     known = question.similarities
     similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
-    by_target = ranking_qualities(question.results, rankings(question.results, similarities))
+    asked = {"results": question.results, "similarities": similarities}
+    by_target = question.kept.frame(
+        "qualities of rankings",
+        asked,
+        lambda: ranking_qualities(question.results, rankings(question.results, similarities)),
+    )
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.kept import NOWHERE, Kept
 from analysis.ratings.agreement import agreement, rater_pairs
 from analysis.ratings.themes import rating_means
 from analysis.results.results import CLASS, MOMENT, ROWS, Results
 from analysis.tables import write_csv
 
 
-def write_tables(results: Results, out: Path) -> list[Path]:
+def write_tables(results: Results, out: Path, kept: Kept = NOWHERE) -> list[Path]:
     """Write every table that the results have rows for as ``table-N-what.csv``; the files."""
     tables = {
         "table-1-sizes": results.tasks[["task", "title", "dataset", "samples", "vocabulary", "tokens"]],
         "table-2-ratings": ratings_table(results),
-        "table-3-agreement": agreement_table(results),
+        "table-3-agreement": agreement_table(results, kept),
         "table-4-training": results.training,
         "table-5-themes": rating_means(results),
         "table-7-macro-f1": score_matrix(results, "macro_f1"),
@@ -51,9 +52,19 @@ def by_split(results: Results, kind: str) -> pd.DataFrame:
     return wide.reindex(columns=["all", "train", "validation", "test"]).rename_axis(columns=None).reset_index()
 
 
-def agreement_table(results: Results) -> pd.DataFrame:
+def kept_agreement(results: Results, kept: Kept) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The frames of ``agreement`` and of ``rater_pairs``, read where they were kept."""
+    parts = kept.parts(
+        "agreement of raters",
+        {"ratings": results.ratings},
+        lambda: {"panels": agreement(results), "pairs": rater_pairs(results)},
+    )
+    return parts["panels"], parts["pairs"]
+
+
+def agreement_table(results: Results, kept: Kept = NOWHERE) -> pd.DataFrame:
     """One row per construct, and overall, and panel: alphas with intervals, and of a panel of two its correlation."""
-    frame, pairs = agreement(results), rater_pairs(results)
+    frame, pairs = kept_agreement(results, kept)
     pairs["raters"] = pairs.rater_a + ", " + pairs.rater_b
     pairs = pairs.rename(columns={name: f"{name}_spearman" for name in ("low", "high", "p")})
     return frame.merge(

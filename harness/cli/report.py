@@ -78,7 +78,7 @@ def analyze(options: argparse.Namespace) -> int:
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
     page = write_answers(question, sections)
-    tables = write_tables(question.results, question.out)
+    tables = write_tables(question.results, question.out, question.kept)
     if options.json:
         paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
         print_json(paths | {"mode": options.mode, **answer.facts})

@@ -8,6 +8,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -123,6 +124,13 @@ def test_a_frame_comes_back_as_it_was(frame):
 def test_a_frame_that_would_not_come_back_is_refused(frame):
     with pytest.raises(Unkept):
         packed_frame(frame)
+
+
+@pytest.mark.parametrize("part", [np.int64(1), float("nan"), (1, 2), {1: "a"}, object(), [{"a": {2}}]])
+def test_a_part_that_json_would_not_give_back_is_computed_each_time(study, part):
+    kept = Kept.of(*study)
+    assert kept.parts("what", {}, lambda: {"part": part})["part"] is part
+    assert kept_files(study[0]) == []
 
 
 @pytest.mark.parametrize("what", ["gains", "baselines", "controls", "others"])
