@@ -242,7 +242,8 @@ def _load_splits(
                 raise BadInput(str(reason)) from None
             missing[task.id] = str(reason)
         steps.show(number, len(tasks), "reading tasks")
-    return splits, missing
+    in_order = {kind: {name: named[name] for name in registry.tasks if name in named} for kind, named in splits.items()}
+    return in_order, missing
 
 
 def _tokens(splits: Splits, options: argparse.Namespace) -> dict[str, Any] | None:
