@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,8 +11,17 @@ import pandas as pd
 
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
-from analysis.importance.null_tests import LEVEL, Arrangements, NullTest, against_nulls, delete_a_family, largest_p
-from analysis.importance.ridge import SCHEMES, AddedQ2, why_no_fold
+from analysis.importance.null_tests import (
+    LEVEL,
+    Arrangements,
+    NullTest,
+    against_nulls,
+    delete_a_family,
+    fits_of,
+    largest_p,
+    null_test,
+)
+from analysis.importance.ridge import MOST_FAMILIES_IN_PAIRS, SCHEMES, FamilyFits, why_no_fold
 from analysis.importance.specification import DRAWS, PRIMARY, Specification, specifications
 from analysis.results.results import Results
 from analysis.tables import signed
@@ -81,16 +90,19 @@ def guarded(
         headline = f"nothing can be said: {reason}"
         return Guarded(specification, headline, not_estimable(titles, reason), _MODELS, _CURVE, grid.notes)
     others = [alternative for alternative in specifications(results, specification) if alternative != specification]
-    steps = len(grid.kinds) + 2 + len(others)
-    gate, tests = _null_tests(grid, specification, draws, seed, lambda done, what: progress(done, steps, what))
-    models = _models(grid)
-    progress(len(grid.kinds) + 2, steps, "models")
-    features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), _intervals(grid, specification))
+    steps = _Steps(len(grid.kinds) + 1 + len(grid.families) + len(SCHEMES) + len(others), progress)
+    fits = fits_of(grid, specification.left_out)
+    gate, tests = _null_tests(grid, fits, draws, seed, steps)
+    intervals = delete_a_family(
+        grid, specification.left_out, list(grid.kinds), fits, lambda done: steps.take("without a family")
+    )
+    models = _models(grid, steps)
+    features = verdicts(grid, titles, gate, tests, largest_p(list(tests.values())), intervals)
     curve = [_curve_row(specification, grid, gate)]
     for alternative in others:
         other = grid_of(results, alternative, similarities)
         curve.append(_curve_row(alternative, other, _test_of_constructs(other, alternative, draws, seed)))
-        progress(len(grid.kinds) + 1 + len(curve), steps, "specifications")
+        steps.take("specifications")
     return Guarded(
         specification,
         _headline(grid, gate),
@@ -101,22 +113,29 @@ def guarded(
     )
 
 
+class _Steps:
+    """Counts the steps of the analysis, most of which take about as long as each other."""
+
+    def __init__(self, of: int, progress: Progress) -> None:
+        self._done, self._of, self._progress = 0, of, progress
+
+    def take(self, what: str) -> None:
+        self._done += 1
+        self._progress(self._done, self._of, what)
+
+
 def _null_tests(
-    grid: Grid, specification: Specification, draws: int, seed: int, step: Callable[[int, str], None]
+    grid: Grid, fits: FamilyFits, draws: int, seed: int, steps: _Steps
 ) -> tuple[NullTest, dict[str, NullTest]]:
     """The test of all constructs together, and of every feature on its own."""
     arrangements = Arrangements.of(grid, draws, seed)
-    gate = against_nulls(grid, specification.left_out, grid.constructs, arrangements)
-    step(1, "constructs together")
+    gate = null_test(grid, fits, grid.constructs, arrangements)
+    steps.take("constructs together")
     tests = {}
     for name in grid.kinds:
-        tests[name] = against_nulls(grid, specification.left_out, [name], arrangements)
-        step(1 + len(tests), name)
+        tests[name] = null_test(grid, fits, [name], arrangements)
+        steps.take(name)
     return gate, tests
-
-
-def _intervals(grid: Grid, specification: Specification) -> dict[str, tuple[float, float]]:
-    return {name: delete_a_family(grid, specification.left_out, [name]) for name in grid.kinds}
 
 
 def _test_of_constructs(grid: Grid, specification: Specification, draws: int, seed: int) -> NullTest | None:
@@ -144,46 +163,32 @@ def _curve_row(specification: Specification, grid: Grid, gate: NullTest | None) 
     return {**row, **numbers, "chance_95": chance, "passes": bool(gate.passes[0])}
 
 
-def _models(grid: Grid) -> pd.DataFrame:
+def _models(grid: Grid, steps: _Steps) -> pd.DataFrame:
     """R2 and Q2 of four models under each role in which families are left out.
 
     Effects of intermediates and targets need no feature; they know nothing of an intermediate that was left out, and
     their Q2 is about 0 then.
     """
-    blocks = {name: grid.blocks(name) for name in grid.kinds}
     models = {
-        "all but constructs": [block for name in grid.others for block in blocks[name]],
-        "constructs": [block for name in grid.constructs for block in blocks[name]],
-        "all features": [block for of_feature in blocks.values() for block in of_feature],
-        "intermediate + target effects": [_effects(len(grid.tasks))],
+        "all but constructs": {name: grid.blocks(name) for name in grid.others},
+        "constructs": {name: grid.blocks(name) for name in grid.constructs},
+        "all features": {name: grid.blocks(name) for name in grid.kinds},
+        "intermediate + target effects": {"intermediate": [_effects(len(grid.tasks))]},
     }
     rows = []
     for left_out in SCHEMES:
-        for model, of_model in models.items():
-            fitted = AddedQ2(grid, left_out, [], of_model)
-            rows.append(
-                {
-                    "left_out": left_out,
-                    "model": model,
-                    "r2_train": _r2(fitted, of_model),
-                    "q2": fitted.q2(of_model)[0, 0],
-                }
-            )
+        is_too_large = left_out == "both" and len(grid.families) > MOST_FAMILIES_IN_PAIRS
+        for model, blocks in models.items():
+            fits = None if is_too_large else FamilyFits(grid, left_out, blocks)
+            r2, q2 = (fits.r2_train(), fits.q2()[0]) if fits else (np.nan, np.nan)
+            rows.append({"left_out": left_out, "model": model, "r2_train": r2, "q2": q2})
+        steps.take("models")
     return pd.DataFrame(rows, columns=list(_MODELS.columns))
 
 
 def _effects(n_tasks: int) -> np.ndarray:
     """One column per intermediate; the effects of targets went with the centring."""
     return np.broadcast_to(np.eye(n_tasks)[:, None, :], (n_tasks, n_tasks, n_tasks))
-
-
-def _r2(fitted: AddedQ2, blocks: Sequence[np.ndarray]) -> float:
-    """Mean R2 of the folds on their own training pairs."""
-    of_folds = [
-        1 - fit.training_error(blocks, float(penalties[0]))[0] / fit.training_total()[0]
-        for fit, penalties in zip(fitted.fits, fitted.penalties, strict=True)
-    ]
-    return float(np.mean(of_folds)) if of_folds else float("nan")
 
 
 def _headline(grid: Grid, gate: NullTest) -> str:

@@ -8,16 +8,17 @@ most that facts which only tell families apart would add.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
 from scipy.stats import t as student
 
+from analysis.importance.exchange import Exchange
 from analysis.importance.features import CATEGORY
 from analysis.importance.grid import Grid
-from analysis.importance.ridge import AddedQ2
+from analysis.importance.ridge import FamilyFits
 from analysis.results.results import Results
 
 Array = np.ndarray
@@ -82,41 +83,40 @@ def against_nulls(
     grid: Grid, left_out: str, names: Sequence[str], arrangements: Arrangements, outcomes: Array | None = None
 ) -> NullTest:
     """What the features ``names`` together add to all the others, and permuted facts of both nulls in their place."""
+    return null_test(grid, fits_of(grid, left_out, outcomes), names, arrangements)
+
+
+def fits_of(grid: Grid, left_out: str, outcomes: Array | None = None) -> FamilyFits:
+    """The fits of a grid on all its features, which the tests of all of them share."""
+    return FamilyFits(grid, left_out, {name: grid.blocks(name) for name in grid.kinds}, outcomes)
+
+
+def null_test(grid: Grid, fits: FamilyFits, names: Sequence[str], arrangements: Arrangements) -> NullTest:
+    """The same with fits that were made before."""
     # 1. The other features are fixed, penalties are tuned with the true facts, and both stay for every permutation.
-    added = added_by(grid, left_out, names, outcomes)
+    others = [name for name in grid.kinds if name not in names]
+    without = fits.q2(others) if others else np.zeros(len(fits.total))
+    exchange = Exchange(fits, others)
     # 2. Null of tasks: facts change places among all tasks. Null of families: every task gets what is typical of a
     #    family, and families change places as wholes.
-    typical = {
-        name: family_typical(grid.facts[name], grid.family, is_code=grid.kinds[name] == CATEGORY) for name in names
-    }
-    of_tasks = _added_q2_when_permuted(grid, added, {name: grid.facts[name] for name in names}, arrangements.tasks)
-    of_families = _added_q2_when_permuted(grid, added, typical, arrangements.families[:, grid.family])
-    own = _blocks_of(grid, names)
-    return NullTest(added.q2(own)[0], added(own)[0], of_tasks, of_families)
+    own = {name: grid.facts[name] for name in names}
+    typical = {name: family_typical(own[name], grid.family, is_code=grid.kinds[name] == CATEGORY) for name in names}
+    of_tasks = _q2_when_permuted(grid, exchange, own, arrangements.tasks) - without
+    of_families = _q2_when_permuted(grid, exchange, typical, arrangements.families[:, grid.family]) - without
+    full = fits.q2()
+    return NullTest(full, full - without, of_tasks, of_families)
 
 
-def _added_q2_when_permuted(grid: Grid, added: AddedQ2, facts: Mapping[str, Array], orders: Array) -> Array:
-    """What features add [draws, grids] with their facts permuted over tasks in every order [draws, tasks], by batch."""
+def _q2_when_permuted(grid: Grid, exchange: Exchange, facts: Mapping[str, Array], orders: Array) -> Array:
+    """Q2 [draws, grids] with facts permuted over tasks in every order [draws, tasks], by batch."""
     columns = sum(block.shape[-1] for name in facts for block in grid.blocks(name))
-    n_pairs, n_grids = grid.mask.size, added.q2_without.shape[1]
-    at_once = max(1, BATCH_NUMBERS // (columns * (n_pairs + n_grids)))
+    at_once = max(1, BATCH_NUMBERS // (columns * (grid.mask.size + exchange.n_grids)))
     parts = [orders[start : start + at_once] for start in range(0, len(orders), at_once)]
     q2 = [
-        added([block for name in facts for block in grid.blocks(name, permuted_facts(facts[name], part))])
+        exchange.q2([block for name in facts for block in grid.blocks(name, permuted_facts(facts[name], part))])
         for part in parts
     ]
-    return np.concatenate(q2) if q2 else np.empty((0, n_grids))
-
-
-def added_by(grid: Grid, left_out: str, names: Sequence[str], outcomes: Array | None = None) -> AddedQ2:
-    """The Q2 that blocks in place of the features ``names`` add to all other features of the grid."""
-    others = [name for name in grid.kinds if name not in names]
-    return AddedQ2(grid, left_out, _blocks_of(grid, others), _blocks_of(grid, names), outcomes)
-
-
-def added_q2(grid: Grid, left_out: str, names: Sequence[str]) -> float:
-    """Q2 that the features ``names`` together add to all the others."""
-    return float(added_by(grid, left_out, names)(_blocks_of(grid, names))[0, 0])
+    return np.concatenate(q2) if q2 else np.empty((0, exchange.n_grids))
 
 
 def largest_p(tests: Sequence[NullTest]) -> Array:
@@ -137,23 +137,39 @@ def largest_p(tests: Sequence[NullTest]) -> Array:
     return corrected
 
 
-def delete_a_family(grid: Grid, left_out: str, names: Sequence[str]) -> tuple[float, float]:
-    """95 % interval of the Q2 that features add, from leaving out all pairs of one family after the other.
+def delete_a_family(
+    grid: Grid,
+    left_out: str,
+    names: Sequence[str],
+    fits: FamilyFits,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, tuple[float, float]]:
+    """95 % intervals of the Q2 that each feature adds, from leaving out all pairs of one family after the other.
 
-    With six families it has 5 degrees of freedom, and is wide. NaN where a family cannot be spared.
+    With six families they have 5 degrees of freedom, and are wide. NaN where a family cannot be spared.
     """
     # The delete-a-group jackknife (Kott 2001): with m families the variance is (m - 1) / m times the squares of what
     # the estimates without each of them are apart from their mean, and Student's t has m - 1 degrees of freedom.
-    whole = added_q2(grid, left_out, names)
-    count = len(grid.families)
-    parts = np.array([added_q2(grid.without_family(family), left_out, names) for family in range(count)])
-    error = np.sqrt((count - 1) / count * ((parts - parts.mean()) ** 2).sum())
-    half = float(student.ppf(1 - LEVEL / 2, count - 1) * error)
-    return whole - half, whole + half
+    whole, count = _added_by_each(fits, names), len(grid.families)
+    parts = np.empty((count, len(names)))
+    for family in range(count):
+        parts[family] = _added_by_each(fits_of(grid.without_family(family), left_out), names)
+        progress(family + 1)
+    error = np.sqrt((count - 1) / count * ((parts - parts.mean(0)) ** 2).sum(0))
+    half = student.ppf(1 - LEVEL / 2, count - 1) * error
+    return {name: (float(low), float(high)) for name, low, high in zip(names, whole - half, whole + half, strict=True)}
 
 
-def _blocks_of(grid: Grid, names: Sequence[str]) -> list[Array]:
-    return [block for name in names for block in grid.blocks(name)]
+def _added_by_each(fits: FamilyFits, names: Sequence[str]) -> Array:
+    """Q2 [names] that every feature adds to all others, of the first grid."""
+    full = fits.q2()[0]
+    return np.array([full - _q2_without(fits, name) for name in names])
+
+
+def _q2_without(fits: FamilyFits, name: str) -> float:
+    """Q2 of all features but one; 0 where it is the only one."""
+    others = [other for other in fits.widths if other != name]
+    return float(fits.q2(others)[0]) if others else 0.0
 
 
 # Permutations: who gets whose facts when features say nothing.

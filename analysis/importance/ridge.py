@@ -7,11 +7,14 @@ out that a prediction saves, over all folds; what features add to it is the Q2 w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
+from analysis.importance.family_sums import Layout, Sums, TargetSums, off_products
 from analysis.importance.grid import Grid
 
 Array = np.ndarray
@@ -19,225 +22,247 @@ SCHEMES = ("target", "intermediate", "both")
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # in units of a block's variance
 FEWEST_TRAINING_PAIRS = 10
 ALMOST_ZERO = 1e-9
+ROUNDING = 1e-12  # of a block's squares over all pairs: what taking away families leaves of a block that is constant
+TIED = 1e-12  # a share of errors that rounding can be
 USUAL_PENALTY = 10.0  # where too few families are left to tune on
+MOST_FAMILIES_IN_PAIRS = 50  # of two left out: 250,000 sets of up to four, each a regression under each penalty
+NUMBERS_AT_ONCE = 2_000_000  # of the arrays of regressions that are solved together
+Families = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Fold:
-    """Masks [tasks, tasks]: the pairs to fit on, those to test on, and those whose mean per target is taken off.
-
-    A target that was trained on with other intermediates keeps the mean of those; a target that was not is centred by
-    all of its own pairs, which tells nothing about which intermediate is better.
-    """
-
-    train: Array
-    test: Array
-    reference: Array
+def families_left_out(count: int, scheme: str) -> list[Families]:
+    """The families that each fold leaves out: every one, or (``both``) every one and every two."""
+    each: list[Families] = [(family,) for family in range(count)]
+    return each + list(combinations(range(count), 2)) if scheme == "both" else each
 
 
-def folds(mask: Array, family: Array, scheme: str) -> list[Fold]:
-    """Every family left out once as target or as intermediate; ``both``: every pair of families, in whatever role.
+class FamilyFits:
+    """Ridge regressions on all features, and on some, once for every fold, with the penalty of each tuned within it.
 
-    ``mask`` [tasks, tasks] says which pairs there are, ``family`` [tasks] counts from 0. Folds without enough to fit
-    or without anything to test are left out.
-    """
-    made = list(_folds(mask, family, scheme))
-    return [fold for fold in made if fold.test.any() and fold.train.sum() >= FEWEST_TRAINING_PAIRS]
-
-
-def _folds(mask: Array, family: Array, scheme: str) -> Iterator[Fold]:
-    for number in range(family.max() + 1):
-        intermediate, target = (family == number)[:, None], (family == number)[None, :]
-        if scheme == "target":
-            yield Fold(mask & ~target, mask & target, mask & target)
-        elif scheme == "intermediate":
-            yield Fold(mask & ~intermediate, mask & intermediate & (mask & ~intermediate).any(0), mask & ~intermediate)
-        else:
-            for other in range(number, family.max() + 1):
-                other_intermediate, other_target = (family == other)[:, None], (family == other)[None, :]
-                free = mask & ~(intermediate | other_intermediate | target | other_target)
-                yield Fold(free, mask & ((intermediate & other_target) | (other_intermediate & target)), mask)
-
-
-class FoldFit:
-    """A ridge regression on one fold: fixed columns, and further ones that are exchanged by the batch.
-
-    Further columns Z beside the fixed X are solved for by block elimination (Boyd and Vandenberghe 2004, Convex
-    Optimization, C.4): with A = X'WX + penalty, only Z'WZ + penalty - Z'WX A^-1 X'WZ differs from draw to draw.
-    """
-
-    def __init__(self, fold: Fold, outcomes: Array, weights: Array, fixed: Sequence[Array]) -> None:
-        """``outcomes`` [tasks, tasks, grids], ``weights`` [tasks, tasks], ``fixed`` blocks [tasks, tasks, width]."""
-        self._fold, self._weights = fold, weights[fold.train] / weights[fold.train].sum()
-        self._train_outcomes, self._test_outcomes = self._centred(outcomes)
-        self._test_weights = weights[fold.test]
-        train, test = self._joined(fixed)
-        self._train_columns, self._test_columns = train[0], test[0]
-        self._weighted = self._train_columns.T * self._weights
-        self._gram, self._moment = self._weighted @ self._train_columns, self._weighted @ self._train_outcomes
-
-    def errors(self, further: Sequence[Array], penalties: Array) -> Array:
-        """Weighted squared errors [draws, grids] on the test pairs, with the fixed blocks and the further ones.
-
-        ``further`` blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw; ``penalties``
-        [grids] may differ from grid to grid.
-        """
-        test, cross, gram, moment = self._products(further)
-        squares = np.empty((len(test), len(penalties)))
-        for penalty in np.unique(penalties):
-            grids = penalties == penalty
-            squares[:, grids] = self._errors(float(penalty), grids, test, cross, gram, moment)
-        return squares
-
-    def errors_of_each(self, further: Sequence[Array], penalties: Sequence[float]) -> Array:
-        """The errors [penalties, grids] of one draw under each of several penalties, to choose among them."""
-        test, cross, gram, moment = self._products(further)
-        grids = np.ones(self._moment.shape[1], dtype=bool)
-        return np.stack([self._errors(penalty, grids, test, cross, gram, moment)[0] for penalty in penalties])
-
-    def _products(self, further: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
-        """Test rows of the further blocks; products of their training rows with the fixed, themselves, the outcomes."""
-        train, test = self._joined(further)
-        weighted = (train * self._weights[:, None]).swapaxes(1, 2)
-        return test, self._weighted @ train, weighted @ train, weighted @ self._train_outcomes
-
-    def _errors(self, penalty: float, grids: Array, test: Array, cross: Array, gram: Array, moment: Array) -> Array:
-        """Errors [draws, grids] of those grids, from the further test rows and the products of the training rows.
-
-        A block has a variance of 1 and the penalty is at least .1, so inverting A costs no digits.
-        """
-        # 1. The fixed columns X alone: slopes A^-1 X'Wy, with A = X'WX + penalty, and what they miss of the test pairs.
-        inverse = np.linalg.inv(self._gram + penalty * np.eye(len(self._gram)))
-        alone = inverse @ self._moment[:, grids]
-        missed = self._test_outcomes[:, grids] - self._test_columns @ alone
-        # 2. The slopes b of the further columns Z: what they explain beside X, by the Schur complement of A,
-        #    (Z'WZ + penalty - Z'WX A^-1 X'WZ) b = Z'Wy - Z'WX A^-1 X'Wy. It is as small as Z is narrow.
-        onto = cross.swapaxes(1, 2) @ inverse
-        schur = gram + penalty * np.eye(gram.shape[1]) - onto @ cross
-        slopes = np.linalg.solve(schur, moment[:, :, grids] - onto @ self._moment[:, grids])
-        # 3. With b the slopes of X change, too: together Z moves the prediction of the test pairs by
-        #    (Z - X A^-1 X'WZ) b, in the rows of the test pairs.
-        left = test - self._test_columns @ inverse @ cross
-        weighted = (left * self._test_weights[:, None]).swapaxes(1, 2)
-        # 4. Squares of (missed - left b), multiplied out: the products are [width, width], whatever the number of rows.
-        quadratic = (weighted @ left) @ slopes - 2 * (weighted @ missed)
-        errors: Array = self._test_weights @ missed**2 + (slopes * quadratic).sum(1)
-        return errors
-
-    def training_error(self, further: Sequence[Array], penalty: float) -> Array:
-        """Weighted mean squared error [grids] on the training pairs themselves."""
-        train = np.hstack([self._train_columns, self._joined(further)[0][0]])
-        weighted = train.T * self._weights
-        slopes = np.linalg.solve(weighted @ train + penalty * np.eye(len(weighted)), weighted @ self._train_outcomes)
-        left: Array = self._weights @ (self._train_outcomes - train @ slopes) ** 2
-        return left
-
-    def training_total(self) -> Array:
-        """Weighted mean squares [grids] of the training pairs about their mean."""
-        squares: Array = self._weights @ self._train_outcomes**2
-        return squares
-
-    def total(self) -> Array:
-        """Weighted squares [grids] of the test pairs about the training mean, which is 0 after centring."""
-        squares: Array = self._test_weights @ self._test_outcomes**2
-        return squares
-
-    def _joined(self, blocks: Sequence[Array]) -> tuple[Array, Array]:
-        """Training and test rows [draws, rows, width] of all blocks side by side."""
-        scaled = [self._scaled(block.reshape(-1, *block.shape[-3:])) for block in blocks]
-        if not scaled:
-            return np.empty((1, len(self._train_outcomes), 0)), np.empty((1, len(self._test_outcomes), 0))
-        train, test = (np.concatenate(rows, axis=2) for rows in zip(*scaled, strict=True))
-        return train, test
-
-    def _centred(self, block: Array) -> tuple[Array, Array]:
-        """The rows of the training and of the test pairs, each less the mean of its target's reference pairs."""
-        # Training pairs are centred among themselves. A test pair is centred by pairs of the same target: by training
-        # pairs where the target has some, else by its own, so that only the order of intermediates is predicted.
-        fold = self._fold
-        return _less_means(block, fold.train, fold.train), _less_means(block, fold.test, fold.reference)
-
-    def _scaled(self, block: Array) -> tuple[Array, Array]:
-        """Training and test rows in units of the block's standard deviation over the training pairs."""
-        train, test = self._centred(block)
-        spread = np.sqrt(np.einsum("r,drw,drw->d", self._weights, train, train))[:, None, None]
-        factor = np.where(spread > ALMOST_ZERO, 1 / np.maximum(spread, ALMOST_ZERO), 0.0)
-        return train * factor, test * factor
-
-
-def _less_means(block: Array, rows: Array, mask: Array) -> Array:
-    """The masked ``rows`` [..., rows, width] of a block, each less the mean of its target's pairs in ``mask``."""
-    shares = mask / np.maximum(mask.sum(0), 1)
-    means = np.einsum("ij,...ijw->...jw", shares, block)
-    intermediates, targets = np.nonzero(rows)
-    centred: Array = block[..., intermediates, targets, :] - means[..., targets, :]
-    return centred
-
-
-class AddedQ2:
-    """What further blocks add to fixed ones in Q2: the share of squares that a prediction saves, over all folds.
-
-    Squares are weighted, pooled over the folds and taken about the mean of the training pairs. The penalty of each
-    fold is tuned once, on families left out of its own training pairs, with the further blocks of the constructor; it
-    is kept when permuted blocks take their place.
+    The penalty of a fold is the one with the least error on families left out of its own training pairs, with all
+    features; it is kept when fewer features are fitted, or permuted blocks take the place of some. A target that was
+    trained on with other intermediates keeps the mean of those; a target that was not is centred by all of its own
+    pairs, which tells nothing about which intermediate is better.
     """
 
     def __init__(
-        self,
-        grid: Grid,
-        left_out: str,
-        fixed: Sequence[Array],
-        further: Sequence[Array],
-        outcomes: Array | None = None,
+        self, grid: Grid, left_out: str, blocks: Mapping[str, Sequence[Array]], outcomes: Array | None = None
     ) -> None:
-        """``outcomes`` [tasks, tasks, grids] stand for the grid's own, to test many at once."""
+        """``blocks`` [tasks, tasks, width] of every feature; ``outcomes`` [tasks, tasks, grids] for the grid's own."""
+        self.layout = layout = Layout(grid.mask, np.where(grid.mask, grid.weights, 0.0), grid.family, left_out)
+        self.widths = {name: [block.shape[-1] for block in of_name] for name, of_name in blocks.items()}
+        joined = [block for of_name in blocks.values() for block in of_name]
+        columns = np.concatenate(joined, axis=2) if joined else np.empty((*grid.mask.shape, 0))
         several = grid.outcome[..., None] if outcomes is None else outcomes
-        parts = folds(grid.mask, grid.family, left_out)
-        self.fits = [FoldFit(fold, several, grid.weights, fixed) for fold in parts]
-        self.penalties = [_tuned_penalties(grid, left_out, fold.train, fixed, further, several) for fold in parts]
-        self.total = sum((fit.total() for fit in self.fits), np.zeros(several.shape[2]))
-        self.q2_without = self.q2([]) if len(fixed) else np.zeros((1, several.shape[2]))
+        self.x, self.y = (layout.centred(np.moveaxis(part, 2, 0)) for part in (columns, several))
+        self.x_sums, self.y_sums = (TargetSums(layout, part) for part in (self.x, self.y))
+        self.groups, self._weights = layout.groups(), layout.weights.ravel()
+        self._flat_x, self._flat_y = (
+            np.ascontiguousarray(part.reshape(len(part), layout.mask.size).T) for part in (self.x, self.y)
+        )
+        self.gram, self.moment = (
+            Sums(layout, np.stack([self.weighted_x(group) @ part[group] for group in self.groups]))
+            for part in (self._flat_x, self._flat_y)
+        )
+        self.weight = Sums(layout, np.array([self._weights[group].sum() for group in self.groups]))
+        self._n_pairs = Sums(layout, np.array([float(len(group)) for group in self.groups]))
+        sets = families_left_out(layout.n_families, left_out)
+        self.folds = [left for left in sets if self._is_enough(left, left)]
 
-    def q2(self, further: Sequence[Array]) -> Array:
-        """Q2 [draws, grids] of the fixed blocks with the further ones; NaN where nothing was left out.
+    def weighted_x(self, pairs: Array) -> Array:
+        """Columns [width, pairs] of these places in the flat grid, times their weights."""
+        weighted: Array = (self._flat_x[pairs] * self._weights[pairs, None]).T
+        return weighted
 
-        Blocks are [draws, tasks, tasks, width], or [tasks, tasks, width] for one draw.
+    # Which pairs a fold trains on and tests.
+
+    def tested_pairs(self, families: Families, left: Families) -> Array:
+        """Places in the flat grid of the pairs of ``families`` that are tested where ``left`` do not train.
+
+        An intermediate is tested with the targets that keep a training pair, and so a mean.
         """
-        pairs = zip(self.fits, self.penalties, strict=True)
-        errors = sum((fit.errors(further, penalties) for fit, penalties in pairs), np.zeros((1, len(self.total))))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share: Array = 1 - errors / self.total
-        return share
+        first, other, count = families[0], families[-1], self.layout.n_families
+        if self.layout.scheme == "both":
+            crossed = [self.groups[first * count + other]] + [self.groups[other * count + first]] * (first != other)
+            return np.asarray(np.concatenate(crossed))
+        pairs: Array = self.groups[first]
+        if self.layout.scheme == "target":
+            return pairs
+        n_trained = self.x_sums.counts(np.array([left]))[0]
+        kept: Array = pairs[n_trained[pairs % len(n_trained)] > 0]
+        return kept
 
-    def __call__(self, further: Sequence[Array]) -> Array:
-        """Q2 [draws, grids] that the further blocks add."""
-        added: Array = self.q2(further) - self.q2_without
-        return added
+    def _is_enough(self, families: Families, left: Families) -> bool:
+        trained = self._n_pairs.without(np.array([left]))[0]
+        return bool(round(trained) >= FEWEST_TRAINING_PAIRS and len(self.tested_pairs(families, left)))
+
+    # Fits.
+
+    def products(self, left: Array) -> tuple[Array, Array]:
+        """X'WX [sets, width, width] and X'Wy [sets, width, grids] of the pairs trained on, whose weights sum to 1."""
+        gram, moment = self.gram.without(left), self.moment.without(left)
+        if self.layout.has_own_means:
+            of_x, of_y = self.x_sums.trained(left), self.y_sums.trained(left)
+            gram -= off_products(of_x, of_x)
+            moment -= off_products(of_x, of_y)
+        weight = self.weight.without(left)[:, None, None]
+        return gram / weight, moment / weight
+
+    def slopes(self, left: Array, names: Sequence[str] | None = None) -> Array:
+        """Slopes [sets, penalties, width, grids] of the features ``names``, and 0 of all others."""
+        chosen, widths = self.columns_of(list(self.widths) if names is None else names)
+        gram, moment = self.products(left)
+        gram, moment = gram[:, chosen][:, :, chosen], moment[:, chosen]
+        squares = np.einsum("scc->sc", gram)
+        unit = units(squares, widths, np.diag(self.gram.whole)[chosen] / self.weight.whole)
+        scaled, target = gram * unit[:, :, None] * unit[:, None, :], moment * unit[:, :, None]
+        made = np.zeros((len(left), len(PENALTIES), len(self.x), len(self.y)))
+        for place, penalty in enumerate(PENALTIES):
+            solved = np.linalg.solve(scaled + penalty * np.eye(len(chosen)), target)
+            made[:, place, chosen] = solved * unit[:, :, None]
+        return made
+
+    def columns_of(self, names: Sequence[str]) -> tuple[Array, list[int]]:
+        """The places of the columns of these features, and the widths of their blocks."""
+        starts = dict(zip(self.widths, np.cumsum([0, *map(sum, self.widths.values())])[:-1], strict=True))
+        places = [np.arange(starts[name], starts[name] + sum(self.widths[name])) for name in names]
+        widths = [width for name in names for width in self.widths[name]]
+        return np.concatenate([np.empty(0, dtype="int64"), *places]), widths
+
+    def errors(self, pairs: Array, slopes: Array, means: tuple[Array, Array] | None) -> Array:
+        """Weighted squares [penalties, grids] that slopes [penalties, width, grids] miss of pairs of the flat grid.
+
+        ``means`` [width, tasks] and [grids, tasks] are those of the targets' reference pairs, if not their own.
+        """
+        x, y = self._flat_x[pairs], self._flat_y[pairs]
+        if means is not None:
+            x, y = (part - mean.T[pairs % len(self.layout.mask)] for part, mean in zip((x, y), means, strict=True))
+        missed = y - x @ slopes
+        squares: Array = np.einsum("r,prg->pg", self._weights[pairs], missed**2)
+        return squares
+
+    def _in_parts(self, sets: Sequence[Families]) -> Iterator[tuple[list[int], Array]]:
+        """Places of sets of one size, and the sets [sets, size], so many that their arrays stay small."""
+        width, grids = len(self.x), len(self.y)
+        each = width**2 * 3 + width * grids * len(PENALTIES) + len(self.layout.mask) * (width + grids) * 3
+        at_once = max(1, NUMBERS_AT_ONCE // each)
+        for size in sorted({len(left) for left in sets}):
+            places = [place for place, left in enumerate(sets) if len(left) == size]
+            for start in range(0, len(places), at_once):
+                part = places[start : start + at_once]
+                yield part, np.array([sets[place] for place in part])
+
+    def _means(self, left: Array) -> list[tuple[Array, Array] | None]:
+        """Of every set the means of the pairs trained on, where they differ from those of all pairs."""
+        if not self.layout.has_own_means:
+            return [None] * len(left)
+        return list(zip(self.x_sums.trained(left).means, self.y_sums.trained(left).means, strict=True))
+
+    @cached_property
+    def penalties(self) -> Array:
+        """Places [folds, grids] in PENALTIES of those with the least error within the folds' own training pairs."""
+        splits: dict[Families, list[tuple[int, Families]]] = defaultdict(list)
+        for outer, left in enumerate(self.folds):
+            for inner in families_left_out(self.layout.n_families, self.layout.scheme):
+                if not set(left) & set(inner):
+                    splits[tuple(sorted({*left, *inner}))].append((outer, inner))
+        sets, errors = list(splits), np.zeros((len(self.folds), len(PENALTIES), len(self.y)))
+        is_tuned = np.zeros(len(self.folds), dtype=bool)
+        of_folds = dict(self._reference_means()) if self.layout.scheme == "both" else {}
+        for places, part in self._in_parts(sets):
+            slopes, means = self.slopes(part), self._means(part)
+            for row, place in enumerate(places):
+                for outer, inner in splits[sets[place]]:
+                    if self._is_enough(inner, sets[place]):
+                        is_tuned[outer] = True
+                        pairs = self.tested_pairs(inner, sets[place])
+                        errors[outer] += self.errors(pairs, slopes[row], of_folds.get(outer, means[row]))
+        # Of penalties that differ by rounding alone, as where no feature tells pairs apart, the smallest.
+        least = (errors <= errors.min(1, keepdims=True) * (1 + TIED)).argmax(1)
+        return np.where(is_tuned[:, None], least, PENALTIES.index(USUAL_PENALTY))
+
+    def _reference_means(self) -> Iterator[tuple[int, tuple[Array, Array] | None]]:
+        for places, left in self._in_parts(self.folds):
+            yield from zip(places, self._means(left), strict=True)
+
+    # What the folds say.
+
+    @cached_property
+    def total(self) -> Array:
+        """Weighted squares [grids] of all pairs tested about the training means, which are 0 after centring."""
+        total = np.zeros(len(self.y))
+        still = np.zeros((1, len(self.x), len(self.y)))
+        for place, means in self._test_means():
+            left = self.folds[place]
+            total += self.errors(self.tested_pairs(left, left), still, means)[0]
+        return total
+
+    def _test_means(self) -> Iterator[tuple[int, tuple[Array, Array] | None]]:
+        """Of every fold the means its tested pairs are centred by: with pairs of families, those of all pairs."""
+        if self.layout.scheme == "intermediate":
+            yield from self._reference_means()
+        else:
+            yield from ((place, None) for place in range(len(self.folds)))
+
+    def q2(self, names: Sequence[str] | None = None) -> Array:
+        """Q2 [grids] of all features or those of ``names``; NaN where nothing was left out."""
+        missed, means = np.zeros(len(self.y)), dict(self._test_means())
+        for places, left in self._in_parts(self.folds):
+            slopes = self.slopes(left, names)
+            for row, place in enumerate(places):
+                pairs = self.tested_pairs(self.folds[place], self.folds[place])
+                errors = self.errors(pairs, slopes[row], means[place])
+                missed += np.take_along_axis(errors, self.penalties[place][None], 0)[0]
+        return saved(missed, self.total)
+
+    def r2_train(self) -> float:
+        """Mean R2 of the folds on their own training pairs, of the first grid."""
+        shares = []
+        for places, left in self._in_parts(self.folds):
+            slopes, means = self.slopes(left), self._means(left)
+            for row, place in enumerate(places):
+                pairs, own = self.trained_pairs(left[row]), slopes[row, self.penalties[place][:1]]
+                missed, total = (self.errors(pairs, part, means[row])[0, 0] for part in (own, 0 * own))
+                shares.append(1 - missed / total)
+        return float(np.mean(shares)) if shares else float("nan")
+
+    def trained_pairs(self, left: Array) -> Array:
+        """Places in the flat grid of the pairs that are trained on where these families are left out."""
+        is_left, scheme = np.isin(self.layout.family, left), self.layout.scheme
+        kept = self.layout.mask.copy()
+        if scheme != "target":
+            kept[is_left] = False
+        if scheme != "intermediate":
+            kept[:, is_left] = False
+        return np.flatnonzero(kept)
+
+
+def units(squares: Array, widths: Sequence[int], whole: Array) -> Array:
+    """One over the standard deviation of each column's block [..., width]; 0 for blocks that do not vary.
+
+    ``squares`` [..., width] are the mean squares of the pairs trained on, ``whole`` [..., width] those of all pairs.
+    """
+    starts = np.cumsum([0, *widths])[:-1]
+    own, of_all = (np.add.reduceat(part, starts, axis=-1) if widths else part for part in (squares, whole))
+    varies = (own > ALMOST_ZERO**2) & (own > ROUNDING * of_all)
+    return np.repeat(np.where(varies, 1 / np.sqrt(np.where(varies, own, 1.0)), 0.0), widths, axis=-1)
+
+
+def saved(missed: Array, total: Array) -> Array:
+    """The share of squares [..., grids] that a prediction saves; NaN where nothing was left out."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share: Array = 1 - missed / total
+    return share
 
 
 def why_no_fold(grid: Grid, left_out: str) -> str | None:
     """Why no Q2 is defined when families are left out in this role; None if one is."""
-    parts = folds(grid.mask, grid.family, left_out)
-    if not parts:
+    count = len(grid.families)
+    if left_out == "both" and count > MOST_FAMILIES_IN_PAIRS:
+        most = MOST_FAMILIES_IN_PAIRS
+        return f"leaving out pairs of {count} families is too much to compute; {most} are the most"
+    fits = FamilyFits(grid, left_out, {})
+    if not fits.folds:
         return f"leaving families out as {left_out} leaves too few pairs to train on"
-    spread = sum(FoldFit(fold, grid.outcome[..., None], grid.weights, []).total()[0] for fold in parts)
     least = ALMOST_ZERO**2 * grid.weights[grid.mask].sum()  # what rounding leaves of equal gains is below it
-    return None if spread > least else "the gains of each target are all the same"
-
-
-def _tuned_penalties(
-    grid: Grid,
-    left_out: str,
-    train: Array,
-    fixed: Sequence[Array],
-    further: Sequence[Array],
-    outcomes: Array,
-) -> Array:
-    """The penalty [grids] with the least error on families left out of these training pairs."""
-    # Nested folds: the families that a fold tests on have no part in the choice of its penalty.
-    inner = [FoldFit(fold, outcomes, grid.weights, fixed) for fold in folds(train, grid.family, left_out)]
-    if not inner:
-        return np.full(outcomes.shape[2], USUAL_PENALTY)
-    by_penalty = np.stack([fit.errors_of_each(further, PENALTIES) for fit in inner]).sum(0)
-    chosen: Array = np.array(PENALTIES)[by_penalty.argmin(0)]
-    return chosen
+    return None if fits.total[0] > least else "the gains of each target are all the same"

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Ridge
 
 from analysis.importance.calibration import calibration
 from analysis.importance.grid import grid_of
@@ -17,11 +16,10 @@ from analysis.importance.null_tests import (
     family_typical,
     largest_p,
     permutation_p,
-    permuted_facts,
     task_orders,
 )
 from analysis.importance.paper_mode import SETTINGS, paper_importances
-from analysis.importance.ridge import SCHEMES, FoldFit, folds
+from analysis.importance.ridge import SCHEMES, FamilyFits
 from analysis.importance.specification import PRIMARY, Specification, specifications
 from analysis.results.published import results
 
@@ -112,55 +110,22 @@ def test_signed_differences_lie_in_the_span_of_intermediate_and_target_effects(p
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_no_family_is_tested_in_a_role_in_which_it_was_trained_on(grid, scheme):
-    tested_pairs = np.zeros(grid.mask.shape, dtype=int)
-    for fold in folds(grid.mask, grid.family, scheme):
-        (train_below, train_above), (test_below, test_above) = np.nonzero(fold.train), np.nonzero(fold.test)
+    fits, tested_pairs = FamilyFits(grid, scheme, {"link": grid.blocks("link")}), np.zeros(grid.mask.size, dtype=int)
+    for left in fits.folds:
+        trained, tested = fits.trained_pairs(np.array(left)), fits.tested_pairs(left, left)
+        trained_below, trained_above = (grid.family[places] for places in np.divmod(trained, len(grid.mask)))
+        tested_below, tested_above = (grid.family[places] for places in np.divmod(tested, len(grid.mask)))
         if scheme != "intermediate":
-            assert not set(grid.family[train_above]) & set(grid.family[test_above])
+            assert not {*trained_above} & {*tested_above}
         if scheme != "target":
-            assert not set(grid.family[train_below]) & set(grid.family[test_below])
+            assert not {*trained_below} & {*tested_below}
         if scheme == "both":
-            touched = {*grid.family[test_below], *grid.family[test_above]}
-            assert not touched & {*grid.family[train_below], *grid.family[train_above]}
-        tested_pairs += fold.test
+            assert not {*tested_below, *tested_above} & {*trained_below, *trained_above}
+        tested_pairs[tested] += 1
     assert tested_pairs.max() == 1
-    assert (tested_pairs[grid.mask] == 1).mean() > 0.8  # too little may be left to train on without two large families
-
-
-def test_a_fold_is_a_weighted_ridge_regression(grid):
-    fold = folds(grid.mask, grid.family, "intermediate")[1]
-    blocks = [block for name in ("samples", "link") for block in grid.blocks(name)]
-    fit = FoldFit(fold, grid.outcome[..., None], grid.weights, blocks[:1])
-
-    def centred(values, rows):
-        means = np.array([values[fold.train[:, one], one].mean() for one in range(18)])
-        return (values - means)[rows]
-
-    below, above = (
-        np.stack([centred(block[..., 0], rows) for block in blocks], axis=1) for rows in (fold.train, fold.test)
-    )
-    weights = grid.weights[fold.train]
-    spread = np.sqrt(np.average(below**2, axis=0, weights=weights))
-    model = Ridge(alpha=10 * weights.sum(), fit_intercept=False)
-    model.fit(below / spread, centred(grid.outcome, fold.train), sample_weight=weights)
-    missed = centred(grid.outcome, fold.test) - model.predict(above / spread)
-    assert fit.errors(blocks[1:], np.array([10.0]))[0, 0] == pytest.approx(grid.weights[fold.test] @ missed**2)
-
-
-def test_a_batch_of_arrangements_is_each_of_them_fitted_alone(grid):
-    fold = folds(grid.mask, grid.family, "target")[5]
-    several = np.random.default_rng(2).normal(size=(18, 18, 3)) * grid.mask[..., None]
-    fixed = [block for name in ("samples", "setting") for block in grid.blocks(name)]
-    orders = task_orders(18, 4, np.random.default_rng(3))
-    batch = grid.blocks("link", permuted_facts(grid.facts["link"], orders)) + grid.blocks(
-        "task_type", permuted_facts(grid.facts["task_type"], orders)
-    )
-    penalties = np.array([0.1, 100.0, 1.0])
-    together = FoldFit(fold, several, grid.weights, fixed).errors(batch, penalties)
-    assert together.shape == (4, 3)
-    for draw in range(4):
-        alone = FoldFit(fold, several, grid.weights, [*fixed, *(block[draw] for block in batch)])
-        assert together[draw] == pytest.approx(alone.errors([], penalties)[0], rel=1e-10)
+    is_pair = grid.mask.ravel()
+    assert not tested_pairs[~is_pair].any()
+    assert (tested_pairs[is_pair] == 1).mean() > 0.8  # too little may be left to train on without two large families
 
 
 def test_what_is_typical_of_a_family_without_a_pair_is_that_of_the_families_that_have_one():

@@ -1,15 +1,17 @@
 """The numbers of the guarded analysis against slow, plain accounts of them, Q2 with scikit-learn's ridge regression."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from analysis.importance.exchange import Exchange
 from analysis.importance.grid import grid_of
-from analysis.importance.null_tests import Arrangements, added_by, added_q2, against_nulls, delete_a_family, largest_p
+from analysis.importance.null_tests import Arrangements, against_nulls, delete_a_family, fits_of, largest_p
 from analysis.importance.null_tests import NullTest as Outcome
-from analysis.importance.ridge import FoldFit, folds, why_no_fold
+from analysis.importance.ridge import FamilyFits, why_no_fold
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 
@@ -30,49 +32,98 @@ def rows_of(values, rows, reference):
     return np.array(found)
 
 
-def columns_of(grid, names, train, test):
+def columns_of(grid, names, train, test, reference):
     """Columns of training and test rows; a block has a weighted variance of 1 over the training rows."""
     weights = grid.weights[train] / grid.weights[train].sum()
     below, above = [], []
     for block in (one for name in names for one in grid.blocks(name)):
         own = np.stack([rows_of(block[..., k], train, train) for k in range(block.shape[2])], axis=1)
-        new = np.stack([rows_of(block[..., k], test, test) for k in range(block.shape[2])], axis=1)
+        new = np.stack([rows_of(block[..., k], test, reference) for k in range(block.shape[2])], axis=1)
         spread = np.sqrt(sum(weights @ own[:, k] ** 2 for k in range(own.shape[1])))
         below.append(own / spread if spread > 1e-9 else 0 * own)
         above.append(new / spread if spread > 1e-9 else 0 * new)
     return np.hstack(below), np.hstack(above)
 
 
-def errors(grid, names, train, test, penalties):
+def errors(grid, names, train, test, reference, penalties):
     """Weighted squares that the fits on ``train`` miss of ``test``, one for each penalty."""
-    below, above = columns_of(grid, names, train, test)
-    own, new = rows_of(grid.outcome, train, train), rows_of(grid.outcome, test, test)
+    below, above = columns_of(grid, names, train, test, reference)
+    own, new = rows_of(grid.outcome, train, train), rows_of(grid.outcome, test, reference)
     weights = grid.weights[train] / grid.weights[train].sum()
     models = [Ridge(alpha=one, fit_intercept=False).fit(below, own, sample_weight=weights) for one in penalties]
     return np.array([grid.weights[test] @ (new - one.predict(above)) ** 2 for one in models])
 
 
-def targets_left_out(grid, mask):
-    """Training and test pairs, once for every family that is left out as target."""
-    for family in range(len(grid.families)):
-        inside = np.broadcast_to(grid.family == family, mask.shape)
-        if (mask & inside).any():
-            yield mask & ~inside, mask & inside
+def splits(grid, mask, scheme):
+    """Training, test and reference pairs of every fold that leaves families out of these pairs."""
+    count = len(grid.families)
+    for one, other in itertools.combinations_with_replacement(range(count), 2):
+        if scheme != "both" and one != other:
+            continue
+        below = [np.repeat((grid.family == k)[:, None], len(grid.tasks), 1) for k in (one, other)]
+        above = [rows.T for rows in below]
+        if scheme == "target":
+            train, test = mask & ~above[0], mask & above[0]
+            reference = test
+        elif scheme == "intermediate":
+            train = reference = mask & ~below[0]
+            test = mask & below[0] & train.any(0)
+        else:
+            train = mask & ~(below[0] | below[1] | above[0] | above[1])
+            test, reference = mask & ((below[0] & above[1]) | (below[1] & above[0])), mask
+        if test.any() and train.sum() >= 10:
+            yield train, test, reference
 
 
-def test_what_the_constructs_add_is_what_a_plain_nested_ridge_regression_says(grid):
-    missed = {"all": 0.0, "others": 0.0, "mean": 0.0}
-    for train, test in targets_left_out(grid, grid.mask):
-        tuned = sum(errors(grid, list(grid.kinds), *inner, PENALTIES) for inner in targets_left_out(grid, train))
-        chosen = [PENALTIES[int(np.argmin(tuned))]]
-        missed["all"] += errors(grid, list(grid.kinds), train, test, chosen)[0]
-        missed["others"] += errors(grid, grid.others, train, test, chosen)[0]
-        missed["mean"] += grid.weights[test] @ rows_of(grid.outcome, test, test) ** 2
-    added = (missed["others"] - missed["all"]) / missed["mean"]
-    own = added_by(grid, "target", grid.constructs)
-    blocks = [block for name in grid.constructs for block in grid.blocks(name)]
-    assert own(blocks)[0, 0] == pytest.approx(added, abs=1e-10)
-    assert own.q2(blocks)[0, 0] == pytest.approx(1 - missed["all"] / missed["mean"], abs=1e-10)
+def plain_q2(grid, scheme, names):
+    """Q2 of all features and of those but ``names``, every fold tuned on all features and fitted on its own."""
+    missed = np.zeros(3)
+    others = [name for name in grid.kinds if name not in names]
+    for train, *rest in splits(grid, grid.mask, scheme):
+        inner = list(splits(grid, train, scheme))
+        tuned = sum(errors(grid, list(grid.kinds), *pairs, PENALTIES) for pairs in inner) if inner else None
+        chosen = [10.0 if tuned is None else PENALTIES[int(np.argmin(tuned))]]
+        missed[:2] += [errors(grid, of, train, *rest, chosen)[0] for of in (list(grid.kinds), others)]
+        missed[2] += grid.weights[rest[0]] @ rows_of(grid.outcome, *rest) ** 2
+    return 1 - missed[:2] / missed[2]
+
+
+@pytest.fixture(scope="module")
+def few(grid):
+    """Two tasks of each family at most, with gaps, one target with pairs of a single family, and three features."""
+    kept = np.sort(np.concatenate([np.flatnonzero(grid.family == k)[:2] for k in range(6)]))
+    pairs = np.ix_(kept, kept)
+    mask = grid.mask[pairs].copy()
+    mask[np.random.default_rng(0).random(mask.shape) < 0.1] = False
+    mask[grid.family[kept] != 1, 0] = False
+    kinds = {name: grid.kinds[name] for name in ("samples", "setting", "link")}
+    facts = {name: grid.facts[name][kept] for name in kinds}
+    return replace(
+        grid, tasks=tuple(grid.tasks[k] for k in kept), family=grid.family[kept], mask=mask, facts=facts, kinds=kinds,
+        outcome=grid.outcome[pairs] * mask, weights=grid.weights[pairs],
+    )
+
+
+@pytest.mark.parametrize("scheme", ["target", "intermediate", "both"])
+def test_q2_with_and_without_features_is_what_a_plain_nested_ridge_regression_says(few, scheme):
+    fits = fits_of(few, scheme)
+    own = [fits.q2()[0], fits.q2(["samples", "setting"])[0]]
+    assert own == pytest.approx(plain_q2(few, scheme, ["link"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("scheme", ["target", "intermediate", "both"])
+def test_blocks_that_are_exchanged_are_what_their_own_features_would_say(few, scheme):
+    several = np.random.default_rng(2).normal(size=(*few.mask.shape, 3)) * few.mask[..., None]
+    fits = fits_of(few, scheme, several)
+    orders = np.random.default_rng(3).permuted(np.tile(np.arange(len(few.tasks)), (3, 1)), axis=1)
+    names = ["setting", "link"]
+    permuted = {name: few.facts[name][orders] for name in names}
+    together = Exchange(fits, ["samples"]).q2([block for name in names for block in few.blocks(name, permuted[name])])
+    for draw in range(3):
+        own = replace(few, facts=few.facts | {name: permuted[name][draw] for name in names})
+        alone = fits_of(own, scheme, several)
+        alone.penalties = fits.penalties
+        assert together[draw] == pytest.approx(alone.q2(), rel=1e-9)
 
 
 @pytest.mark.parametrize("outcome", ["points", "percent"])
@@ -92,10 +143,14 @@ def test_the_variance_between_pairs_is_dersimonian_and_lairds(outcome):
 
 
 def test_an_interval_is_that_of_the_jackknife_over_families(grid):
-    parts = np.array([added_q2(grid.without_family(one), "target", ["link"]) for one in range(6)])
+    def added(of):
+        fits = fits_of(of, "target")
+        return (fits.q2() - fits.q2([name for name in grid.kinds if name != "link"]))[0]
+
+    parts = np.array([added(grid.without_family(one)) for one in range(6)])
     error = parts.std(ddof=1) * 5 / np.sqrt(6)
-    low, high = delete_a_family(grid, "target", ["link"])
-    assert (low + high) / 2 == pytest.approx(added_q2(grid, "target", ["link"]))
+    low, high = delete_a_family(grid, "target", ["link"], fits_of(grid, "target"))["link"]
+    assert (low + high) / 2 == pytest.approx(added(grid))
     assert (high - low) / 2 == pytest.approx(2.570582 * error, rel=1e-6)  # t of 5 degrees of freedom at 97.5 %
 
 
@@ -124,14 +179,16 @@ def test_the_null_of_families_hands_typical_facts_round(grid):
     orders = np.random.default_rng(5).permuted(np.tile(np.arange(6), (3, 1)), axis=1)
     names = ["link", "samples"]
     own = against_nulls(grid, "target", names, Arrangements(orders[:0, [0] * 18], orders))
-    added = added_by(grid, "target", names)
+    fits, others = fits_of(grid, "target"), [name for name in grid.kinds if name not in names]
+    exchange, without = Exchange(fits, others), fits.q2(others)[0]
     for draw, order in enumerate(orders):
         blocks = []
         for name in names:
             typical = [np.mean([grid.facts[name][k] for k in range(18) if grid.family[k] == one]) for one in range(6)]
             given = np.array([typical[order[grid.family[k]]] for k in range(18)])
             blocks += grid.blocks(name, given)
-        assert own.by_families[draw, 0] == pytest.approx(added(blocks)[0, 0], abs=1e-12)
+        given_out = exchange.q2([block[None] for block in blocks])[0, 0]
+        assert own.by_families[draw, 0] == pytest.approx(given_out - without, abs=1e-12)
     assert own.by_tasks.shape == (0, 1)
 
 
@@ -144,26 +201,26 @@ def test_features_pass_that_add_something_and_reach_the_level_exactly(added, rea
     assert outcome.passes.tolist() == [passes]
 
 
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_the_error_on_the_training_pairs_is_that_of_a_plain_ridge_regression(grid, penalty):
-    fold = folds(grid.mask, grid.family, "target")[0]
-    blocks = [block for name in ("link", "samples") for block in grid.blocks(name)]
-    fit = FoldFit(fold, grid.outcome[..., None], grid.weights, blocks[:1])
-    below, _ = columns_of(grid, ["link", "samples"], fold.train, fold.test)
-    outcome, weights = rows_of(grid.outcome, fold.train, fold.train), grid.weights[fold.train]
-    weights = weights / weights.sum()
-    model = Ridge(alpha=penalty, fit_intercept=False).fit(below, outcome, sample_weight=weights)
-    assert fit.training_error(blocks[1:], penalty)[0] == pytest.approx(weights @ (outcome - model.predict(below)) ** 2)
-    assert fit.training_total()[0] == pytest.approx(weights @ outcome**2)
+@pytest.mark.parametrize("scheme", ["target", "intermediate", "both"])
+def test_r2_of_the_training_pairs_is_that_of_plain_ridge_regressions(few, scheme):
+    fits = fits_of(few, scheme)
+    shares, places = [], dict(zip(fits.folds, fits.penalties[:, 0], strict=True))
+    for train, _, _ in splits(few, few.mask, scheme):
+        trained = train.any(0) if scheme == "target" else train.any(1)
+        left = [family for family in range(6) if not trained[few.family == family].any()]
+        missed = errors(few, list(few.kinds), train, train, train, [PENALTIES[places[tuple(left)]]])[0]
+        shares.append(1 - missed / (few.weights[train] @ rows_of(few.outcome, train, train) ** 2))
+    assert fits.r2_train() == pytest.approx(np.mean(shares))
 
 
 @pytest.mark.parametrize(("n_pairs", "n_folds"), [(9, 0), (10, 1)])
-def test_ten_training_pairs_are_enough_for_a_fold_and_nine_are_not(n_pairs, n_folds):
+def test_ten_training_pairs_are_enough_for_a_fold_and_nine_are_not(grid, n_pairs, n_folds):
     family = np.array([0] * 6 + [1])
     mask = np.zeros((7, 7), dtype=bool)
     mask[:2, 6] = True  # two pairs of the target that is left out, and n to train on
     mask[tuple(np.argwhere(~np.eye(6, dtype=bool))[:n_pairs].T)] = True
-    assert [int(fold.train.sum()) for fold in folds(mask, family, "target")] == [n_pairs] * n_folds
+    own = replace(grid, mask=mask, family=family, outcome=mask * 1.0, weights=mask * 1.0)
+    assert len(FamilyFits(own, "target", {}).folds) == n_folds
 
 
 def test_gains_that_do_not_vary_are_the_reason_why_nothing_is_tested(grid):

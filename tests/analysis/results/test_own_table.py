@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.importance.grid import grid_of
-from analysis.importance.ridge import AddedQ2
+from analysis.importance.null_tests import fits_of
 from analysis.importance.specification import Primary, Specification
 from analysis.results.own_table import read_own_table
 from analysis.results.published import results
@@ -62,12 +62,7 @@ def test_the_papers_tables_brought_as_files_are_the_same_grid(published_files):
     assert np.array_equal(brought.mask[np.ix_(order, order)], own.mask)
     assert brought.outcome[np.ix_(order, order)] == pytest.approx(own.outcome, abs=1e-9)
     assert brought.kinds == own.kinds
-    q2 = [
-        AddedQ2(one, "target", [], [block for name in one.kinds for block in one.blocks(name)]).q2(
-            [block for name in one.kinds for block in one.blocks(name)]
-        )[0, 0]
-        for one in (brought, own)
-    ]
+    q2 = [fits_of(one, "target").q2()[0] for one in (brought, own)]
     assert q2[0] == pytest.approx(q2[1], abs=1e-9)
 
 

@@ -47,7 +47,7 @@ def analyzed(tmp_path_factory):
     with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
         assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
     (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
-    assert "12 of 22: models" in shown.getvalue()
+    assert "18 of 30: models" in shown.getvalue()
     with redirect_stderr(StringIO()) as said:
         assert main(["figures", "published", "--out", str(out)]) == 0
     assert "Figures 9 and 10 need a study" in said.getvalue()
