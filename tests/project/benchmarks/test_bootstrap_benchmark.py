@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import bootstrap
+from benchmarks.grids import bootstrap
 
 
 def test_the_benchmark_resamples_a_whole_grid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from analysis.gains.gains import gains
 from analysis.results.results import Results
-from benchmarks import scale
-from benchmarks.synthetic_study import NAME, build
+from benchmarks.grids import scale
+from benchmarks.grids.synthetic_study import NAME, build
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """How time and memory of the analysis grow with the tasks of a study, on synthetic studies.
 
-    python -m benchmarks.scale --tasks 18 50 100 200 --csv benchmarks/scale.csv --plot benchmarks/scale.svg
+    python -m benchmarks.grids.scale --tasks 18 50 100 200 --csv scale.csv --plot scale.svg
 
 Each part runs in a process of its own, one at a time, after the study has been built: the gains of all pairs, the
 guarded analysis of a table of their scores, a whole report, and the report again. Seconds are those of the processor,
@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.grids.synthetic_study import NAME, build
 from benchmarks.machine import described
-from benchmarks.synthetic_study import NAME, build
 
 GAINS = """
 import sys

@@ -1,6 +1,6 @@
 """How long the resampling behind a full grid's gains takes: 18 targets of the paper's test sizes, 17 transfers each.
 
-    python -m benchmarks.bootstrap --draws 10000 --seeds 1
+    python -m benchmarks.grids.bootstrap --draws 10000 --seeds 1
 
 Labels and predictions are made up; test rows and classes are those of the paper's Tables 1 and 9 to 12. A group has as
 many rows as GROUP_ROWS says (1 where it says nothing: every row for itself, which is the slowest).

@@ -1,6 +1,6 @@
 """A finished study of made-up predictions, as large as asked for: what the analysis is timed on.
 
-    python -m benchmarks.synthetic_study /tmp/grid --tasks 100 --seeds 5
+    python -m benchmarks.grids.synthetic_study /tmp/grid --tasks 100 --seeds 5
     empathy-transfer report synthetic --store /tmp/grid
 
 Tasks come in families of three, with three classes, two classes and a continuous label in turn, and two raters rate

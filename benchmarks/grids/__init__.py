@@ -1,0 +1,1 @@
+"""Benchmarks of the analysis, on grids of made-up predictions."""
