@@ -1,7 +1,6 @@
 """Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte.
 
-Figures are written here too: every file of the analysis is on the disk whole or not at all. Values in words stand at
-the end, for every printer.
+Every file is on the disk whole or not at all. Values in words stand at the end, for every printer.
 """
 
 from __future__ import annotations
@@ -9,16 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from adapters_store.disk import atomic
 from tasks.plain_text import counted
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Declared(NamedTuple):
@@ -45,12 +41,6 @@ def write_csv(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv alone, in the form of ``write_frames``."""
     with atomic(stem.with_name(f"{stem.name}.csv")) as part:
         frame.to_csv(part, index=False, float_format="%.10g", lineterminator="\n")
-
-
-def write_figure(figure: Figure, path: Path, **options: Any) -> None:  # noqa: ANN401 - those of savefig
-    """Write a figure in the format of the file's ending."""
-    with atomic(path) as part:
-        figure.savefig(part, format=path.suffix[1:], **options)
 
 
 # Values in words and decimals, the same on every page and in the terminal, with words where one is not defined.

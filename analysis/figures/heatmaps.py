@@ -18,12 +18,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
-from analysis.figures.drawing import FigureFiles, make_legible, plain_text_settings, shortened, write_figure_files
+from analysis.figures.drawing import (
+    FigureFiles,
+    file_of,
+    make_legible,
+    plain_text_settings,
+    shortened,
+    write_figure_files,
+)
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import bare, write_figure
+from analysis.tables import bare
 from tasks.plain_text import harmless
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
@@ -212,8 +220,8 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
     with plain_text_settings(stem.name):
         figure = _contamination_heatmap(squares, title)
         paths = [stem.with_name(f"{stem.name}{ending}") for ending in (".png", ".svg")]
-        write_figure(figure, paths[0], dpi=150)
-        write_figure(figure, paths[1], metadata={"Date": None})
+        write_bytes(paths[0], file_of(figure, "png", dpi=150))
+        write_bytes(paths[1], file_of(figure, "svg", metadata={"Date": None}))
     return paths
 
 
