@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -62,6 +63,21 @@ def luminance(colours: NDArray[np.float64]) -> NDArray[np.float64]:
     linear = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4)
     luminances: NDArray[np.float64] = linear @ np.array([0.2126, 0.7152, 0.0722])
     return luminances
+
+
+def colour_squares(
+    axes: Axes, values: NDArray[np.float64], *, colours: str, least: float, most: float, bar: Mapping[str, Any]
+) -> None:
+    """Colour a square per value ``[rows, columns]``, the first row on top, and draw the scale; NaN stays white.
+
+    The figure is not drawn for it, as by libraries that look whether labels overlap: ``name_squares`` places them.
+    """
+    axes.spines[:].set_visible(False)
+    shown = np.ma.masked_invalid(values)
+    mesh = axes.pcolormesh(shown, cmap=colours, vmin=least, vmax=most, linewidths=0.5, edgecolors="white")
+    axes.set(xlim=(0, values.shape[1]), ylim=(values.shape[0], 0))
+    scale = axes.figure.colorbar(mesh, ax=axes, **bar)
+    scale.outline.set_linewidth(0)
 
 
 def make_legible(axes: Axes) -> None:
@@ -118,15 +134,29 @@ def write_figure_files(
 
     def drawn() -> dict[str, bytes]:
         with plain_text_settings(stem.name):
-            figure = draw(frame, title)
-            png = file_of(figure, "png", dpi=dpi)
-            figure.set_layout_engine("none")  # places that were found for these texts have room for those of an SVG
-            return {"png": png, "svg": file_of(figure, "svg", metadata={"Date": None})}
+            return pictures(draw(frame, title), dpi)
 
     parts = kept.parts("figure", asked, drawn)
     write_bytes(files.svg, parts["svg"])
     write_bytes(files.png, parts["png"])
     return files
+
+
+def pictures(figure: Figure, dpi: int) -> dict[str, bytes]:
+    """The figure as PNG of this resolution and as SVG.
+
+    Places are sought once, for the PNG: they have room for the texts of an SVG. ``savefig`` draws each file twice, the
+    first time into nothing, to seek them.
+    """
+    own_dpi, png, svg = figure.dpi, io.BytesIO(), io.BytesIO()
+    figure.dpi = dpi
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine("none")
+    FigureCanvasAgg(figure).print_png(png)  # type: ignore[no-untyped-call]
+    figure.dpi = own_dpi
+    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    return {"png": png.getvalue(), "svg": svg.getvalue()}
 
 
 def file_of(figure: Figure, ending: str, **options: Any) -> bytes:  # noqa: ANN401 - those of savefig

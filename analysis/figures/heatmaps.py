@@ -22,6 +22,7 @@ from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
 from analysis.figures.drawing import (
     FigureFiles,
+    colour_squares,
     file_of,
     make_legible,
     plain_text_settings,
@@ -131,8 +132,6 @@ def colour_limit(points: pd.Series) -> float:
 
 def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> Figure:
     """Draw the squares: colour is the gain in points, the number the score, an asterisk a significant gain."""
-    import seaborn as sns  # a second, which no command needs that draws nothing
-
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     points = squares.pivot(index="intermediate", columns="target", values="points")
     points = points.loc[rows.intermediate, columns.target].astype(float)
@@ -142,7 +141,7 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
     label += f"\ndeepest at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
     bar = {"label": label, "extend": "both", "shrink": 0.8}
-    sns.heatmap(points, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="white", cbar_kws=bar)
+    colour_squares(axes, points.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
     across, down = (
         {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
     )
@@ -162,7 +161,7 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set_xticks(
         np.arange(len(columns)) + 0.5, list(map(shortened, columns)), rotation=45, ha="right", rotation_mode="anchor"
     )
-    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, list(map(shortened, rows)), rotation=0, va="center")
     axes.tick_params(labelsize=8.5)
     axes.set(xlabel="target", ylabel="intermediate")
 
@@ -226,7 +225,7 @@ def write_map(frame: pd.DataFrame, stem: Path, title: str) -> list[Path]:
 
 
 def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
-    import seaborn as sns
+    import seaborn as sns  # a second, which no other command needs
 
     size = 4.0 + 0.36 * len(squares)
     figure = Figure(figsize=(size + 1.5, size), layout="constrained")

@@ -17,7 +17,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.drawing import FigureFiles, figure_of, make_legible, make_plain, shortened, write_figure_files
+from analysis.figures.drawing import (
+    FigureFiles,
+    colour_squares,
+    figure_of,
+    make_legible,
+    make_plain,
+    shortened,
+    write_figure_files,
+)
 from analysis.figures.heatmaps import (
     ALONE,
     COLOURS,
@@ -43,6 +51,7 @@ from tasks.ratings import constructs
 
 PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
+MOST_PAIRS = 3000  # behind Figure 2: a minute of its fits, which grow with the cube of the pairs; the paper has 306
 SETTING = "V1"
 BARS = ("#1b7837", "#c2a5cf")  # told apart in grey too
 MEASURED = {
@@ -116,8 +125,6 @@ def percent_squares(results: Results, metric: str) -> pd.DataFrame:
 
 def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     """A heatmap: the colour is the change in percent of the target alone, the number the score."""
-    import seaborn as sns  # a second, which no command needs that draws nothing
-
     limit = colour_limit(squares.percent)
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.2 + 0.55 * len(columns), 3.2 + 0.33 * len(rows), title)
@@ -125,7 +132,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     values = squares.pivot(index="intermediate", columns="target", values="percent")
     values = values.loc[rows.intermediate, columns.target].astype(float)
     bar = {"label": f"percent change (deepest at {limit:.1f})", "extend": "both", "shrink": 0.8}
-    sns.heatmap(values, ax=axes, cmap=COLOURS, vmin=-limit, vmax=limit, linewidths=0.5, linecolor="w", cbar_kws=bar)
+    colour_squares(axes, values.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
     across, down = (
         {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
     )
@@ -217,7 +224,7 @@ def heuristic_figures(
 ) -> list[FigureFiles]:
     """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
     figures = []
-    if not _why_no_importances(results, similarities):
+    if not why_no_importances(results, similarities):
         title = f"{results.banner}Figure 2: importance of features in the paper's way, {results.name}"
         title += (
             f"\n(a fit in the sample, setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
@@ -236,7 +243,7 @@ def heuristic_figures(
 
 def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[str]:
     """One line for each of Figures 2, 9 and 10 that cannot be drawn, with the reason."""
-    why = _why_no_importances(results, similarities)
+    why = why_no_importances(results, similarities)
     lines = [f"Figure 2 is not drawn: {why}"] if why else []
     missing = [number for name, (number, _, _) in MEASURED.items() if not _is_measured(similarities, name)]
     if missing and results.name == PUBLISHED:
@@ -334,8 +341,6 @@ def rank_map(squares: pd.DataFrame, title: str) -> Figure:
 
 
 def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure:
-    import seaborn as sns
-
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     figure = figure_of(4.0 + 0.46 * len(columns), 3.0 + 0.36 * len(rows), title)
     axes = figure.subplots()
@@ -345,8 +350,10 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
     )
     bar = {"label": label, "shrink": 0.8}
     off = squares.similarity[squares.intermediate != squares.target]
-    style = {"linewidths": 0.5, "linecolor": "w", "annot_kws": {"size": 8}, "vmin": off.min()}
-    sns.heatmap(values.astype(float), ax=axes, cmap="cividis", annot=text, fmt="", cbar_kws=bar, **style)
+    shown = values.to_numpy(float)
+    colour_squares(axes, shown, colours="cividis", least=off.min(), most=np.nanmax(shown), bar=bar)
+    for (y, x), words in np.ndenumerate(text.to_numpy(object)):
+        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=8)
     make_legible(axes)
     across, down = (list(names) for names in (columns.target, rows.intermediate))
     for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
@@ -365,9 +372,13 @@ def _is_measured(similarities: pd.DataFrame | None, name: str) -> bool:
     return similarities is not None and bool(similarities[name].notna().any())
 
 
-def _why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
+def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> str | None:
+    """Why there is no Figure 2; None where there is."""
     n_pairs = int(np.isfinite(results.gains.percent.to_numpy("float64")).sum())
     if n_pairs < FEWEST_PAIRS:
         return f"{counted(n_pairs, 'pair')} with a percent change; the paper's way needs {FEWEST_PAIRS}"
+    if n_pairs > MOST_PAIRS:
+        command = f"empathy-transfer analyze {results.name} --mode paper"
+        return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's way takes long: {command}"
     known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
     return None if known else "no feature is known of every task"

@@ -163,9 +163,11 @@ class KernelFit:
         columns = np.hstack(list(blocks.values()))
         spread = columns.var()
         self._gamma = 1 / (columns.shape[1] * spread) if spread else 1.0
-        self._kernel = np.exp(-self._gamma * _squared_distances(columns, columns))
-        model = SVR(kernel="precomputed", C=setting.penalty, epsilon=setting.epsilon).fit(self._kernel, outcome)
+        kernel = np.exp(-self._gamma * _squared_distances(columns, columns))
+        model = SVR(kernel="precomputed", C=setting.penalty, epsilon=setting.epsilon).fit(kernel, outcome)
         self._support, self._dual, self._intercept = model.support_, model.dual_coef_[0], model.intercept_[0]
+        self._to_support = kernel[:, self._support]  # every shuffle starts from it
+        self._r2 = r2(outcome, self._predictions_from(self._to_support))
 
     def predicted(self, blocks: dict[str, Array]) -> Array:
         """Predictions [rows] for other rows of the same blocks."""
@@ -174,7 +176,7 @@ class KernelFit:
 
     def r2(self) -> float:
         """R2 on the rows of the fit."""
-        return r2(self._outcome, self._predictions_from(self._kernel[:, self._support]))
+        return self._r2
 
     def falls(self, name: str, orders: Array) -> Array:
         """How far R2 on the rows of the fit falls when a block's rows are put in each of ``orders`` [draws, rows].
@@ -187,7 +189,7 @@ class KernelFit:
         values, index = np.unique(self._blocks[name], axis=0, return_inverse=True)
         support = self._blocks[name][self._support]
         factors = np.exp(-self._gamma * _squared_distances(values, support))  # [values, support]
-        rest = self._kernel[:, self._support] / factors[index]
+        rest = self._to_support / factors[index]
         # 2. One product gives the prediction of every row under every value that the block has; row and value are
         #    looked up for each shuffle, and nothing is fitted or multiplied again.
         under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]

@@ -15,7 +15,14 @@ import pandas as pd
 from adapters_store.disk import atomic
 from adapters_store.roles import BASELINE, WHOLE_MODELS
 from analysis.figures.heatmaps import METRIC_NAMES, squares
-from analysis.figures.paper_figures import MEASURED, NUMBERS, kept_importances, percent_squares, similarity_squares
+from analysis.figures.paper_figures import (
+    MEASURED,
+    NUMBERS,
+    kept_importances,
+    percent_squares,
+    similarity_squares,
+    why_no_importances,
+)
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Subject
@@ -28,7 +35,6 @@ from analysis.sections.importance import Progress
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.study_results import StudyResults
 from analysis.tables import write_csv
-from tasks.errors import BadInput
 
 # The frames behind a manuscript's figures, by the names that the report gives them; nothing is drawn here.
 
@@ -66,12 +72,11 @@ def _heatmaps(stored: StudyResults | None) -> Frames:
 
 
 def _importances(subject: Subject) -> Frames:
-    """Importances in the paper's way; nothing where there are too few pairs or features for it."""
-    try:
-        question = subject.question
-        return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
-    except BadInput:
+    """Importances in the paper's way; nothing where there are too few pairs or features for it, or too many pairs."""
+    question = subject.question
+    if why_no_importances(question.results, question.similarities):
         return {}
+    return {"figure-2-importances": kept_importances(question.results, question.similarities, question.kept)}
 
 
 def _similarities(subject: Subject) -> Frames:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,11 @@ class Results:
 
     def title(self, task: str) -> str:
         """A task's name in tables and figures."""
-        return str(self.tasks.title[self.tasks.task == task].item())
+        return self._titles[task]
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        return dict(zip(self.tasks.task, map(str, self.tasks.title), strict=True))
 
 
 def _facts(name: str, task: Mapping[str, Any], counted: Statistics) -> dict[str, Any]:

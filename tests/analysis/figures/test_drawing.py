@@ -1,0 +1,52 @@
+"""Pictures and coloured squares, held against those of the libraries' own, slower ways."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import seaborn as sns
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+from analysis.figures.drawing import colour_squares, figure_of, pictures, plain_text_settings
+
+DPI = 70
+
+
+def _figure() -> Figure:
+    figure = figure_of(3.0, 2.4, "A title\nof two lines")
+    axes = figure.subplots()
+    axes.bar(["one", "two", "a long name"], [1, 3, 2], label="bars")
+    axes.set(xlabel="what", ylabel="how much")
+    figure.legend(loc="outside lower center")
+    return figure
+
+
+def _saved(figure: Figure) -> dict[str, bytes]:
+    """PNG and SVG as ``savefig`` writes them, places sought for the first."""
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png", dpi=DPI)
+    figure.set_layout_engine("none")
+    figure.savefig(svg, format="svg", metadata={"Date": None})
+    return {"png": png.getvalue(), "svg": svg.getvalue()}
+
+
+def test_pictures_are_the_bytes_that_savefig_writes() -> None:
+    with plain_text_settings("salt"):
+        assert pictures(_figure(), DPI) == _saved(_figure())
+
+
+def test_squares_have_the_colours_of_a_heatmap_of_seaborn() -> None:
+    values = np.array([[0.5, -3.0, np.nan], [9.0, 0.0, 1.25]])
+    ours, theirs = (Figure().subplots() for _ in range(2))
+    colour_squares(ours, values, colours="RdBu", least=-2.0, most=2.0, bar={"extend": "both"})
+    sns.heatmap(values, ax=theirs, cmap="RdBu", vmin=-2.0, vmax=2.0, cbar_kws={"extend": "both"})
+    faces = []
+    for axes in (ours, theirs):
+        (mesh,) = (collection for collection in axes.collections if isinstance(collection, QuadMesh))
+        mesh.update_scalarmappable()
+        faces.append(mesh.get_facecolor())
+    np.testing.assert_array_equal(*faces)
+    assert (ours.get_xlim(), ours.get_ylim()) == (theirs.get_xlim(), theirs.get_ylim())
+    assert faces[0][2][3] == 0  # what is not defined has no colour
