@@ -31,6 +31,7 @@ soak: $(INSTALLED)
 
 calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.importance.calibration docs/calibration.csv --grids 1000
+	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
 
 wheel: $(INSTALLED)
 	rm -rf build dist

@@ -323,7 +323,7 @@ def contrasts(frames: Frames) -> Iterator[Table]:
         for contrast in frame.itertuples()
     )
     caption = (
-        "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; themes permuted"
-        " over tasks, p (largest) corrected for all contrasts of the role."
+        "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; p of the"
+        " likelihood ratio with random families, p (largest) corrected for all contrasts of the role."
     )
     yield Table("theme-contrasts", caption, columns, rows, labels=2)

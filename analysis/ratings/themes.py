@@ -1,20 +1,19 @@
 """What classes of tasks give and take: ratings by theme, the paper's counts of gains and harms, and tested contrasts.
 
 A count of significant pairs depends on the sizes of test sets and counts every task up to 34 times. Beside the counts
-stand contrasts of mean gains between themes, in which a task counts once in each role, tested by permuting the themes
-over tasks.
+stand contrasts of mean gains between themes, in which a task counts once in each role, tested in a model in which
+families of tasks differ at random (``analysis.ratings.random_families``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.gains.significance import DRAWS, LEVEL
+from analysis.ratings.random_families import RATIOS, Chance, Classes, numbered
 from analysis.results.results import Results
 from analysis.tables import Declared, framed
 from tasks.ratings import constructs, themes
@@ -24,6 +23,7 @@ ROLES = ("intermediate", "target")
 LARGER = 0.02  # of a score: twice the smallest step in print, asked of a gain or harm where nothing can be tested
 TIE = 1e-9
 ALL, NOT_COLLAPSED, NOT_CONTAMINATED, WITHOUT = "all", "not collapsed", "not contaminated", "without "
+CLASSIFIED = "targets of classes"  # points of F1 and of a correlation are not the same
 
 _ROLE = Declared("str", "which of the pair's two tasks is of the theme")
 _THEME = Declared("str", "class of tasks")
@@ -45,6 +45,7 @@ EFFECTS = {
     "role": Declared("str", "intermediate: what the task gives; target: what it takes"),
     "task": Declared("str", "id of the task"),
     "theme": _THEME,
+    "family": Declared("str", "family of the task"),
     "n_pairs": Declared("int64", "finished pairs of the task in this role"),
     "points": Declared("float64", "its gain in points (x 100) beyond the role's mean, free of its partners' effects"),
 }
@@ -55,10 +56,11 @@ CONTRASTS = {
     "theme_b": Declared("str", "second theme"),
     "n_a": Declared("int64", "tasks of the first"),
     "n_b": Declared("int64", "tasks of the second"),
-    "difference": Declared("float64", "mean points of the first theme's tasks less the second's"),
-    "by_chance": Declared("float64", "size that 95 % of the differences between permuted themes stay below"),
-    "p": Declared("float64", "share of permutations of themes over tasks with as large a difference"),
-    "p_max": Declared("float64", "the same for the largest difference of all contrasts in this role"),
+    "difference": Declared("float64", "points of the first theme's tasks less the second's, families being random"),
+    "by_chance": Declared("float64", "size that 95 % of the differences stay below where themes do not differ"),
+    "p": Declared("float64", "share of such draws in which the likelihood ratio of the contrast is as large"),
+    "p_max": Declared("float64", "the same for the largest of all contrasts in this role"),
+    "between_families": Declared("float64", "share of the variance that is between families, if themes are alike"),
 }
 
 
@@ -99,12 +101,13 @@ def task_effects(results: Results) -> pd.DataFrame:
     pairs bias no effect. Points are undefined where the pairs fall into parts that share no task.
     """
     rows = []
-    of_task = _themes_of(results)
+    of_task, family = _themes_of(results), dict(zip(results.tasks.task, results.tasks.family, strict=True))
     for name, kept in _pair_choices(results):
         for role, effects in zip(ROLES, _side_effects(kept), strict=True):
             counts = kept[role].value_counts()
             rows += [
-                (name, role, task, of_task.get(str(task), ""), counts[task], points) for task, points in effects.items()
+                (name, role, task, of_task.get(task, ""), family.get(task, task), counts[task], points)
+                for task, points in effects.items()
             ]
     return framed(pd.DataFrame(rows, columns=list(EFFECTS)), EFFECTS)
 
@@ -112,7 +115,7 @@ def task_effects(results: Results) -> pd.DataFrame:
 def theme_contrasts(effects: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
     """One row per choice of pairs, role and two themes, from ``task_effects``: the columns of CONTRASTS.
 
-    Tasks without a theme take no part. Two themes of one task each are compared too, with the p that permutation gives.
+    Tasks without a theme take no part. Themes of one task each are compared too, without a p.
     """
     rows = [
         (cells, role, *row)
@@ -138,13 +141,16 @@ def _signs(pairs: pd.DataFrame) -> Iterator[int]:
 
 
 def _pair_choices(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
-    """All finished pairs; those not collapsed or contaminated, where some are; and those without each family."""
+    """All finished pairs; those not collapsed, contaminated or scored by r, where some are; those without a family."""
     done = results.gains[results.gains.gain.notna()]
     yield ALL, done
     for name, mark in ((NOT_COLLAPSED, done.collapsed), (NOT_CONTAMINATED, done.contaminated)):
         marked = mark.fillna(False).astype(bool)
         if marked.any():
             yield name, done[~marked]
+    is_classified = done.metric != "pearson_r"
+    if is_classified.nunique() > 1:
+        yield CLASSIFIED, done[is_classified]
     families = results.tasks.groupby("family", sort=False).task.agg(set)
     for family, members in families.items() if len(families) > 2 else ():
         yield f"{WITHOUT}{family}", done[~done[list(ROLES)].isin(members).any(axis=1)]
@@ -166,32 +172,17 @@ def _side_effects(pairs: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 def _contrasts(effects: pd.DataFrame, draws: int, seed: int) -> Iterator[tuple[object, ...]]:
     """Contrasts of one role: themes, numbers of tasks, difference, its size by chance, p and p of the largest."""
-    points, of_task = effects.points.to_numpy(), effects.theme.to_numpy()
-    present = [name for name in themes() if name in set(of_task)]
-    pairs = list(combinations(present, 2))
-    if not pairs or np.isnan(points).any():
+    order = {name: place for place, name in enumerate(themes())}
+    rows = effects.sort_values("theme", key=lambda column: column.map(order), kind="stable")
+    present, points = list(dict.fromkeys(rows.theme)), rows.points.to_numpy()[:, None]
+    if len(present) < 2 or np.isnan(points).any():
         return
-    # The null: themes say nothing, so every assignment of the tasks' points to the themes is as likely. Contrasts of
-    # small themes vary more; for the largest of all, each is put in units of its own spread by chance.
-    rng = np.random.default_rng(seed)
-    permuted = rng.permuted(np.tile(points, (draws, 1)), axis=1)
-    members = {name: of_task == name for name in present}
-    observed = np.array([_difference(points[None], members, pair)[0] for pair in pairs])
-    chance = np.abs(np.stack([_difference(permuted, members, pair) for pair in pairs], axis=1))
-    widths = np.sqrt([sum(1 / members[name].sum() for name in pair) for pair in pairs])  # in units of a task's sd
-    largest = (chance / widths).max(axis=1)
-    for number, (first, second) in enumerate(pairs):
-        size = abs(observed[number])
-        p = (1 + np.count_nonzero(chance[:, number] >= size - TIE)) / (draws + 1)
-        p_max = (1 + np.count_nonzero(largest >= size / widths[number] - TIE)) / (draws + 1)
-        counts = (int(members[first].sum()), int(members[second].sum()))
-        yield first, second, *counts, observed[number], np.quantile(chance[:, number], 1 - LEVEL), p, p_max
-
-
-def _difference(
-    points: NDArray[np.float64], members: dict[str, NDArray[np.bool_]], pair: tuple[str, str]
-) -> NDArray[np.float64]:
-    """Mean of the first theme's tasks less that of the second, of each row of ``points`` ``[draws, tasks]``."""
-    first, second = (points[:, members[name]].mean(axis=1) for name in pair)
-    difference: NDArray[np.float64] = first - second
-    return difference
+    classes = Classes(numbered(rows.theme.tolist()), numbered(rows.family.tolist()))
+    observed = classes.fits(points - points.mean())
+    unknown = np.full(observed.differences.shape, np.nan)
+    chance = classes.chance(observed, draws, seed) if classes.is_testable else Chance(unknown, unknown, unknown)
+    ratio = RATIOS[observed.ratio[0]]
+    counts = rows.theme.value_counts()
+    for number, (first, second) in enumerate((present[a], present[b]) for a, b in classes.contrasts):
+        tested = (values[number, 0] for values in (observed.differences, chance.differences, chance.p, chance.p_max))
+        yield first, second, int(counts[first]), int(counts[second]), *tested, ratio / (1 + ratio)

@@ -13,7 +13,7 @@ from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, ranking_qu
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
-from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, task_effects, theme_contrasts, theme_counts
+from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, theme_counts
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer
 from analysis.sections.paper_tables import kept_agreement
@@ -67,8 +67,7 @@ def ratings(question: Question) -> Section:
 def themes(question: Question) -> Section:
     """The paper's counts of significant pairs by theme, and contrasts of task effects beside them."""
     counts = [theme_counts(results).assign(panel=panel) for panel, results in question.counted.items()]
-    effects = task_effects(question.results)
-    contrasts = theme_contrasts(effects)
+    effects, contrasts = question.effects, question.contrasts
     shown = pd.concat(counts, ignore_index=True)
     for name, frame in (("theme_counts", shown), ("task_effects", effects), ("theme_contrasts", contrasts)):
         write_frames(frame, question.out / name)
@@ -119,9 +118,10 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
         text = "Mean gains of themes cannot be compared: that needs two themes, and pairs that link all tasks."
         return [Text(text)]
     text = (
-        "Mean gains of themes, in points: every task counts once in a role, free of the partners that it had. p:"
-        " themes permuted over tasks; p (largest): the same for the largest contrast of the role. Points of F1 and of r"
-        " are taken as they stand. Tasks of one family are not independent, so the last column gives the largest"
+        "Mean gains of themes, in points: every task counts once in a role, free of the partners that it had, and"
+        " tasks of one family may be alike for reasons of their own. p: how often effects with as much of that, drawn"
+        " without a difference of themes, give as large a likelihood ratio; p (largest): the same for the largest"
+        " contrast of the role. Points of F1 and of r are taken as they stand. The last column gives the largest"
         " p (largest) when each family is left out in turn."
     )
     is_part = contrasts.cells.str.startswith(WITHOUT)

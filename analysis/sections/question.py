@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.kept import NOWHERE, Kept
 from analysis.ratings.less_data import MARGIN, against_full
+from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.results.own_table import OwnTable
 from analysis.results.published import results, with_approximate_p
 from analysis.results.results import Results
@@ -53,6 +55,16 @@ class Question:
     primary: Primary = UNDECLARED
     similarities: pd.DataFrame | None = None
     kept: Kept = NOWHERE
+
+    @cached_property
+    def effects(self) -> pd.DataFrame:
+        """What every task gives and takes (``task_effects``)."""
+        return task_effects(self.results)
+
+    @cached_property
+    def contrasts(self) -> pd.DataFrame:
+        """Contrasts of these between themes (``theme_contrasts``)."""
+        return theme_contrasts(self.effects)
 
 
 def of_published(out: Path, margin: float | None = None) -> Question:

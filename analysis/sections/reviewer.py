@@ -19,7 +19,6 @@ from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
 from analysis.gains.other_metrics import OTHER
 from analysis.gains.power import in_words
 from analysis.gains.significance import LEVEL
-from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
@@ -261,8 +260,7 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
 
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
-    contrasts = theme_contrasts(task_effects(question.results))
-    frame = explanation_changes(contrasts, facts.get("curve", ()))
+    frame = explanation_changes(question.contrasts, facts.get("curve", ()))
     write_csv(frame, question.out / "reviewer_explained")
     if frame.empty:
         return []

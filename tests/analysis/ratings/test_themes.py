@@ -9,7 +9,15 @@ from scipy import stats
 
 from analysis.gains.gains import gains
 from analysis.ratings.less_data import against_full, non_inferiority
-from analysis.ratings.themes import ALL, LARGER, rating_means, task_effects, theme_contrasts, theme_counts
+from analysis.ratings.themes import (
+    ALL,
+    CLASSIFIED,
+    LARGER,
+    rating_means,
+    task_effects,
+    theme_contrasts,
+    theme_counts,
+)
 from analysis.results.published import results, table, with_approximate_p
 from analysis.results.results import Results
 from tasks.errors import BadInput
@@ -101,32 +109,41 @@ def test_a_planted_difference_of_themes_is_found_in_its_role_only(published):
     assert (frame.p_max >= frame.p - 0.02).all()
 
 
-def test_without_a_difference_few_grids_raise_an_alarm(published):
-    related = replace(published, tasks=published.tasks.assign(family="one"))  # so that none is left out in turn
-    alarms = 0
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        tasks = pd.Series(rng.normal(size=18), published.tasks.task)
-        noise = rng.normal(size=306)
-        found = planted(related, lambda _, bottom, tasks=tasks, noise=noise: tasks[bottom.task].to_numpy() + noise)
-        frame = theme_contrasts(task_effects(found), draws=200)
-        alarms += (frame.p_max[frame.role == "target"] <= 0.05).any()
-    assert alarms <= 11  # of 100 at 5 %: exceeded with probability .004
+def effects_of(published, points, **facts):
+    rows = published.tasks[["task", "theme", "family"]].assign(cells=ALL, role="target", n_pairs=17, points=points)
+    return rows.assign(**facts)
 
 
-def test_a_p_of_a_contrast_counts_the_permutations_that_reach_it(published):
-    points = np.concatenate([np.full(4, 9.0), np.arange(14) / 10])
-    themes = ["direct"] * 4 + ["abstract"] * 7 + ["adjacent"] * 7
-    effects = pd.DataFrame({"cells": ALL, "role": "target", "task": published.tasks.task, "theme": themes})
-    frame = theme_contrasts(effects.assign(n_pairs=17, points=points), draws=19, seed=4).set_index("theme_b")
-    permuted = np.random.default_rng(4).permuted(np.tile(points, (19, 1)), axis=1)
-    chance = np.abs(permuted[:, 4:11].mean(axis=1) - permuted[:, 11:].mean(axis=1))
-    last = frame[frame.theme_a == "abstract"].iloc[0]
-    assert last.p == (1 + (chance >= abs(last.difference) - 1e-12).sum()) / 20
-    assert frame[frame.theme_a == "direct"].p.tolist() == [1 / 20] * 2
-    assert frame[frame.theme_a == "direct"].p_max.tolist() == [1 / 20] * 2
-    unknown = effects.assign(n_pairs=17, points=np.where(np.arange(18) == 3, np.nan, points))
-    assert theme_contrasts(unknown, draws=19).empty
+def test_themes_that_are_families_are_not_told_from_them(published):
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=18) + 9.0 * (published.tasks.theme == "direct")
+    apart = theme_contrasts(effects_of(published, points, family=published.tasks.task), draws=999)
+    alike = theme_contrasts(effects_of(published, points, family=published.tasks.theme), draws=999)
+    for frame, bound in ((apart, (0.0, 0.01)), (alike, (0.05, 1.0))):
+        direct = frame[frame.theme_a == "direct"]
+        assert direct.p_max.between(*bound).all()
+        assert (np.abs(direct.difference - 9) < 2).all()
+    assert (apart.between_families.iloc[0], alike.between_families.iloc[0]) == pytest.approx((0.0, 1.0), abs=0.1)
+
+
+def test_contrasts_without_what_they_need_have_no_p_or_are_not_there(published):
+    unknown = np.where(np.arange(18) == 3, np.nan, 1.0)
+    assert theme_contrasts(effects_of(published, unknown), draws=19).empty
+    each = effects_of(published, np.arange(18.0)).drop_duplicates("theme")
+    frame = theme_contrasts(each, draws=19)
+    assert frame[["n_a", "n_b"]].eq(1).all(axis=None)
+    assert frame.difference.notna().all() and frame[["p", "p_max", "by_chance"]].isna().all(axis=None)
+    assert theme_contrasts(effects_of(published, np.ones(18)), draws=19).p_max.eq(1).all()
+
+
+def test_contrasts_stand_once_more_where_all_targets_are_scored_alike(published):
+    frame = task_effects(published)
+    alike = frame[(frame.cells == CLASSIFIED) & (frame.role == "target")]
+    scored = published.tasks.set_index("task").metric[alike.task]
+    assert len(alike) == (published.tasks.metric == "macro_f1").sum() < 18
+    assert (scored == "macro_f1").all()
+    same = replace(published, gains=published.gains.assign(metric="macro_f1"))
+    assert CLASSIFIED not in set(task_effects(same).cells)
 
 
 def test_no_change_is_neither_a_gain_nor_a_harm(published):
