@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +79,11 @@ def kind_of(name: str) -> str:
 def _may_have_gpu() -> bool:
     """Whether a torch for CUDA could meet a driver of NVIDIA's on this machine."""
     drivers = (Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/nvhost-ctrl"), Path("/proc/driver/nvidia"))
-    return not metadata.version("torch").endswith("+cpu") and any(driver.exists() for driver in drivers)
+    if not any(driver.exists() for driver in drivers):
+        return False
+    from importlib import metadata  # takes a while to load, and most machines need no answer
+
+    return not metadata.version("torch").endswith("+cpu")
 
 
 def _check_gpu(name: str) -> None:

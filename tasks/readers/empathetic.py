@@ -154,13 +154,26 @@ def _question(where: str, name: str, context: tuple[Turn, ...], opening: str, qu
 
 def _list(raw: Raw, i: int, column: str) -> list[object]:
     """A cell that holds a list as Python prints it; BadRow otherwise."""
-    cell = raw.rows[i][raw.column(column)]
-    try:
-        value = ast.literal_eval(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        value = None
+    value = value_of(raw.rows[i][raw.column(column)])
     if not isinstance(value, list):
         raise BadRow(f"{raw.where(i)}: {column} holds no list; get the file again")
+    return value
+
+
+PLAIN = re.compile(r"\[(?:'[^'\"\\]*'(?:, '[^'\"\\]*')*)\]")  # texts without a quote or an escape in them
+NUMBER = re.compile(r"\[(0|[1-9][0-9]{0,17})\]", re.ASCII)
+
+
+def value_of(cell: str) -> object:
+    """What Python reads the cell as, or None; the usual lists are taken apart here, tens of times as fast as there."""
+    if PLAIN.fullmatch(cell) and cell.isprintable():
+        return cell[2:-2].split("', '")
+    if number := NUMBER.fullmatch(cell):
+        return [int(number[1])]
+    try:
+        value: object = ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        value = None
     return value
 
 

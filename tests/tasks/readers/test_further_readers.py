@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.readers import read, read_task
+from tasks.readers.empathetic import value_of
 from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
@@ -227,6 +231,22 @@ def test_every_second_reply_changes_places_with_the_neighbouring_chats(tmp_path:
         ("lone", "good", 1), ("last", "?", 1),
     ]  # fmt: skip
     assert len({row.group for row in rows}) == 3 and len({row.block for row in rows}) == 2
+
+
+lists = st.lists(st.text() | st.sampled_from(["", ", ", "a, b", "don't"]) | st.integers()).map(repr)
+cells = st.text(alphabet="[]', \"\\ab01\uff11\n\0", max_size=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(lists | cells | cells.map("[{}]".format))
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_lists_in_cells_are_what_python_reads(cell: str) -> None:
+    try:
+        expected = ast.literal_eval(cell)
+    except (ValueError, SyntaxError):
+        expected = None
+    assert repr(value_of(cell)) == repr(expected)
 
 
 def test_questions_lose_their_marks(tmp_path: Path) -> None:

@@ -127,6 +127,22 @@ def test_rows_in_every_format_are_what_transformers_makes_of_them(name, backbone
     assert made == [list(by_the_library(library_tokenizer(backbone), own, row)) for row in rows]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text() | st.text(st.characters(max_codepoint=0x2FF)), max_size=4))
+def test_the_bytes_of_a_text_have_the_ids_that_the_backend_gives_them(texts):
+    tokenizer = load_tokenizer(resolve("random-tiny"))
+    own = [encoding.ids for encoding in tokenizer.backend.encode_batch_fast(texts, add_special_tokens=False)]
+    assert tokenizer.ids(texts) == own
+
+
+def test_every_byte_has_an_id_of_its_own():
+    tokenizer = load_tokenizer(resolve("random-tiny"))
+    every = "".join(map(chr, [*range(0x80), *range(0x80, 0x800, 0x40), 0x800, 0x10000]))
+    assert len(set(tokenizer.of_byte)) == 256
+    assert tokenizer.reserved.isdisjoint(tokenizer.of_byte)
+    assert tokenizer.ids([every]) == [tokenizer.backend.encode(every, add_special_tokens=False).ids]
+
+
 @pytest.mark.parametrize("name", BACKBONES)
 def test_special_tokens_are_those_of_transformers(name, backbones):
     backbone = backbone_of(backbones, name)
