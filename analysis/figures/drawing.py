@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
@@ -34,6 +35,7 @@ LONGEST = 40  # letters of a name beside an axis or in a legend
 END = 9  # of them from its end, where names of one family differ
 MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
 LETTERS_PER_INCH = 11  # of a title, so that none is cut
+CANVASES: dict[str, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
 FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
 
 
@@ -143,26 +145,29 @@ def write_figure_files(
 
 
 def pictures(figure: Figure, dpi: int) -> dict[str, bytes]:
-    """The figure as PNG of this resolution and as SVG.
+    """The figure as PNG of this resolution and as SVG; places are sought once, with room for the texts of an SVG."""
+    png = file_of(figure, "png", dpi)
+    figure.set_layout_engine("none")
+    return {"png": png, "svg": file_of(figure, "svg", metadata={"Date": None})}
 
-    Places are sought once, for the PNG: they have room for the texts of an SVG. ``savefig`` draws each file twice, the
-    first time into nothing, to seek them.
+
+def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: Any) -> bytes:  # noqa: ANN401 - of a canvas
+    """The bytes of the file in which a figure is written, those of ``savefig``.
+
+    That draws each file twice, the first time into nothing, to have the places of its layout; here these are sought.
     """
-    own_dpi, png, svg = figure.dpi, io.BytesIO(), io.BytesIO()
-    figure.dpi = dpi
-    if (layout := figure.get_layout_engine()) is not None:
+    content, own_dpi = io.BytesIO(), figure.dpi
+    canvas = CANVASES[ending](figure)
+    figure.dpi = canvas.fixed_dpi or dpi or own_dpi
+    layout = figure.get_layout_engine()
+    if layout is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
-    FigureCanvasAgg(figure).print_png(png)  # type: ignore[no-untyped-call]
+    figure.dpi = dpi or own_dpi
+    getattr(canvas, f"print_{ending}")(content, **options)
     figure.dpi = own_dpi
-    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})  # type: ignore[no-untyped-call]
-    return {"png": png.getvalue(), "svg": svg.getvalue()}
-
-
-def file_of(figure: Figure, ending: str, **options: Any) -> bytes:  # noqa: ANN401 - those of savefig
-    """The bytes of the file in which a figure is written."""
-    content = io.BytesIO()
-    figure.savefig(content, format=ending, **options)
+    if layout is not None:
+        figure.set_layout_engine(layout)
     return content.getvalue()
 
 

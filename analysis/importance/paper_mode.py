@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.svm import SVR
 
 from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of, pair_features
 from analysis.importance.null_tests import permutation_p, permuted_ratings, task_orders
@@ -159,6 +158,8 @@ class KernelFit:
 
     def __init__(self, blocks: dict[str, Array], outcome: Array, setting: PaperSetting) -> None:
         """Fit on all rows of ``blocks``, each [rows, width], and ``outcome`` [rows]."""
+        from sklearn.svm import SVR  # a third of a second, which a report of kept importances does not need
+
         self._blocks, self._outcome = blocks, outcome
         columns = np.hstack(list(blocks.values()))
         spread = columns.var()

@@ -7,11 +7,6 @@ from math import comb
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.compose import make_column_transformer
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import ndcg_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from analysis.importance.features import CATEGORY, features_of, pair_features
 from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
@@ -99,6 +94,8 @@ def ndcg(order: np.ndarray, score: np.ndarray) -> float:
     Relevance is linear in the score, from 0 for the worst to 1 for the best; undefined if all scores are equal. Equal
     places in the order share the mean of their discounts.
     """
+    from sklearn.metrics import ndcg_score
+
     spread = np.ptp(score)
     return float(ndcg_score([(score - score.min()) / spread], [order])) if spread else float("nan")
 
@@ -154,6 +151,12 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def _expected_gains(results: Results, similarities: pd.DataFrame) -> np.ndarray:
     """The model's expectation [pairs], in points from the target's mean; undefined where too few pairs are known."""
+    # Imported where they compute: scikit-learn takes a third of a second, which reports of kept rankings do without.
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
     features = pair_features(results, similarities=similarities)
     kinds = features_of(results)
     words = [column for feature in kinds.values() if feature.kind == CATEGORY for column in feature.columns]

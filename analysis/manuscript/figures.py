@@ -138,9 +138,10 @@ def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
 
 def _keep_inside(figure: Figure) -> None:
     """Leave room at the sides that the layout, which reckons once, has let something run over."""
-    figure.draw_without_rendering()
     width, height = figure.get_size_inches()
-    box, engine = figure.get_tightbbox(), figure.get_layout_engine()
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    box = figure.get_tightbbox()
     left, right = max(0.0, -box.x0 / width), max(0.0, box.x1 / width - 1)
     below, above = max(0.0, -box.y0 / height), max(0.0, box.y1 / height - 1)
     if isinstance(engine, ConstrainedLayoutEngine) and max(left, right, below, above) > 0:

@@ -36,6 +36,7 @@ class Snapshot(Store):
 
     keeps: bool = True
     known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
+    raw: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -48,6 +49,15 @@ class Snapshot(Store):
         if key not in self.known:
             self.known[key] = super().get(key)
         return self.known[key]
+
+    def content(self, key: str) -> bytes:
+        """The bytes of a record, read once for their hash and then for their fields; errors are those of ``Store``."""
+        if key in self.raw:
+            return self.raw.pop(key)
+        content = super().content(key)
+        if key not in self.known:
+            self.raw[key] = content
+        return content
 
     def open(self, key: str, name: str) -> Path:
         """The path of a record's file, whose content is checked the first time; errors are those of ``Store.open``."""

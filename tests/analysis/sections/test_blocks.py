@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from adapters_store import Store
 from adapters_store.errors import CorruptRecord, MissingRecord
+from adapters_store.listing import content_of
 from analysis.page.plain import plain_block, plain_sections
 from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
@@ -64,3 +68,20 @@ def test_a_snapshot_keeps_what_it_has_read_and_errors_come_again(tmp_path):
     for _ in range(2):
         with pytest.raises(MissingRecord):
             snapshot.get("0" * 64)
+
+
+def test_a_record_is_read_once_for_its_hash_and_its_fields(tmp_path, monkeypatch):
+    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")))
+    keys, reads, content = [cell["key"] for cell in manifest["cells"]], Counter(), Store.content
+
+    def counted(self, key):
+        reads[key] += 1
+        return content(self, key)
+
+    monkeypatch.setattr(Store, "content", counted)
+    snapshot = Snapshot.of(store)
+    assert content_of(snapshot, manifest) == content_of(store, manifest)
+    reads.clear()
+    known = {key: snapshot.get(key) for key in keys}
+    assert not reads
+    assert known == {key: store.get(key) for key in keys}
