@@ -256,11 +256,9 @@ class Study:
 
         If ``exact``, more draws decide every correction and not only what is significant (``docs/significance.md``).
         """
-        from analysis.gains.gains import gains
-        from analysis.sections.study_results import Frames
+        from analysis.sections.study_results import Frames, Snapshot
 
-        manifest = self.manifest()
-        return gains(self.store, manifest, exact=True) if exact else Frames.of(self.store, manifest).gains()
+        return Frames.of(Snapshot.of(self.store, exact=exact), self.manifest()).gains()
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""

@@ -31,18 +31,20 @@ class Snapshot(Store):
     """A store as one command sees it: every record is read once, and every file of a record is checked once.
 
     What is computed of its studies is read where it was kept before, unless ``keeps`` says that nothing is: then all of
-    it follows from the records.
+    it follows from the records. If ``exact``, gains are drawn until every correction is decided, as far as more draws
+    decide it (``analysis.gains.gains.gains``).
     """
 
     keeps: bool = True
+    exact: bool = False
     known: dict[str, Record] = field(default_factory=dict, repr=False, compare=False)
     raw: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     checked: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, store: Store) -> Snapshot:
+    def of(cls, store: Store, *, exact: bool = False) -> Snapshot:
         """The store from now on; a snapshot is handed back as it is."""
-        return store if isinstance(store, cls) else cls(store.root)
+        return store if isinstance(store, cls) else cls(store.root, exact=exact)
 
     def get(self, key: str) -> Record:
         """The record with this key, as it was when it was first asked for; errors are those of ``Store.get``."""
@@ -88,7 +90,7 @@ class Frames:
 
     def gains(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.gains.gains``."""
-        return self._frame("gains", gains)
+        return self._frame("gains", gains, **({"exact": True} if self.store.exact else {}))
 
     def baselines(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.baselines.baselines``."""
@@ -102,9 +104,9 @@ class Frames:
         """The frame of ``analysis.gains.other_metrics.other_gains``."""
         return self._frame("other gains", other_gains)
 
-    def _frame(self, what: str, compute: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    def _frame(self, what: str, compute: Callable[..., pd.DataFrame], **further: bool) -> pd.DataFrame:
         """The frame that ``compute`` makes; beside records it hangs on the draws, and on the contacts that mark it."""
-        options = {"draws": self.draws, "seed": self.seed}
+        options = {"draws": self.draws, "seed": self.seed, **further}
         asked = {**options, "contacts": contamination(self.store, self.manifest)}
         return self.kept.frame(what, asked, lambda: compute(self.store, self.manifest, **options))
 

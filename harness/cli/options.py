@@ -47,6 +47,15 @@ def out_option(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -
     out.metavar, out.help = metavar, text
 
 
+def exact_option(leaf: argparse.ArgumentParser) -> None:
+    """Whether more draws decide every correction of a gain."""
+    leaf.add_argument(
+        "--exact",
+        action="store_true",
+        help="draw the whole grid ten times as often where any correction of a gain is undecided",
+    )
+
+
 def registry_option(leaf: argparse.ArgumentParser) -> None:
     """Folders with the user's own entries."""
     leaf.add_argument(

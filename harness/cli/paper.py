@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.options import leaf_options, out_option
-from harness.cli.report import PUBLISHED
+from harness.cli.options import exact_option, leaf_options, out_option
+from harness.cli.report import NOT_DRAWN, PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from analysis.manuscript.subject import Subject
@@ -21,6 +22,7 @@ def add_paper(paper: argparse.ArgumentParser) -> None:
     """Add the options of ``paper``."""
     leaf_options(paper, "paper real-small --out paper --for acl", write_paper)
     paper.add_argument("study", metavar="STUDY", help="a stored study, or published: the paper's own tables")
+    exact_option(paper)
     widths = paper.add_mutually_exclusive_group()
     widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
@@ -57,10 +59,14 @@ def write_paper(options: argparse.Namespace) -> int:
 def subject_of(options: argparse.Namespace) -> Subject:
     """What a command is about: the paper's tables, or a stored study."""
     from analysis.manuscript.subject import published, stored_study
+    from analysis.sections.study_results import Snapshot
 
+    is_exact = getattr(options, "exact", False)  # of paper, not of cite
     if options.study == PUBLISHED:
+        if is_exact:
+            raise BadInput(NOT_DRAWN.format(options.study))
         return published()
-    store = Store(Path(options.store))
+    store = Snapshot.of(Store(Path(options.store)), exact=is_exact)
     return stored_study(store, stored_manifest(store, name_of(options.study)))
 
 

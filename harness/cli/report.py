@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.options import leaf_options
+from harness.cli.options import exact_option, leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from tasks.errors import BadInput
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def add_figures(figures: argparse.ArgumentParser) -> None:
     """Add the options of ``figures``."""
     leaf_options(figures, "figures published --out figures", write_figures)
+    exact_option(figures)
     figures.add_argument("study", metavar="STUDY", help="a study that the store has")
     figures.epilog = f"{figures.epilog}; STUDY may be published: the paper's own tables"
 
@@ -28,6 +29,7 @@ def add_figures(figures: argparse.ArgumentParser) -> None:
 def add_report(report: argparse.ArgumentParser) -> None:
     """Add the options of ``report``."""
     leaf_options(report, "report demo", write_report)
+    exact_option(report)
     report.add_argument(
         "--share",
         action="store_true",
@@ -43,6 +45,7 @@ def add_analyze(leaf: argparse.ArgumentParser) -> None:
         f"{leaf.epilog}; STUDY may be published: the paper's own tables, or a .csv with columns intermediate, target, "
         "score, baseline"
     )
+    exact_option(leaf)
     leaf.add_argument(
         "--mode",
         choices=("guarded", "paper"),
@@ -66,6 +69,7 @@ def add_analyze(leaf: argparse.ArgumentParser) -> None:
 # ``analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say.
 
 PUBLISHED = "published"
+NOT_DRAWN = "--exact adds draws to the gains of a stored study; {!r} is none, leave it out"
 
 
 def analyze(options: argparse.Namespace) -> int:
@@ -87,12 +91,21 @@ def analyze(options: argparse.Namespace) -> int:
     return 0
 
 
+def is_stored(study: str) -> bool:
+    """Whether the name is that of a study in a store: neither the paper's tables nor a table of scores."""
+    from analysis.results.own_table import ENDINGS
+
+    return study != PUBLISHED and Path(study).suffix.lower() not in ENDINGS
+
+
 def question_of(options: argparse.Namespace) -> Question:
     """What a command asks: of the paper's tables, of a table of scores, or else of a stored study."""
     from analysis.results.own_table import ENDINGS, read_own_table
     from analysis.sections.question import of_own_table, of_published, of_stored
     from analysis.sections.study_results import Frames
 
+    if options.exact and not is_stored(options.study):
+        raise BadInput(NOT_DRAWN.format(options.study))
     margin = getattr(options, "margin", None)
     beside = {name: Path(file) for name in ("ratings", "tasks") if (file := getattr(options, name, None))}
     if (path := Path(options.study)).suffix.lower() in ENDINGS:
@@ -170,5 +183,7 @@ def _share_report(options: argparse.Namespace) -> int:
 
 
 def _store_name_out(options: argparse.Namespace) -> tuple[Store, str, Path]:
-    name = name_of(options.study)
-    return Store(Path(options.store)), name, Path(options.out or f"results/{name}")
+    from analysis.sections.study_results import Snapshot
+
+    name, store = name_of(options.study), Store(Path(options.store))
+    return Snapshot.of(store, exact=options.exact), name, Path(options.out or f"results/{name}")

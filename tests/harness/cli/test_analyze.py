@@ -14,10 +14,12 @@ from analysis.ratings.agreement import differences
 from analysis.ratings.less_data import MARGIN
 from analysis.results.published import results, table
 from analysis.results.results import Results
+from analysis.sections import study_results
 from analysis.sections.answers import half_data, ratings, themes
 from analysis.sections.paper_tables import ratings_table, score_matrix
 from analysis.sections.question import of_study, write_answers
 from harness.cli.main import main, parser
+from tasks.errors import BadInput
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 
@@ -136,6 +138,38 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     assert {"heatmap-macro-f1-full.png", "figure-7-percent-pearson-r.png"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
+
+
+@pytest.mark.parametrize("command", ["report", "report --share", "figures", "analyze", "paper"])
+def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(command, tmp_path, capsys, monkeypatch):
+    tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
+    fake_study(tmp_path / "runs", tasks, seeds=(18,), helpful=[("role", "hope")])
+    computed = []
+
+    def with_few_draws(*study, draws, **options):
+        computed.append(options.get("exact", False))
+        return gains(*study, draws=draws // 50, **options)
+
+    def stop(frames):
+        raise BadInput(f"maxima of {set(drawn(frames).draws_of_maxima.tolist())} draws")
+
+    drawn = study_results.Frames.gains
+    monkeypatch.setattr(study_results, "gains", with_few_draws)
+    monkeypatch.setattr(study_results.Frames, "gains", stop)
+    where = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    for _ in range(2):
+        assert main([*command.split(), "fake", "--exact", *where]) == 2
+        assert "maxima of {2000} draws" in capsys.readouterr().err
+    assert computed == [True], "computed once and then read"
+    assert main([*command.split(), "fake", *where]) == 2
+    assert "maxima of {200} draws" in capsys.readouterr().err
+    assert computed == [True, False]
+
+
+@pytest.mark.parametrize("command", ["figures", "analyze", "paper"])
+def test_what_is_no_study_has_no_exact_gains(command, capsys):
+    assert main([command, "published", "--exact"]) == 2
+    assert capsys.readouterr().err.strip().endswith("of a stored study; 'published' is none, leave it out")
 
 
 def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
