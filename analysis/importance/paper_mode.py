@@ -168,7 +168,7 @@ class KernelFit:
         model = SVR(kernel="precomputed", C=setting.penalty, epsilon=setting.epsilon).fit(kernel, outcome)
         self._support, self._dual, self._intercept = model.support_, model.dual_coef_[0], model.intercept_[0]
         self._to_support = kernel[:, self._support]  # every shuffle starts from it
-        self._r2 = r2(outcome, self._predictions_from(self._to_support))
+        self._r2 = float(r2(outcome, self._predictions_from(self._to_support)))
 
     def predicted(self, blocks: dict[str, Array]) -> Array:
         """Predictions [rows] for other rows of the same blocks."""
@@ -195,7 +195,7 @@ class KernelFit:
         #    looked up for each shuffle, and nothing is fitted or multiplied again.
         under = self._intercept + rest @ (factors * self._dual).T  # [rows, values]
         shuffled = under[np.arange(len(index)), index[orders]]
-        lost: Array = self.r2() - np.array([r2(self._outcome, predicted) for predicted in shuffled])
+        lost: Array = self.r2() - r2(self._outcome, shuffled)
         return lost
 
     def _predictions_from(self, kernel: Array) -> Array:
@@ -203,13 +203,14 @@ class KernelFit:
         return predictions
 
 
-def r2(outcome: Array, predicted: Array) -> float:
-    """Share of the squared deviations from the outcome's own mean that the predictions explain.
+def r2(outcome: Array, predicted: Array) -> Array:
+    """Share of the squared deviations of ``outcome`` [rows] from its own mean that predictions [..., rows] explain.
 
-    NaN where the outcome does not vary.
+    One number per row of predictions; NaN where the outcome does not vary.
     """
     squares = ((outcome - outcome.mean()) ** 2).sum()
-    return float(1 - ((outcome - predicted) ** 2).sum() / squares) if squares else float("nan")
+    explained: Array = 1 - ((outcome - predicted) ** 2).sum(axis=-1) / (squares or np.nan)
+    return explained
 
 
 def split_rows(n_rows: int, test_share: float, seed: int, split: int) -> tuple[Array, Array]:
