@@ -216,7 +216,7 @@ def check_tasks(options: argparse.Namespace) -> int:
     _print_facts(facts, is_single=bool(options.id))
     for kind, pairs in contacts.items():
         _print_contacts(kind, pairs)
-    if texts.left_out.grams:
+    if any(texts.left_out):
         print(f"\nnear duplicates: {texts.left_out}")
     for path in _write_contacts(contacts, Path(options.out or "results/check"), options.id):
         print(path)

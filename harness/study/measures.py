@@ -29,7 +29,7 @@ def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None 
         texts = texts or texts_of(splits.values())
         pairs = contacts(splits, [(target, other) for target in splits for other in splits], texts)
         result: dict[str, Any] = {"fields": list(Contact._fields), "contacts": [list(contact) for contact in pairs]}
-        if texts.left_out.grams:
+        if any(texts.left_out):
             result["left_out"] = texts.left_out._asdict()
         store.put_measure(CONTAMINATION, inputs, result, time.perf_counter() - started)
         return pairs

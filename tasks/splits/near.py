@@ -12,6 +12,9 @@ stand in more texts are left out and counted. Up to there the search is exact. T
 order is by the first gram, then the second, in two random permutations of all grams, and two texts agree in either with
 the probability |A and B| / |A or B| (min-wise hashing, Broder 1997; in sorted orders, Bawa et al. 2005). No pair is
 wrong; pairs may be missing, the more of them the more near duplicates a text has.
+
+Texts made of templates have more near duplicates than can be listed: two texts that have ``ENOUGH`` each already are
+not compared any more. A text thus has all of its near duplicates, or ``ENOUGH`` at least.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ SHORTEST = 40  # characters: shorter texts are formulas ("Thank you so much!"), 
 GRAM = 5  # characters
 MOST_PAIRS = 300_000_000  # that share a rare gram; all texts of the registry make a third of them
 ORDERS = 16  # in which texts with frequent grams are sorted
+ENOUGH = 64  # near duplicates of a text; in the real texts none has as many
 NEIGHBOURS = 32  # that each of them is compared with in every order
 BITS = 256  # of the summary of a text's grams that rules most pairs out
 TEXTS_AT_ONCE = 20_000  # whose grams are cut together
@@ -51,19 +54,31 @@ def unseen(done: int, of: int) -> None:
 
 
 class LeftOut(NamedTuple):
-    """What was not compared: grams of more than ``most`` texts, and the texts that have one among their rarest."""
+    """What was not compared: grams of more than ``most`` texts, and the texts that have one among their rarest.
+
+    ``crowded`` are texts of which pairs were left out because both texts of the pair had ``ENOUGH`` near duplicates.
+    """
 
     grams: int = 0
     most: int = 0
     texts: int = 0
+    crowded: int = 0
 
     def __str__(self) -> str:
         """What it means, in one line."""
-        return (
-            f"{self.grams:,} frequent grams, of more than {self.most:,} texts each, were left out: the {self.texts:,} "
-            "texts that have one were also compared with their likeliest neighbours, and near duplicates that share "
-            "frequent grams only may be missed"
-        )
+        parts = []
+        if self.grams:
+            parts.append(
+                f"{self.grams:,} frequent grams, of more than {self.most:,} texts each, were left out: the"
+                f" {self.texts:,} texts that have one were also compared with their likeliest neighbours, and near"
+                " duplicates that share frequent grams only may be missed"
+            )
+        if self.crowded:
+            parts.append(
+                f"{self.crowded:,} texts have {ENOUGH} near duplicates or more: further ones among these texts were not"
+                " looked for"
+            )
+        return "; ".join(parts)
 
 
 class NearPairs(NamedTuple):
@@ -93,9 +108,13 @@ def near_pairs(
         return NearPairs(np.empty((0, 2), dtype=np.int64))
     sets = _Grams([texts[i] for i in long])
     rare = _Prefixes(sets, is_asked)
-    codes = np.concatenate([np.empty(0, dtype=np.int64), *rare.near(progress)])
-    codes = reduce(np.union1d, _neighbours(sets, rare.losers, is_asked), np.sort(codes))
-    return NearPairs(long[np.stack(np.divmod(codes, sets.size), axis=1)], rare.left_out)
+    codes = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *rare.near(progress)]))
+    codes = _with_neighbours(sets, codes, rare.losers, is_asked)
+    left_out = rare.left_out._replace(crowded=int(sets.is_left.sum()))
+    return NearPairs(long[np.stack(np.divmod(codes, sets.size), axis=1)], left_out)
+
+
+NOTHING = np.empty(0, dtype=np.int64)
 
 
 class _Grams:
@@ -129,15 +148,26 @@ class _Grams:
         # A near duplicate shares at least 0.64 n of a text's n grams, whatever its own size.
         self.least = np.ceil(THRESHOLD**2 * self.sizes - 1e-9).astype(np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.known = np.zeros(self.size, dtype=np.int64)  # near duplicates of each text so far
+        self.is_left = np.zeros(self.size, dtype=bool)  # texts of which pairs were not looked at
         shape = (self.size, self.count)
         self.matrix = csr_array((np.ones(len(self.ranks), dtype=np.int8), self.ranks, self.starts), shape=shape)
 
-    def near(self, first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int64]:
+    def near(
+        self, first: NDArray[np.integer], second: NDArray[np.integer], but: NDArray[np.int64] = NOTHING
+    ) -> NDArray[np.int64]:
         """Codes, in order, of the near ones of these pairs of texts: ``size`` times the first of a pair, the second.
 
         Most others are ruled out by how many grams their texts have, and then by the bits that only one of them has
-        set, each of which is a gram that only one has.
+        set, each of which is a gram that only one has. Codes that are known, ``but`` in order, are left out, and pairs
+        of texts that both have enough.
         """
+        has_enough = self.known >= ENOUGH
+        if has_enough.any():
+            kept = ~(has_enough[first] & has_enough[second])
+            for dropped in (first[~kept], second[~kept]):
+                self.is_left[dropped] = True
+            first, second = first[kept], second[kept]
         of_first, of_second = self.sizes[first], self.sizes[second]
         kept = (of_first >= self.least[second]) & (of_second >= self.least[first])
         first, second, of_first, of_second = first[kept], second[kept], of_first[kept], of_second[kept]
@@ -147,8 +177,26 @@ class _Grams:
         kept = count <= of_first + of_second - 2 * THRESHOLD * np.sqrt(of_first * of_second) + 1e-6
         first, second = first[kept].astype(np.int64), second[kept].astype(np.int64)
         codes = np.unique(np.minimum(first, second) * self.size + np.maximum(first, second))
-        parts = np.split(codes, range(SHARED_AT_ONCE, len(codes), SHARED_AT_ONCE))
-        return np.concatenate([self._verified(part) for part in parts])
+        if len(but):
+            codes = codes[but[np.minimum(np.searchsorted(but, codes), len(but) - 1)] != codes]
+        return np.sort(np.concatenate([NOTHING, *(self._counted(part) for part in self._rounds(codes))]))
+
+    def _rounds(self, codes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """The codes in parts in which no text has more than ``ENOUGH`` pairs, after which it may have enough."""
+        rounds = np.maximum(*(_places(texts) for texts in np.divmod(codes, self.size))) // ENOUGH
+        codes = codes[np.argsort(rounds, kind="stable")]
+        for part in np.split(codes, np.cumsum(np.bincount(rounds))):
+            yield from np.split(part, range(SHARED_AT_ONCE, len(part), SHARED_AT_ONCE))
+
+    def _counted(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the codes that are near, without pairs of texts that both have enough; the others count for both."""
+        first, second = np.divmod(codes, self.size)
+        kept = (self.known[first] < ENOUGH) | (self.known[second] < ENOUGH)
+        self.is_left[first[~kept]] = self.is_left[second[~kept]] = True
+        codes = self._verified(codes[kept])
+        for texts in np.divmod(codes, self.size):
+            np.add.at(self.known, texts, 1)
+        return codes
 
     def _verified(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the codes whose texts really are near, by the grams that both have."""
@@ -156,6 +204,15 @@ class _Grams:
         shared = np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).reshape(-1)
         is_near: NDArray[np.bool_] = shared >= THRESHOLD * np.sqrt(self.sizes[first] * self.sizes[second]) - 1e-6
         return codes[is_near]
+
+
+def _places(texts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many equal numbers stand before each of these."""
+    order = np.argsort(texts, kind="stable")
+    ordered = texts[order]
+    places = np.empty_like(texts)
+    places[order] = np.arange(len(texts)) - np.searchsorted(ordered, ordered)
+    return places
 
 
 def _cut(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -245,8 +302,10 @@ class _Prefixes:
             progress(int(compared[end]), int(compared[-1]))
 
 
-def _neighbours(sets: _Grams, losers: NDArray[np.bool_], asked: NDArray[np.bool_]) -> Iterator[NDArray[np.int64]]:
-    """Yield, per order, the codes of near duplicates that stand close in an order of the texts with frequent grams."""
+def _with_neighbours(
+    sets: _Grams, codes: NDArray[np.int64], losers: NDArray[np.bool_], asked: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The codes, and those of near duplicates that stand close in orders of the texts with frequent grams; in order."""
     texts = np.flatnonzero(losers)
     ranks = sets.ranks[np.repeat(losers, sets.sizes)]
     starts = np.cumsum(sets.sizes[texts]) - sets.sizes[texts]
@@ -255,10 +314,11 @@ def _neighbours(sets: _Grams, losers: NDArray[np.bool_], asked: NDArray[np.bool_
         tables = [draw.integers(2**32, size=sets.count, dtype=np.uint64) for _ in range(2)]
         first, second = (np.minimum.reduceat(table[ranks], starts) for table in tables)
         order = texts[np.argsort(first << np.uint64(32) | second, kind="stable")]
-        close = []
+        close = [codes]
         for distance in range(1, NEIGHBOURS + 1):
             pairs = np.stack([order[:-distance], order[distance:]])
             pairs = pairs[:, asked[pairs].any(axis=0)]
             parts = np.split(pairs, range(PAIRS_AT_ONCE, pairs.shape[1], PAIRS_AT_ONCE), axis=1)
-            close += [sets.near(*part) for part in parts]
-        yield np.concatenate(close)
+            close += [sets.near(part[0], part[1], codes) for part in parts]
+        codes = np.sort(np.concatenate(close))
+    return codes

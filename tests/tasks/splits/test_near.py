@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -126,3 +127,24 @@ def test_progress_ends_with_all_comparisons() -> None:
     said: list[tuple[int, int]] = []
     near_pairs(copies(5), progress=lambda done, of: said.append((done, of)))
     assert said[-1][0] == said[-1][1] > 0
+
+
+@pytest.mark.parametrize("most", [near.MOST_PAIRS, 1000])
+def test_of_texts_made_of_templates_each_has_all_near_duplicates_or_enough(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near, "ENOUGH", 5)
+    monkeypatch.setattr(near, "MOST_PAIRS", most)
+    rng = np.random.default_rng(5)
+    words = ["".join(letters) for letters in rng.choice(list("abcdefghij"), size=(60, 6))]
+    templates = [" ".join(words[start : start + 15]) for start in (0, 15, 30)]
+    texts = sorted({f"{template} {word}" for template in templates for word in words[45:]} | set(copies(6)))
+    found, expected = pairs_of(texts), brute(texts)
+    left_out = near_pairs(texts).left_out
+    known = Counter(text for pair in found for text in pair)
+    assert found <= expected and len(found) < len(expected)
+    if most > 1000:  # nothing else is left out
+        missed = expected - found
+        assert min(known[text] for pair in missed for text in pair) >= 5
+        assert left_out.grams == 0 and left_out.crowded >= len({text for pair in missed for text in pair})
+        assert f"{left_out.crowded} texts have 5 near duplicates or more" in str(left_out)
