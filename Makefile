@@ -8,13 +8,17 @@ LOCKED ?=
 # Processes that share the tests, a file each at a time.
 PROCESSES ?= 2
 
-.PHONY: demo test lint wheel bench soak calibrate
+.PHONY: demo test simulations lint wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
+	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40 \
+		-m 'not simulation and not gpu and not cluster and not browser'
+
+simulations: $(INSTALLED)
+	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) -m simulation
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

@@ -95,7 +95,7 @@ audit = cache(main_printed)
 
 
 def passes_of(words):
-    """What pytest says when tests have passed that a block names: they run with all the others, and have to be there."""
+    """What pytest says when the tests of a block have passed: they run with all the others, and must be there."""
     path, names = words[words.index("-k") - 1], words[words.index("-k") + 1].split(" or ")
     source = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     tests = [node for node in source.body if getattr(node, "name", "").startswith("test_")]

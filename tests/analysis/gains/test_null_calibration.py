@@ -120,7 +120,7 @@ def test_a_planted_effect_is_found(metric: str) -> None:
     assert np.mean(p <= 0.05) > 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.simulation
 @pytest.mark.parametrize("metric", MEASURES)
 @pytest.mark.parametrize("paired", [0.0, 0.5])
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_the_level_holds_with_more_seeds_of_the_baseline(
     metric: str, n_groups: int, n_seeds: int, baseline_seeds: int, seed_noise: float, paired: float
 ) -> None:
     options = {"baseline_seeds": baseline_seeds, "paired": paired, "seed_noise": seed_noise}
-    p = _p_values(metric, n_groups, n_seeds, columns=250, draws=1000, **options)
+    p = _p_values(metric, n_groups, n_seeds, columns=250, draws=300, **options)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
     assert 0.002 <= np.mean(p <= 0.05) <= 0.07
 
 
-@pytest.mark.slow
+@pytest.mark.simulation
 @pytest.mark.parametrize("metric", MEASURES)
 @pytest.mark.parametrize(
     ("n_groups", "n_seeds", "uneven", "seed_noise"),
@@ -163,6 +163,6 @@ def test_the_level_holds_over_a_thousand_null_cells(
     uneven: bool,
     seed_noise: float,
 ) -> None:
-    p = _p_values(metric, n_groups, n_seeds, columns=250, draws=1000, uneven=uneven, seed_noise=seed_noise)
+    p = _p_values(metric, n_groups, n_seeds, columns=250, draws=300, uneven=uneven, seed_noise=seed_noise)
     log.info("%.4f of %d rejected", np.mean(p <= 0.05), p.size)
     assert 0.01 <= np.mean(p <= 0.05) <= 0.07

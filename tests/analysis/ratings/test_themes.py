@@ -223,6 +223,7 @@ def test_an_interval_that_touches_0_is_not_significant(published):
         assert (frame.pairs_not_significant == frame.n_pairs).all()
 
 
+@pytest.mark.simulation
 def test_a_mean_without_loss_is_said_to_be_inferior_to_the_margin_as_seldom_as_claimed(published):
     rng, names = np.random.default_rng(3), published.tasks.task
     wrong = 0

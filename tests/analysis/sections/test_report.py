@@ -15,9 +15,13 @@ CLASSIFICATION = (FakeTask("hope"), FakeTask("role"))
 BOTH = (*CLASSIFICATION, FakeTask("distress", "continuous"))
 
 
-def _page(tmp_path: Path, *study: object, **options: object) -> str:
+def _page(tmp_path: Path, *study: object, are_drawn: bool = False, **options: object) -> str:
+    """The text of a report; its figures are made, and turned into pictures only where a test looks at one."""
     store, manifest = fake_study(tmp_path / "store", *study, **options)  # type: ignore[arg-type]
-    page = report(store, manifest, tmp_path / "out", draws=300)
+    with pytest.MonkeyPatch.context() as patch:
+        if not are_drawn:
+            patch.setattr("analysis.figures.drawing.pictures", lambda *_: {"png": b"", "svg": b""})
+        page = report(store, manifest, tmp_path / "out", draws=300)
     assert page == tmp_path / "out" / "report.md"
     return page.read_text()
 
@@ -55,7 +59,7 @@ def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
 
 
 def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path) -> None:
-    assert "SYNTHETIC DATA" in _page(tmp_path / "made", CLASSIFICATION, synthetic=True)
+    assert "SYNTHETIC DATA" in _page(tmp_path / "made", CLASSIFICATION, synthetic=True, are_drawn=True)
     assert "SYNTHETIC DATA" in (tmp_path / "made" / "out" / "heatmap-macro-f1-full.svg").read_text()
     assert "SYNTHETIC" not in _page(tmp_path / "real", CLASSIFICATION)
 

@@ -45,7 +45,7 @@ LIBRARIES = (
 )
 NEVER_COPIED = ("__pycache__", "*.egg-info", ".*")
 BUILT_OR_STORED = ("build", "dist", "data", "runs*", "results*")  # in the root alone
-MARKS = "not slow and not gpu and not cluster and not browser and not realdata"
+MARKS = "not slow and not simulation and not gpu and not cluster and not browser and not realdata"
 
 
 @dataclass(frozen=True)
