@@ -78,7 +78,7 @@ def test_plan_counts_controls_apart(tmp_path, command):
     assert "baseline 4, self-intermediate 4, transfer 12, random 4, self 4" in out
 
 
-def test_report_and_figures_need_the_store_alone(finished, tmp_path):
+def test_report_and_figures_need_the_store_alone(finished, command, tmp_path, monkeypatch):
     done = console("report", "tiny", "--store", finished, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
@@ -86,10 +86,11 @@ def test_report_and_figures_need_the_store_alone(finished, tmp_path):
     assert {"heatmap-macro-f1-full.svg", "heatmap-pearson-r-full.svg"} == {
         n for n in names if n.startswith("heatmap") and n.endswith(".svg")
     }
-    drawn = console("figures", "tiny", "--store", finished, "--out", tmp_path / "figures", cwd=tmp_path)
-    assert drawn.returncode == 0, drawn.stderr
-    assert all(Path(tmp_path / line).is_file() for line in drawn.stdout.splitlines())
-    assert len(drawn.stdout.splitlines()) >= 4
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command("figures", "tiny", "--store", finished, "--out", tmp_path / "figures")
+    assert code == 0, err
+    assert all(Path(tmp_path / line).is_file() for line in out.splitlines())
+    assert len(out.splitlines()) >= 4
 
 
 def test_study_show_prints_which_layer_won(command):

@@ -162,6 +162,6 @@ def test_a_driver_takes_its_workers_with_it(whole_lanes, tmp_path, number, code)
         time.sleep(0.1)
     assert not left
     if number == signal.SIGKILL:  # nobody has tidied up: workers, too, go on from what is there
-        subprocess.run(run(store, *TWO), check=True, capture_output=True)
+        whole_run(store, *TWO)
     whole_run(store, *LANES)
     assert_same_bytes(store, whole_lanes)
