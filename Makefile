@@ -34,7 +34,7 @@ soak: $(INSTALLED)
 	$(VENV)/bin/python -m tests.support.faults.soak --kills 100
 
 calibrate: $(INSTALLED)
-	$(VENV)/bin/python -m analysis.importance.calibration docs/calibration.csv --grids 1000
+	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/calibration.csv
 	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
 
 wheel: $(INSTALLED)

@@ -23,7 +23,8 @@ FEWEST_FAMILIES, FEWEST_PAIRS = 4, 30
 class Grid:
     """Gains [tasks, tasks] with their weights, and what is known of the tasks [tasks] and pairs [tasks, tasks].
 
-    ``family`` [tasks] counts from 0; ``notes`` say what was left out and why, ``left_out`` names features.
+    ``family`` and ``data_set`` [tasks] count from 0; ``notes`` say what was left out and why,
+    ``left_out`` names features.
     """
 
     tasks: tuple[str, ...]
@@ -37,6 +38,7 @@ class Grid:
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
     heterogeneity: float
+    data_set: Array
 
     @property
     def constructs(self) -> list[str]:
@@ -116,6 +118,7 @@ def grid_of(results: Results, specification: Specification, similarities: pd.Dat
         left_out,
         tuple(notes),
         heterogeneity,
+        np.unique(results.tasks.dataset.iloc[kept].fillna("").astype(str), return_inverse=True)[1],
     )
 
 
@@ -179,7 +182,7 @@ def _facts(
             fact = log_ratios(numbers, np.ones(1)) if feature.kind == SIZE else numbers
         if fact is None or (feature.kind != CONSTRUCT and not np.isfinite(fact).all()):
             left_out[name] = "not measured for every task"
-        elif feature.kind != CONSTRUCT and np.ptp(fact) == 0:
+        elif np.nanmax(fact) == np.nanmin(fact):
             left_out[name] = "the same for all tasks"
         else:
             facts[name], kinds[name] = fact, feature.kind

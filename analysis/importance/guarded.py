@@ -29,6 +29,8 @@ from analysis.tables import signed
 SEED = 20_240_901
 Progress = Callable[[int, int, str], None]
 SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
+ONLY_TOGETHER = "only together"
+TWINS = 0.9  # correlation of two ratings over tasks, from which the one adds nothing beside the other
 COLUMNS = [
     "feature",
     "title",
@@ -254,6 +256,8 @@ def verdicts(
         }
         against = _reasons_against(row, test, gate if name in grid.constructs else None)
         verdict = NOT_SUPPORTED if against else SUPPORTED
+        if against and gate.passes[0] and (twin := _twin(grid, name)):
+            verdict, against = ONLY_TOGETHER, [_beside(titles[twin[0]], twin[1])]
         rows.append({**row, "verdict": verdict, "against": "; ".join(against), "why": _why(row, against)})
     rows += [
         {"feature": name, "title": titles[name], "verdict": NOT_TESTED, "why": why}
@@ -279,11 +283,26 @@ def _reasons_against(row: Mapping[str, Any], test: NullTest, gate: NullTest | No
     return [reason for reason, holds in reasons.items() if holds]
 
 
+def _twin(grid: Grid, name: str) -> tuple[str, float] | None:
+    """The construct that says nearly the same of tasks as this one, with their correlation; None where none does."""
+    others = [other for other in grid.constructs if other != name] if name in grid.constructs else []
+    if not others:
+        return None
+    correlations = {other: float(np.corrcoef(grid.facts[name], grid.facts[other])[0, 1]) for other in others}
+    most = max(others, key=lambda other: abs(correlations[other]))
+    return (most, correlations[most]) if abs(correlations[most]) >= TWINS else None
+
+
+def _beside(title: str, correlation: float) -> str:
+    return (
+        f"the constructs together pass, but it adds little beside {title}, with which it correlates over tasks"
+        f" (r = {correlation:.2f})"
+    )
+
+
 def _why(row: Mapping[str, Any], against: list[str]) -> str:
     numbers = (
         f"adds {signed(row['added'], 4)} to Q2 (p = {row['p_tasks']:.3f} over tasks, {row['p_families']:.3f} over"
         f" families, {row['p_corrected']:.3f} corrected)"
     )
-    if np.isfinite(row["low"]):
-        numbers += f", interval {signed(row['low'], 3)} to {signed(row['high'], 3)}"
     return "; ".join([numbers, *against])

@@ -22,8 +22,9 @@ from analysis.gains.power import (
     visible_by_seeds,
     visible_gains,
 )
-from analysis.importance.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
 from analysis.importance.grid import Grid, grid_of
+from analysis.importance.mixed.detection import GRIDS, SEED, SHARES, Progress, detection, smallest_detected
+from analysis.importance.mixed.tested import why_not
 from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.results.published import results as printed
@@ -91,11 +92,9 @@ def write_power(
     """Write the frames and power.md into ``out``; the path of the page."""
     by_seeds = visible_by_seeds(question.spreads, question.visible)
     frames = {"visible_gains": question.visible, "seed_spreads": question.spreads, "visible_by_seeds": by_seeds}
-    reason, simulated = question.grid.why_not(), pd.DataFrame()
+    reason, simulated = why_not(question.grid), pd.DataFrame()
     if reason is None:
-        simulated = detection(
-            question.grid, question.primary.specification.left_out, grids=grids, seed=seed, progress=progress
-        )
+        simulated = detection(question.grid, grids=grids, seed=seed, progress=progress)
         frames |= {"detection": simulated, "seen_effects": smallest_detected(simulated)}
     for name, frame in frames.items():
         write_frames(frame, out / name)
@@ -178,10 +177,9 @@ def _effects(question: PowerQuestion, simulated: pd.DataFrame) -> Section:
     first, specification = simulated.iloc[0], question.primary.specification
     text = (
         f"{first.grids} simulated grids of each kind with the tasks, families, ratings and missing pairs of the study,"
-        f" through the gate of the guarded analysis with {first.draws} arrangements of either null, families left out"
-        f" as {specification.left_out}. {question.primary.line()} Planted is a construct's signed difference"
+        f" put to the mixed-model test of ratings. {question.primary.line()} Planted is a construct's signed difference"
         f" (intermediate less target), in {UNITS[specification.outcome]} per step of the rating. In the study's own"
-        " background pairs differ by its standard errors and by the variance beyond them; in the others, tasks or"
+        " background pairs and intermediates differ as much as the model fitted to it says; in the others, tasks or"
         " families also differ for reasons of their own."
     )
     alarms = [

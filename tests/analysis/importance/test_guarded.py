@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.calibration import calibration
 from analysis.importance.grid import grid_of
 from analysis.importance.guarded import guarded
 from analysis.importance.null_tests import (
@@ -155,10 +154,26 @@ def test_a_large_effect_of_a_rating_is_supported(grid):
     assert largest_p(alone)[planted.constructs.index("link")] <= 0.05
 
 
-def test_grids_without_an_effect_seldom_alarm(grid):
-    frame = calibration(grid, grids=20, draws=99, planted=False).set_index("background")
-    assert len(frame) == 4
-    assert (frame.alarms <= 4).all()  # five or more of 20 at 5 %: 3 in 1,000
+def test_ratings_that_say_the_same_are_supported_only_together(published):
+    ratings = published.ratings[published.ratings.construct == "link"]
+    same = pd.concat([ratings.assign(construct=name) for name in ("definition", "link", "conduciveness")])
+    link = ratings.groupby("task").value.mean()
+    gains, rng = published.gains.copy(), np.random.default_rng(3)
+    apart = gains.intermediate.map(link).to_numpy() - gains.target.map(link).to_numpy()
+    gains["score"] = gains.baseline + (8 * apart + rng.normal(size=len(gains)) * 3) / 100
+    gains["metric"] = "macro_f1"
+    answer = guarded(replace(published, ratings=same.reset_index(drop=True), gains=gains), draws=99)
+    rows = answer.features.set_index("feature")
+    assert "families that were not seen: supported" in answer.headline
+    assert set(rows.verdict[["definition", "link", "conduciveness"]]) == {"only together"}
+    assert "beside Link, with which it correlates over tasks (r = 1.00)" in rows.why["definition"]
+
+
+def test_a_rating_that_is_the_same_for_all_tasks_is_not_tested(published):
+    ratings = published.ratings.copy()
+    ratings.loc[ratings.construct == "link", "value"] = 3.0
+    row = guarded(replace(published, ratings=ratings), draws=9).features.set_index("feature").loc["link"]
+    assert (row.verdict, row.why) == ("not tested", "the same for all tasks")
 
 
 def test_specifications_are_named_by_what_they_ask(published):

@@ -6,17 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.calibration import effect_sizes
-from analysis.importance.detection import (
-    OWN,
-    SHARES,
-    SMALLEST,
-    detection,
-    intermediate_variance,
-    own_noise,
-    smallest_detected,
-)
 from analysis.importance.grid import Grid, grid_of
+from analysis.importance.mixed.backgrounds import effect_sizes
+from analysis.importance.mixed.detectable import own_noise, smallest_slopes
+from analysis.importance.mixed.detection import OWN, SHARES, SMALLEST, detection, smallest_detected
+from analysis.importance.mixed.tested import SIGNED, MixedTest
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 
@@ -26,14 +20,10 @@ def grid() -> Grid:
     return grid_of(results(), PRIMARY)
 
 
-def _variance(grid: Grid) -> np.ndarray:
-    return np.where(grid.mask, 1 / np.where(grid.mask, grid.weights, 1), 0)
-
-
 def test_a_planted_effect_explains_its_share_of_a_weighted_regression(grid: Grid) -> None:
     noise = np.random.default_rng(0).normal(size=(*grid.mask.shape, 1)) * grid.mask[..., None]
-    size = effect_sizes(grid, "link", noise, 0.3)[0]
     link = np.subtract.outer(grid.facts["link"], grid.facts["link"])
+    size = effect_sizes(grid, link * grid.mask, noise, 0.3)[0]
 
     def squares(values: np.ndarray) -> float:  # weighted, about the plain mean of each target's own pairs
         pairs = [(values[rows, column], grid.weights[rows, column]) for column, rows in enumerate(grid.mask.T)]
@@ -43,40 +33,37 @@ def test_a_planted_effect_explains_its_share_of_a_weighted_regression(grid: Grid
     assert of_effect / (of_effect + of_noise) == pytest.approx(0.3)
 
 
-def test_own_noise_is_as_large_as_the_weights_say_and_partly_that_of_intermediates(grid: Grid) -> None:
-    drawn = own_noise(grid, 20_000, np.random.default_rng(0))
-    variance, between = _variance(grid), intermediate_variance(grid, _variance(grid))
-    np.testing.assert_allclose(drawn.var(axis=2)[grid.mask], variance[grid.mask], rtol=0.08)
+def test_own_noise_varies_as_the_fit_of_the_study_does(grid: Grid) -> None:
+    test = MixedTest.of(grid, draws=19)
+    drawn = own_noise(test, 4000, np.random.default_rng(0))
+    gains = grid.outcome[..., None]
+    scale, point = test.scale(gains)[0], test.model.points[test.fit(gains).without[0]] * test.model.unit
+    of_intermediates = sum(v * part.kernel for v, part in zip(point, test.model.parts, strict=True))
+    assert of_intermediates.trace() > 0
+    of_pairs = np.broadcast_to(np.diag(of_intermediates)[:, None], (18, 18))[grid.mask]
+    expected = scale * (1 / grid.weights[grid.mask] + of_pairs)
+    np.testing.assert_allclose(drawn.var(axis=2)[grid.mask], expected, rtol=0.12)
     same = np.mean([np.cov(drawn[k, (k + 1) % 18], drawn[k, (k + 2) % 18])[0, 1] for k in range(18)])
-    assert same == pytest.approx(between, abs=0.25)
-    assert 0 < between < grid.heterogeneity
+    assert same == pytest.approx(scale * np.diag(of_intermediates).mean(), rel=0.2)
 
 
-def test_the_variance_between_intermediates_is_that_which_was_put_in(grid: Grid) -> None:
-    rng, found = np.random.default_rng(1), []
-    mask = ~np.eye(18, dtype=bool)
-    for _ in range(200):
-        outcome = np.where(mask, 2.0 * rng.normal(size=(18, 1)) + 3.0 * rng.normal(size=(18, 18)), 0.0)
-        one = Grid(*[getattr(grid, name) for name in grid.__dataclass_fields__])
-        object.__setattr__(one, "outcome", outcome)
-        object.__setattr__(one, "heterogeneity", 50.0)
-        found.append(intermediate_variance(one, mask * 13.0))
-    assert np.mean(found) == pytest.approx(4.0, rel=0.15)
-
-
-def test_without_known_errors_nothing_is_ascribed_to_intermediates(grid: Grid) -> None:
-    ranks = grid_of(results(), PRIMARY.__class__(outcome="ranks"))
-    assert intermediate_variance(ranks, _variance(ranks)) == 0
+def test_the_slope_that_could_be_seen_is_seen_in_four_of_five_other_grids(grid: Grid) -> None:
+    test = MixedTest.of(grid, draws=99)
+    smallest = smallest_slopes(test)
+    noise = own_noise(test, 200, np.random.default_rng(99))
+    for construct, slope in enumerate(smallest):
+        gains = noise + slope * test.effect(SIGNED, construct)[..., None]
+        assert 0.68 < (test.asked(SIGNED, gains).p[construct] <= 0.05).mean() < 0.91  # .8, four standard errors
 
 
 def test_larger_effects_are_found_more_often_and_equal_seeds_give_equal_rates(grid: Grid) -> None:
     steps: list[tuple[int, int]] = []
-    frame = detection(grid, "target", grids=6, draws=39, progress=lambda done, of, what: steps.append((done, of)))
+    frame = detection(grid, grids=6, progress=lambda done, of, what: steps.append((done, of)))
     assert steps[-1] == (len(frame), len(frame)) == (3 * (1 + 3 * len(SHARES)),) * 2
     own = frame[frame.background == OWN]
     assert own.loc[own.share == SHARES[-1], "rate"].min() > own.loc[own.share == 0, "rate"].max()
     assert ((frame.low <= frame.rate) & (frame.rate <= frame.high)).all()
-    again = detection(grid, "target", grids=6, draws=39)
+    again = detection(grid, grids=6)
     pd.testing.assert_frame_equal(frame, again)
 
 

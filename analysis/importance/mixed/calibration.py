@@ -1,0 +1,160 @@
+"""How often the tests of ratings alarm on grids without an effect, and find one that was planted.
+
+``python -m analysis.importance.mixed.calibration FILE.csv`` simulates grids with the tasks, ratings, weights and
+families of the published study, and grids of other shapes, and writes one row per test and kind of grid.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.importance.features import CONSTRUCT, SIZE
+from analysis.importance.grid import Grid, grid_of
+from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes
+from analysis.importance.mixed.detection import exact_interval
+from analysis.importance.mixed.tested import DISTANCE, LEVEL, SIGNED, MixedTest
+from analysis.importance.null_tests import Arrangements, against_nulls
+from analysis.importance.specification import PRIMARY
+from analysis.results.published import results
+from analysis.tables import Declared, framed, write_csv
+
+Array = np.ndarray
+GRIDS, ARRANGEMENTS, SEED = 1000, 199, 20_261_123
+SHARE = 0.15  # of the variance of gains within targets, that a planted effect explains
+RATIO_ALONE, MIXED, MIXED_DISTANCE, RIDGE = "likelihood ratio alone", "mixed model", "mixed model, distance", "ridge"
+SHAPES = ((4, 3), (6, 2), (10, 2), (6, 5))  # families, and tasks in each
+OF_SHAPES = ("independent noise", "task effects", "family effects", "family and task effects")
+RATINGS_PER_SHAPE = 4
+
+CALIBRATION = {
+    "design": Declared("str", "whose tasks and ratings: the published ones, or so many families of so many tasks"),
+    "test": Declared("str", "which test"),
+    "background": Declared("str", "what gains differ by beside the effect"),
+    "planted": Declared("str", "construct whose difference was planted, of distances its size; empty: none"),
+    "share_planted": Declared("float64", "of the weighted variance of gains within targets"),
+    "grids": Declared("int64", "simulated grids"),
+    "alarms": Declared("int64", "of them with a p of at most .05 for some construct"),
+    "rate": Declared("float64", "alarms / grids"),
+    "low": Declared("float64", "lower end of its exact 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+}
+
+
+def calibration(
+    grid: Grid, backgrounds: Sequence[str] = tuple(BACKGROUNDS), *, grids: int = GRIDS, seed: int = SEED
+) -> pd.DataFrame:
+    """Columns CALIBRATION: every test on grids of each background without an effect, and with each construct planted.
+
+    Signed differences are planted for all tests but that of distances, for which distances are. Weights are taken as
+    known.
+    """
+    test, arrangements = MixedTest.of(grid), Arrangements.of(grid, ARRANGEMENTS, SEED)
+    rows = []
+    for background, name, gains in _simulated(test, SIGNED, backgrounds, grids, seed):
+        ridge = against_nulls(grid, PRIMARY.left_out, grid.constructs, arrangements, gains).passes
+        for what, alarms in {**_signed_alarms(test, gains), RIDGE: ridge}.items():
+            rows.append(_row("published", what, background, name, alarms))
+    for background, name, gains in _simulated(test, DISTANCE, backgrounds, grids, seed):
+        alarms = test.asked(DISTANCE, gains).p.min(0) <= LEVEL
+        rows.append(_row("published", MIXED_DISTANCE, background, name, alarms))
+    return framed(pd.DataFrame(rows), CALIBRATION)
+
+
+def of_shapes(grids: int = GRIDS, seed: int = SEED) -> pd.DataFrame:
+    """The same of the mixed model for grids of other shapes; alarms of several drawings of ratings are put together."""
+    rows = []
+    for shape in SHAPES:
+        alarms: dict[tuple[str, str, str], list[Array]] = {}
+        for drawing in range(RATINGS_PER_SHAPE):
+            grid = drawn_grid(*shape, np.random.default_rng((seed, *shape, drawing)))
+            test, share = MixedTest.of(grid), grids // RATINGS_PER_SHAPE
+            for background, name, gains in _simulated(test, SIGNED, OF_SHAPES, share, seed + 1 + drawing):
+                for what, own in _signed_alarms(test, gains).items():
+                    alarms.setdefault((what, background, name), []).append(own)
+        design = f"{shape[0]} families of {shape[1]}"
+        rows += [_row(design, *key, np.concatenate(parts)) for key, parts in alarms.items()]
+    return framed(pd.DataFrame(rows), CALIBRATION)
+
+
+def drawn_grid(families: int, tasks: int, rng: np.random.Generator) -> Grid:
+    """A grid without gains: three ratings that correlate by .5, half of their variance between families."""
+    count = families * tasks
+    family = np.repeat(np.arange(families), tasks)
+    root = np.linalg.cholesky(0.5 * np.eye(3) + 0.5)
+    of_families, of_tasks = (rng.normal(size=(size, 3)) @ root.T * np.sqrt(0.5) for size in (families, count))
+    ratings = np.round(2 * (3 + of_families[family] + of_tasks)) / 2
+    names = ("definition", "link", "conduciveness")
+    mask = ~np.eye(count, dtype=bool)
+    facts = {"samples": rng.normal(size=count) * 2, **{name: ratings[:, k] for k, name in enumerate(names)}}
+    return Grid(
+        tasks=tuple(f"task{number}" for number in range(count)),
+        family=family,
+        families=tuple(f"family{number}" for number in range(families)),
+        mask=mask,
+        outcome=np.zeros(mask.shape),
+        weights=mask / 25.0,
+        facts=facts,
+        kinds={"samples": SIZE, **dict.fromkeys(names, CONSTRUCT)},
+        left_out={},
+        notes=(),
+        heterogeneity=0.0,
+        data_set=np.arange(count),
+    )
+
+
+def _simulated(
+    test: MixedTest, question: str, backgrounds: Sequence[str], grids: int, seed: int
+) -> Iterator[tuple[str, str, Array]]:
+    """Gains [tasks, tasks, grids] of every background, without an effect and with each construct planted."""
+    grid = test.grid
+    for background in backgrounds:
+        number = list(BACKGROUNDS).index(background)
+        noise = BACKGROUNDS[background](grid, grids, np.random.default_rng((seed, number))) * grid.mask[..., None]
+        yield background, "", noise
+        for construct, name in enumerate(test.constructs):
+            effect = test.effect(question, construct)
+            yield background, name, noise + effect_sizes(grid, effect, noise, SHARE) * effect[..., None]
+
+
+def _signed_alarms(test: MixedTest, gains: Array) -> dict[str, Array]:
+    """[grids], whether some construct has a p of at most .05, with the guard and without it."""
+    signed = test.asked(SIGNED, gains)
+    return {MIXED: signed.p.min(0) <= LEVEL, RATIO_ALONE: signed.ratio_p.min(0) <= LEVEL}
+
+
+def _row(design: str, test: str, background: str, name: str, alarms: Array) -> dict[str, Any]:
+    count, of = int(alarms.sum()), len(alarms)
+    low, high = exact_interval(count, of)
+    return {
+        "design": design,
+        "test": test,
+        "background": background,
+        "planted": name,
+        "share_planted": SHARE if name else 0.0,
+        "grids": of,
+        "alarms": count,
+        "rate": count / of,
+        "low": low,
+        "high": high,
+    }
+
+
+def main() -> None:
+    """Calibrate on the published study and on other shapes, and write the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--grids", type=int, default=GRIDS)
+    options = parser.parse_args()
+    published = calibration(grid_of(results(), PRIMARY), grids=options.grids)
+    frame = pd.concat([published, of_shapes(options.grids)], ignore_index=True)
+    write_csv(frame, options.file.with_suffix(""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The likelihood ratio, against the likelihood of the pairs themselves, and its p against a simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from analysis.importance.grid import Grid
+from analysis.importance.mixed.components import components
+from analysis.importance.mixed.likelihood import Model, share_reaching
+from tests.analysis.importance.mixed.grids import NAMES, noise_of, small_grid
+
+
+def _ratings(grid: Grid) -> np.ndarray:
+    facts = np.stack([grid.facts[name] for name in NAMES], axis=1)
+    return (facts - facts.mean(0)) / facts.std(0)
+
+
+def _of_pairs(grid: Grid, variances: np.ndarray, slope_on: np.ndarray | None, gains: np.ndarray) -> np.ndarray:
+    """Restricted log likelihood [grids] of all pairs: means of targets integrated out, the slope maximised.
+
+    Pairs of one intermediate share its effect: a dense covariance of pairs, without any effect being estimated first.
+    """
+    intermediate, target = np.nonzero(grid.mask)
+    kernel = sum(v * part.kernel for v, part in zip(variances, components(grid), strict=True))
+    covariance = np.diag(1 / grid.weights[grid.mask]) + kernel[np.ix_(intermediate, intermediate)]
+    means = (target[:, None] == np.unique(target)[None]) * 1.0
+    basis = np.linalg.svd(means)[0][:, means.shape[1] :]  # error contrasts: orthogonal to the means
+    inner, values = basis.T @ covariance @ basis, basis.T @ gains[grid.mask]
+    inverse = np.linalg.inv(inner)
+    fit = np.einsum("ig,ij,jg->g", values, inverse, values)
+    if slope_on is not None:
+        column = basis.T @ slope_on[intermediate]
+        fit = fit - (column @ inverse @ values) ** 2 / (column @ inverse @ column)
+    return -0.5 * (np.linalg.slogdet(inner)[1] + fit)
+
+
+def test_the_ratio_is_that_of_the_likelihood_of_all_pairs_on_fifty_grids() -> None:
+    for seed in range(5):
+        grid = small_grid(seed)
+        ratings, gains = _ratings(grid), noise_of(grid, 10, seed, intermediates=5.0)
+        model = Model.of(grid, ratings, draws=9)
+        fit = model.fitted(model.effects.estimated(gains))
+        tried = model.points * model.unit
+        without = np.max([_of_pairs(grid, point, None, gains) for point in tried], axis=0)
+        for number in range(len(NAMES)):
+            full = np.max([_of_pairs(grid, point, ratings[:, number], gains) for point in tried], axis=0)
+            np.testing.assert_allclose(fit.ratio[number], 2 * (full - without), rtol=1e-3, atol=1e-6)
+
+
+def test_between_the_points_the_likelihood_is_hardly_larger() -> None:
+    grid = small_grid(3)
+    ratings, gains = _ratings(grid), noise_of(grid, 8, 3, intermediates=5.0)
+    model = Model.of(grid, ratings, draws=9)
+    fit = model.fitted(model.effects.estimated(gains))
+
+    def largest(slope_on: np.ndarray | None, number: int, start: np.ndarray) -> float:
+        own = gains[..., [number]]
+        result = minimize(
+            lambda logs: -_of_pairs(grid, np.exp(logs), slope_on, own)[0],
+            np.log(start + 0.1),
+            method="L-BFGS-B",
+            bounds=[(-8, 8)] * len(start),
+        )
+        return float(-result.fun)
+
+    for number in range(8):
+        starts = [model.points[point] * model.unit for point in (fit.without[number], fit.with_slope[0, number])]
+        full, without = (max(largest(on, number, start) for start in starts) for on in (ratings[:, 0], None))
+        assert fit.ratio[0, number] == pytest.approx(2 * (full - without), abs=0.5)
+
+
+def test_slopes_and_their_errors_are_those_of_generalised_least_squares() -> None:
+    grid = small_grid(4)
+    ratings, gains = _ratings(grid), noise_of(grid, 6, 4, intermediates=5.0)
+    model = Model.of(grid, ratings, draws=9)
+    fit = model.fitted(model.effects.estimated(gains))
+    intermediate, target = np.nonzero(grid.mask)
+    for number in range(6):
+        variances = model.points[fit.with_slope[1, number]] * model.unit
+        kernel = sum(v * part.kernel for v, part in zip(variances, model.parts, strict=True))
+        inverse = np.linalg.inv(np.diag(1 / grid.weights[grid.mask]) + kernel[np.ix_(intermediate, intermediate)])
+        design = np.hstack([ratings[intermediate, 1:2], (target[:, None] == np.unique(target)[None]) * 1.0])
+        covariance = np.linalg.inv(design.T @ inverse @ design)
+        slope = (covariance @ design.T @ inverse @ gains[grid.mask][:, number])[0]
+        assert fit.slope[1, number] == pytest.approx(slope, rel=1e-6)
+        assert fit.error[1, number] == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-6)
+
+
+def test_a_mean_of_a_target_changes_nothing() -> None:
+    grid = small_grid(5)
+    model = Model.of(grid, _ratings(grid), draws=49)
+    gains = noise_of(grid, 4, 5, intermediates=3.0)
+    shifted = gains + 100 * np.arange(len(grid.tasks))[None, :, None] * grid.mask[..., None]
+    first, second = (model.fitted(model.effects.estimated(values)) for values in (gains, shifted))
+    np.testing.assert_allclose(first.ratio, second.ratio, atol=1e-6)
+    np.testing.assert_allclose(model.corrected(first), model.corrected(second))
+
+
+def test_weights_of_points_are_their_likelihoods() -> None:
+    grid = small_grid(6)
+    model = Model.of(grid, _ratings(grid), draws=9)
+    gains = noise_of(grid, 3, 6, intermediates=6.0)
+    fit = model.fitted(model.effects.estimated(gains))
+    dense = np.stack([_of_pairs(grid, point, None, gains) for point in model.points * model.unit])
+    shares = np.exp(dense - dense.max(0))
+    np.testing.assert_allclose(fit.weight, shares / shares.sum(0), rtol=1e-6, atol=1e-12)
+
+
+def test_p_is_the_mean_over_points_of_the_share_of_null_draws_that_reach_the_ratio() -> None:
+    grid = small_grid(7)
+    model = Model.of(grid, _ratings(grid), draws=200, seed=3)
+    gains = noise_of(grid, 2, 7, intermediates=6.0)
+    fit = model.fitted(model.effects.estimated(gains))
+    expected = np.zeros(fit.ratio.shape)
+    for point, covariance_root in enumerate(model.roots):
+        rng = np.random.default_rng((3, point))
+        drawn = model.fitted(covariance_root @ rng.normal(size=(model.effects.count, 200))).ratio.max(0)
+        for place in np.ndindex(*fit.ratio.shape):
+            expected[place] += fit.weight[point, place[1]] * (1 + (drawn >= fit.ratio[place]).sum()) / 201
+    np.testing.assert_allclose(model.corrected(fit), expected, atol=2e-3)  # points of weight below 1e-4 are left out
+
+
+def test_share_reaching_counts_ties_and_the_observation() -> None:
+    null = np.array([1.0, 2.0, 2.0, 3.0])
+    np.testing.assert_allclose(share_reaching(null, np.array([0.0, 2.0, 3.5])), [1.0, 0.8, 0.2])
