@@ -22,6 +22,7 @@ from analysis.importance.paper_mode import (
     unseen_tasks,
 )
 from analysis.sections.blocks import Block, Bullets, Section, Table, Text
+from analysis.sections.mixed import mixed_answer
 from analysis.sections.question import PUBLISHED, Question
 from analysis.tables import interval, number, percent, signed, write_frames, yes_no
 from tasks.errors import BadInput
@@ -41,8 +42,9 @@ class Answer:
 
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
-    """The guarded analysis of the primary specification, with its frames written."""
-    primary, analysis = question.primary, _guarded(question, progress)
+    """The mixed model and the ridge regression of the primary specification, with their frames written."""
+    primary, (answer, blocks) = question.primary, mixed_answer(question, progress)
+    analysis = _guarded(question, progress)
     frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
     for name, frame in frames.items():
         write_frames(frame, question.out / f"guarded_{name}")
@@ -50,10 +52,12 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
         title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
         stem = question.out / "guarded_curve"
         write_figure_files(analysis.curve, stem, title, specification_curve, kept=question.kept)
-    facts: dict[str, Any] = {"headline": analysis.headline, "declared": primary.declared or None, "key": primary.key}
+    facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
+    facts |= {"slopes": rows(answer.slopes), "ridge": analysis.headline}
     facts |= {name: rows(frame) for name, frame in frames.items()}
-    section = Section("What explains a gain", _guarded_blocks(question, analysis))
-    return Answer((primary.line(), *analysis.lines()), section, facts)
+    section = Section("What explains a gain", [Text(primary.line()), *blocks, *_guarded_blocks(question, analysis)])
+    ridge = [f"ridge regression: {line}" if place == 0 else line for place, line in enumerate(analysis.lines())]
+    return Answer((primary.line(), *answer.lines(), *ridge), section, facts)
 
 
 def _guarded(question: Question, progress: Progress) -> Guarded:
@@ -79,16 +83,17 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
     text = (
-        "The guarded way: gains are centred by target, weighted by how sure they are, and predicted for families of"
-        " tasks that were left out. Q2 is the share of squares that a prediction saves there; a feature adds what is"
-        " lost when it alone is dropped. Supported means that it adds something, that all features together beat the"
-        " mean, that it adds more than when facts are handed round among tasks, and among families (the larger p,"
-        " corrected for the largest of all features, at most .05), and, for a construct, that the constructs together"
+        "Beside the mixed model, a ridge regression: gains are centred by target, weighted by how sure they are, and"
+        " predicted for families of tasks that were left out. Q2 is the share of squares that a prediction saves"
+        " there; a feature adds what is lost when it alone is dropped. Supported means that it adds something, that"
+        " all features together beat the mean, that it adds more than when facts are handed round among tasks, and"
+        " among families (the larger p, corrected for the largest of all features, at most .05), and, for a construct,"
+        " that the constructs together"
         f" do so. From {counted(len(question.results.tasks), 'task')}"
         " many true effects are missed: not supported is not refuted."
     )
-    headline = f"{analysis.headline[0].upper()}{analysis.headline[1:]}."
-    blocks: list[Block] = [Text(question.primary.line()), Text("", lead=headline)]
+    headline = f"{analysis.headline}."
+    blocks: list[Block] = [Text("", lead=f"Ridge regression: {headline}")]
     tested = analysis.features[analysis.features.verdict != NOT_TESTED]
     untested = analysis.features[analysis.features.verdict == NOT_TESTED]
     if tested.empty:
@@ -105,7 +110,7 @@ def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
 
 
 def _features(tested: pd.DataFrame) -> Table:
-    head = ["feature", "adds to Q2", "95 % interval", "by chance", "p (tasks)", "p (families)", "p (corrected)"]
+    head = ["feature", "adds to Q2", "95 % interval of that", "by chance", "p (tasks)", "p (families)", "p (corrected)"]
     body = [
         (
             *(row.title, signed(row.added, 4), interval(row.low, row.high, 3), signed(row.null_mean, 4)),

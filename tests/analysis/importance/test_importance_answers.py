@@ -75,7 +75,7 @@ def several(count=8):
 def test_a_study_with_gaps_one_class_and_a_constant_prediction_is_analyzed_and_they_are_told(tmp_path):
     question = stored(tmp_path, several(), absent=[("task0", "task3")], constant=[("task4", "task1")])
     answer, page = answered(question)
-    assert "explain gains of families that were not seen" in answer.lines[1]
+    assert "explain gains" in answer.lines[1]
     assert "2 pairs without a defined outcome left out" in page
     _, page = answered(question, "paper")
     assert "2 of 56 pairs have no percent change and are left out" in page

@@ -1,0 +1,84 @@
+"""What explains a gain, answered by the mixed model: slopes, verdicts and the profile of the likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures.drawing import write_figure_files
+from analysis.figures.likelihood_profile import likelihood_profile
+from analysis.importance.mixed.answer import NOT_TESTED, Mixed, mixed
+from analysis.importance.mixed.tested import DISTANCE, SIGNED
+from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
+from analysis.sections.question import Question
+from analysis.tables import number, percent, signed, write_frames
+
+Progress = Callable[[int, int, str], None]
+
+
+def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Block]]:
+    """The answer, read where it was kept, with its frames and its figure written, and the blocks that tell it."""
+    answer = _computed(question, progress)
+    write_frames(answer.slopes, question.out / "mixed_slopes")
+    blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
+    tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
+    if tested.empty:
+        return answer, blocks
+    blocks += [Text(_method()), _slopes(tested[tested.question == SIGNED])]
+    write_frames(answer.profile, question.out / "mixed_profile")
+    title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
+    drawn = write_figure_files(
+        answer.profile, question.out / "mixed_profile", title, likelihood_profile, kept=question.kept
+    )
+    blocks += [
+        Picture.of(drawn),
+        Text("The same for distances, whether tasks whose ratings are further apart teach each other less:"),
+        _slopes(tested[tested.question == DISTANCE]),
+    ]
+    untested = answer.slopes[answer.slopes.verdict == NOT_TESTED]
+    points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
+    points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
+    return answer, [*blocks, Bullets([*points, *answer.notes])]
+
+
+def _computed(question: Question, progress: Progress) -> Mixed:
+    asked = (question.results, question.primary.specification, question.similarities)
+
+    def compute() -> dict[str, Any]:
+        answer = mixed(asked[0], asked[1], similarities=asked[2], progress=progress)
+        parts = {field.name: getattr(answer, field.name) for field in fields(answer)}
+        return parts | {"notes": list(answer.notes)}
+
+    parts = question.kept.parts("mixed model", {"asked": asked}, compute)
+    return Mixed(**{**parts, "notes": tuple(parts["notes"])})
+
+
+def _method() -> str:
+    return (
+        "Within every target, gains are compared with how much higher the intermediate is rated than the target. A"
+        " slope has to be larger than tasks, data sets, families and all other features that differ would make it"
+        " (likelihood ratio, simulated null), and has to be the same for families of targets, as far as they can tell"
+        " (random-effects meta-analysis of their slopes); the larger p counts, corrected for all ratings. The interval"
+        " holds the slopes that this test does not reject. Ratings were given, not assigned: a slope is an"
+        " association."
+    )
+
+
+def _slopes(tested: pd.DataFrame) -> Table:
+    head = ["rating", "per step", "95 % interval", "share of squares", "p (ratio)", "p (families)", "p", "verdict"]
+    body = [
+        (
+            *(row.title, signed(row.slope, 2), _ends(row.low, row.high), percent(row.share)),
+            *(number(row.p_ratio), f"{number(row.p_families)} ({row.df} df)", number(row.p), row.verdict),
+        )
+        for row in tested.itertuples()
+    ]
+    return Table(head, body)
+
+
+def _ends(low: float, high: float) -> str:
+    return " to ".join(signed(end, 2) if np.isfinite(end) else "no end" for end in (low, high))
