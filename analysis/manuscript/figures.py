@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from adapters_store.disk import write_bytes
 from analysis.figures.drawing import FONT, file_of, named
 from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap
+from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.paper_figures import (
     cosine_map,
     difference_bars,
@@ -116,6 +117,9 @@ def _bars(frames: Frames) -> Iterator[Sheet]:
     if (frame := frames.get("figure-8-differences")) is not None:
         caption = "By how much two raters' ratings of a task differ."
         yield Sheet("figure-8-differences", caption, frame, difference_bars, False, 6.2)
+    if (frame := frames.get("mixed_profile")) is not None and len(frame):
+        caption = "Log likelihood of every slope of gains on a rating; slopes in the band are not rejected at 5 %."
+        yield Sheet("mixed-profile", caption, frame, likelihood_profile, True, 5.4)
     if (frame := frames.get("guarded_curve")) is not None:
         caption = "What the constructs add together under each specification of the guarded analysis."
         yield Sheet("guarded-curve", caption, frame, specification_curve, True, 3.4 + 0.62 * len(frame))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from adapters_store.record import Record
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.manuscript.references import DATA, GUARDED, OVER_SEEDS, PAPERS_WAY, STATISTICS, Use, keys_of
+from analysis.manuscript.references import DATA, GUARDED, MIXED, OVER_SEEDS, PAPERS_WAY, STATISTICS, Use, keys_of
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.trainings import models, settings_of, training
 from analysis.tables import few, inline
@@ -129,13 +129,21 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
         if subject.results.ratings.rater.nunique() > 1:
             rated += f"; agreement is Krippendorff's alpha{keys_of(uses, STATISTICS, 'agreement of raters')}"
         rated += ". "
-    reason = subject.why_not_guarded()
-    if reason is not None:
-        return f"{rated}What explains gains for families of tasks that were left out cannot be said: {reason}."
+    if (reason := subject.why_no_slopes()) is not None:
+        return f"{rated}Whether ratings explain gains cannot be said: {reason}."
     text = (
-        f"{rated}What explains gains was asked for families of tasks that were left out: a ridge regression"
-        f"{keys_of(uses, STATISTICS, GUARDED)} on gains centred by target, one feature dropped at a time,"
-        " tested against facts handed round among tasks and among families."
+        f"{rated}Whether ratings explain gains was asked by a mixed model: the slope of gains on how much higher the"
+        " intermediate is rated, means of targets free; tasks, data sets, families and all other features are"
+        " components of variance; a likelihood ratio with simulated null, corrected for all ratings, and a"
+        " random-effects meta-analysis of the slopes within families of"
+        f" targets{keys_of(uses, STATISTICS, MIXED)}, of which the larger p counts."
+    )
+    if (reason := subject.why_not_guarded()) is not None:
+        return f"{text} What other features explain for families of tasks that were left out cannot be said: {reason}."
+    text += (
+        f" Beside it, a ridge regression{keys_of(uses, STATISTICS, GUARDED)} on gains centred by target predicts"
+        " families of tasks that were left out, one feature dropped at a time, tested against facts handed round among"
+        " tasks and among families."
     )
     if beside := keys_of(uses, STATISTICS, PAPERS_WAY):
         text += f" Importances in the paper's way{beside}, a fit in the sample, are given beside it."

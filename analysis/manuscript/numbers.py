@@ -82,6 +82,12 @@ QUOTED = (
         {"difference": "points", "by_chance": "points", "p": "p", "p_max": "p"},
         {"cells": ALL},
     ),
+    Quoted(
+        "mixed_slopes",
+        "Slope",
+        ("question", "construct"),
+        {name: "rating" for name in ("slope", "low", "high", "detectable")} | {"p": "p"},
+    ),
     Quoted("guarded_features", "Feature", ("feature",), {"added": "q2", "low": "importance", "high": "importance"} | P),
     Quoted("guarded_models", "Model", ("left_out", "model"), {"r2_train": "alpha", "q2": "q2"}),
     Quoted(

@@ -19,7 +19,7 @@ BACKBONES = {
     "roberta-large": ("liu-etal-2019-roberta",),
     "minilm": ("wang-etal-2020-minilm", "reimers-gurevych-2019-sentence"),
 }
-PAPERS_WAY, GUARDED = "importances in the paper's way", "guarded analysis"
+PAPERS_WAY, GUARDED, MIXED = "importances in the paper's way", "guarded analysis", "slopes on ratings"
 RANDOM = "random-tiny"  # not trained by anybody
 METHODS = {
     "seq_bn": ("pfeiffer-etal-2020-mad",),
@@ -46,6 +46,7 @@ RATINGS = {
 }
 EXPLAINED = {
     PAPERS_WAY: ("drucker-etal-1997-support", "breiman-2001-random"),
+    MIXED: ("dersimonian-laird-1986-meta", "hartung-knapp-2001-refined"),
     GUARDED: ("hoerl-kennard-1970-ridge",),
 }
 SIMILARITIES = {
@@ -156,7 +157,11 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         cited |= APPROXIMATED
     if len(subject.results.ratings):
         cited |= RATINGS
-    worked = {PAPERS_WAY: subject.has_importances(), GUARDED: subject.why_not_guarded() is None}
+    worked = {
+        PAPERS_WAY: subject.has_importances(),
+        MIXED: subject.why_no_slopes() is None,
+        GUARDED: subject.why_not_guarded() is None,
+    }
     cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
     cited |= _measure_keys(subject)
     for name, keys in cited.items():

@@ -12,7 +12,8 @@ from adapters_store.record import imports_of, read_signed
 from adapters_store.store import Store
 from analysis.figures.paper_figures import why_not_drawn
 from analysis.gains.cells import Manifest
-from analysis.importance.grid import grid_of
+from analysis.importance.grid import Grid, grid_of
+from analysis.importance.mixed.tested import why_not as why_no_slopes
 from analysis.importance.ridge import why_no_fold
 from analysis.results.results import Results
 from analysis.sections.question import Question, of_published
@@ -60,11 +61,17 @@ class Subject:
         """The manifest's facts of every task; none for the paper's tables."""
         return self.stored.manifest["tasks"] if self.stored else NO_TASKS
 
+    def why_no_slopes(self) -> str | None:
+        """Why the mixed model can say nothing of ratings; None if it can."""
+        return why_no_slopes(self._grid)
+
     def why_not_guarded(self) -> str | None:
         """Why nothing can be said of what explains gains for families left out; None if it can."""
-        asked = self.question.primary.specification
-        grid = grid_of(self.results, asked, self.question.similarities)
-        return grid.why_not() or why_no_fold(grid, asked.left_out)
+        return self._grid.why_not() or why_no_fold(self._grid, self.question.primary.specification.left_out)
+
+    @property
+    def _grid(self) -> Grid:
+        return grid_of(self.results, self.question.primary.specification, self.question.similarities)
 
     def has_importances(self) -> bool:
         """Whether there are importances in the paper's way."""

@@ -42,6 +42,29 @@ def means(frames: Frames) -> Iterator[Table]:
     yield Table("rating-means", "Ratings of tasks, means over raters, by theme.", columns, rows, rules=rules)
 
 
+def slopes(frames: Frames) -> Iterator[Table]:
+    """By how many points gains follow each rating, with the verdict of the mixed model."""
+    frame = frames.get("mixed_slopes")
+    if frame is None or frame[frame.verdict != NOT_TESTED].empty:
+        return
+    numbers = ("Per step", "95 % interval", "p (ratio)", "p (families)", "Visible")
+    columns = (Column("Question", "label"), Column("Rating", "label"), *map(Column, numbers))
+    rows = tuple(
+        (
+            *(row.question, row.title, printed("rating", row.slope, "--"), spanned("rating", row.low, row.high, "--")),
+            *(printed("p", row.p_ratio, "--"), printed("p", row.p_families, "--")),
+            *(printed("rating", row.detectable, "--"), row.verdict),
+        )
+        for row in frame.itertuples()
+    )
+    text = (
+        "Points of gain per step by which the intermediate is rated higher than its target (signed), or by which the"
+        " two ratings are apart (distance). The larger p counts, corrected for all ratings; the interval holds the"
+        " slopes that are not rejected; visible: what would have been seen in 80 % of such studies."
+    )
+    yield Table("slopes", text, (*columns, Column("Verdict", "label")), rows)
+
+
 def importances(frames: Frames) -> Iterator[Table]:
     """What each feature is worth in the paper's way where that was computed, and the guarded verdict on it."""
     if "guarded_features" not in frames:
@@ -151,6 +174,7 @@ def tables(frames: Frames, banner: str) -> list[Table]:
         *theme_counts(frames),
         *contrasts(frames),
         *means(frames),
+        *slopes(frames),
         *importances(frames),
         *models(frames),
         *data_sets(frames),

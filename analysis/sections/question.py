@@ -64,7 +64,7 @@ class Question:
     @cached_property
     def contrasts(self) -> pd.DataFrame:
         """Contrasts of these between themes (``theme_contrasts``)."""
-        return theme_contrasts(self.effects)
+        return self.kept.frame("theme contrasts", {"effects": self.effects}, lambda: theme_contrasts(self.effects))
 
 
 def of_published(out: Path, margin: float | None = None) -> Question:
