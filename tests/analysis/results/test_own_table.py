@@ -202,7 +202,7 @@ def test_ratings_of_any_construct_are_analyzed(write, tmp_path):
     assert found.results.errors == "those of the spread over seeds"
     question = of_own_table(found, tmp_path / "out")
     answer = guarded_answer(replace(question, primary=Primary(draws=19)), lambda *step: None)
-    assert "constructs (warmth) explain gains" in answer.lines[1]
+    assert "ratings (Warmth) explain gains" in answer.lines[1]
     assert [row["verdict"] for row in answer.facts["features"] if row["feature"] == "warmth"] != ["not tested"]
     page = write_answers(question, [ratings_section(question)]).read_text(encoding="utf-8")
     assert "| warmth |" in page

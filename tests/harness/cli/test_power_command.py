@@ -32,7 +32,7 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
     assert main(["power", "fake", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]) == 0
     page = Path(capsys.readouterr().out.strip()).read_text()
     assert page.startswith("# SYNTHETIC DATA: ")
-    assert "Nothing can be simulated: 2 pairs of 2 tasks" in page
+    assert "Nothing can be simulated: no task has ratings." in page
     assert "| 10 | 10 | 2 |" in page
     assert set(pd.read_csv(tmp_path / "out" / "visible_by_seeds.csv").target) == {"hope", "role"}
     assert not (tmp_path / "out" / "detection.csv").exists()

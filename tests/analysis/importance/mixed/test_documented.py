@@ -44,3 +44,9 @@ def test_false_alarms_are_at_most_five_in_a_hundred_but_in_one_background() -> N
     without = frame[frame.planted.isna() & (frame.test == "mixed model")]
     above = without[without.low > 0.05]
     assert list(above.background) == ["data sets in families"]
+
+
+def test_the_shares_of_the_papers_procedure_are_those_of_their_file() -> None:
+    lines = (DOCS / "what-explains-gains.md").read_text(encoding="utf-8").splitlines()
+    for row in pd.read_csv(DOCS / "paper_calibration.csv").itertuples():
+        assert f"| {row.background} | {_short(row.rate, 2)} | {_short(row.above / row.grids, 2)} |" in lines
