@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.importance.features import CATEGORY
 from analysis.importance.grid import Grid
+from analysis.importance.mixed.components import standardised
 
 Array = np.ndarray
 Background = Callable[[Grid, int, np.random.Generator], Array]
@@ -154,13 +155,6 @@ BACKGROUNDS: dict[str, Background] = {
     "number of labels explains 30 %": _explained_by("n_labels"),
     "data sources differ": _explained_by("data_source"),
 }
-
-
-def standardised(values: Array) -> Array:
-    """Values with mean 0 and standard deviation 1; zeros where all are equal."""
-    centred = values - values.mean()
-    deviation = centred.std()
-    return np.asarray(centred / deviation if deviation > 0 else centred)
 
 
 def _unit(grid: Grid) -> float:

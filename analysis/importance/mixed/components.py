@@ -69,7 +69,7 @@ def _other_features(grid: Grid) -> Array:
     for name in grid.others:
         facts = np.asarray(grid.facts[name], "float64")
         if grid.kinds[name] == SIZE:
-            columns.append(_standardised(facts[:, None]))
+            columns.append(standardised(facts[:, None]))
         elif grid.kinds[name] == CATEGORY:
             codes = (facts[:, None] == np.unique(facts)[None, :]) * 1.0
             codes -= codes.mean(0)
@@ -77,8 +77,9 @@ def _other_features(grid: Grid) -> Array:
     return np.hstack(columns)
 
 
-def _standardised(columns: Array) -> Array:
-    centred = columns - columns.mean(0)
+def standardised(facts: Array) -> Array:
+    """Facts [tasks, ...] with mean 0 and standard deviation 1 over tasks; zeros where all are equal."""
+    centred = facts - facts.mean(0)
     deviation = centred.std(0)
     return np.asarray(centred / np.where(deviation > 0, deviation, 1.0))
 

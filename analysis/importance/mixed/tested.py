@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.importance.grid import Grid
+from analysis.importance.mixed.components import standardised
 from analysis.importance.mixed.distance import Distances
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.likelihood import DRAWS, Fit, Model
@@ -63,8 +64,7 @@ class MixedTest:
         """The test of a grid, if ``why_not`` has no reason against it."""
         names = tuple(name for name in grid.constructs if np.ptp(grid.facts[name]) > 0)
         facts = np.stack([grid.facts[name] for name in names], axis=1)
-        deviations = facts.std(0)
-        ratings = (facts - facts.mean(0)) / deviations
+        deviations, ratings = facts.std(0), standardised(facts)
         model = Model.of(grid, ratings, draws, seed)
         slopes = FamilySlopes.of(grid, model, ratings)
         return cls(grid, names, ratings, deviations, model, slopes, Distances.of(grid, ratings, draws, seed))
