@@ -11,7 +11,8 @@ import pandas as pd
 
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
-from analysis.importance.mixed.answer import NOT_TESTED, Mixed, mixed
+from analysis.importance.guarded import NOT_TESTED
+from analysis.importance.mixed.answer import Mixed, mixed
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question

@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
+from analysis.importance.guarded import NOT_SUPPORTED, NOT_TESTED, SUPPORTED
 from analysis.importance.mixed.backgrounds import spread
 from analysis.importance.mixed.detectable import smallest_slopes
 from analysis.importance.mixed.tested import DISTANCE, LEVEL, SIGNED, MixedTest, why_not
@@ -20,7 +21,6 @@ from analysis.tables import Declared, fixed, framed, signed
 
 Array = np.ndarray
 Progress = Callable[[int, int, str], None]
-SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
 STEPS, WIDEST = 161, 8.0  # slopes that are tried for an interval, and how many of its errors it may reach to a side
 OVERLAPPING = 0.5  # correlation of two ratings from which a verdict names the other
 
@@ -258,12 +258,10 @@ def _slopes(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 def _notes(test: MixedTest) -> Iterator[str]:
     """What the test rests on."""
-    gains = test.grid.outcome[..., None]
-    scale = float(test.scale(gains)[0])
-    variances = test.model.points[test.fit(gains).without[0]] * test.model.unit * scale
+    scale = float(test.scale(test.grid.outcome[..., None])[0])
     sizes = [
         f"{part.name} {fixed(float(np.sqrt(variance)), 2)}"
-        for part, variance in zip(test.model.parts, variances, strict=True)
+        for part, variance in zip(test.model.parts, test.variances(), strict=True)
     ]
     yield (
         "beside ratings, effects of intermediates differ by (standard deviations where the likelihood is largest):"

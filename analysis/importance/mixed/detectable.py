@@ -17,15 +17,13 @@ LADDER = 1.4 ** np.arange(-2, 11)  # slopes that are tried, times the error of t
 
 def own_noise(test: MixedTest, grids: int, rng: np.random.Generator) -> Array:
     """Gains [tasks, tasks, grids] without a slope that vary as the study's do, by the model's own fit of them."""
-    gains = test.grid.outcome[..., None]
-    scale = np.sqrt(test.scale(gains)[0])
-    point = test.model.points[test.fit(gains).without[0]] * test.model.unit
-    kernel = np.sum([v * part.kernel for v, part in zip(point, test.model.parts, strict=True)], axis=0)
+    unit = test.unit(test.grid.outcome[..., None])[0]
+    kernel = np.sum([v * part.kernel for v, part in zip(test.variances(), test.model.parts, strict=True)], axis=0)
     values, vectors = np.linalg.eigh(kernel)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     intermediates = root @ rng.normal(size=(len(kernel), grids))
-    pairs = noise_sizes(test.grid)[..., None] * rng.normal(size=(*test.grid.mask.shape, grids))
-    return np.asarray(scale * test.grid.mask[..., None] * (pairs + intermediates[:, None]))
+    pairs = unit * noise_sizes(test.grid)[..., None] * rng.normal(size=(*test.grid.mask.shape, grids))
+    return np.asarray(test.grid.mask[..., None] * (pairs + intermediates[:, None]))
 
 
 def smallest_slopes(test: MixedTest, progress: Callable[[int], None] = lambda done: None) -> Array:

@@ -77,9 +77,19 @@ class MixedTest:
         """Its root [grids]: what gains are divided by, so that their noise is as weights promise."""
         return np.asarray(np.sqrt(self.scale(gains)))
 
-    def fit(self, gains: Array) -> Fit:
-        """The fit of gains [tasks, tasks, grids] in units of their noise."""
-        return self.model.fitted(self.model.effects.estimated(gains / self.unit(gains)))
+    def fit(self, scaled: Array) -> Fit:
+        """The fit of gains [tasks, tasks, grids] that were divided by their unit."""
+        return self.model.fitted(self.model.effects.estimated(scaled))
+
+    def variances(self) -> Array:
+        """Variances [components] of effects of intermediates where the study's likelihood without a slope is largest.
+
+        In the square of what gains are measured in.
+        """
+        gains = self.grid.outcome[..., None]
+        unit = self.unit(gains)
+        point = self.model.points[self.fit(gains / unit).without[0]]
+        return np.asarray(point * self.model.unit * unit[0] ** 2)
 
     def log_likelihood(self, gains: Array) -> Array:
         """The largest log likelihood [grids] of gains in units of their noise, without a slope."""
@@ -99,7 +109,7 @@ class MixedTest:
         """
         unit = self.unit(gains)
         if question == SIGNED:
-            fit = self.fit(gains)
+            fit = self.fit(gains / unit)
             guard = self.families.replication(gains / unit, fit.with_slope)
             return Part(fit.slope * unit, fit.error * unit, self.model.corrected(fit), guard)
         slope, error, corrected, guard = self.distances.tested(gains / unit)

@@ -37,7 +37,8 @@ def test_own_noise_varies_as_the_fit_of_the_study_does(grid: Grid) -> None:
     test = MixedTest.of(grid, draws=19)
     drawn = own_noise(test, 4000, np.random.default_rng(0))
     gains = grid.outcome[..., None]
-    scale, point = test.scale(gains)[0], test.model.points[test.fit(gains).without[0]] * test.model.unit
+    fit, scale = test.fit(gains / test.unit(gains)), test.scale(gains)[0]
+    point = test.model.points[fit.without[0]] * test.model.unit
     of_intermediates = sum(v * part.kernel for v, part in zip(point, test.model.parts, strict=True))
     assert of_intermediates.trace() > 0
     of_pairs = np.broadcast_to(np.diag(of_intermediates)[:, None], (18, 18))[grid.mask]

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from analysis.importance.grid import grid_of
+from analysis.importance.guarded import NOT_TESTED, SUPPORTED
 from analysis.importance.mixed import answer as answer_of
 from analysis.importance.mixed import detectable
-from analysis.importance.mixed.answer import NOT_TESTED, SUPPORTED, Mixed, mixed
+from analysis.importance.mixed.answer import Mixed, mixed
 from analysis.importance.mixed.calibration import calibration, drawn_grid
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.importance.specification import PRIMARY
