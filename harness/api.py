@@ -1,13 +1,14 @@
 """The Python face of the project: everything that the command line does, in a few lines.
 
 >>> from harness.api import Study
->>> study = Study("demo")
+>>> study = Study("demo", epochs=3)
 >>> study.run()                                                         # doctest: +SKIP
 >>> study.gains()                                                       # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.gains.flips import Flips
+    from analysis.importance.ranking import Advice
+    from analysis.sharing.share import Shared
     from harness.engines.remote import Launch
+    from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
+    from harness.scoring.scorer import Scorer
     from harness.search.outcome import SearchResult, Trial
     from harness.study.config import StudyConfig
     from harness.study.plan import Plan
@@ -32,19 +37,14 @@ if TYPE_CHECKING:
     from tasks.splits.contamination import Contact
 
 
+DRAWS_OF_ADVICE = 50  # of the gains, whose intervals nobody reads there
+
+
 class NotRun(BadInput):
     """The store knows no run of this study."""
 
 
-def _ignore_epoch(what: str, epoch: int, epochs: int) -> None:
-    """Watch nothing."""
-
-
-def _ignore_report(report: GridReport) -> None:
-    """Watch nothing."""
-
-
-def _ignore_trials(finished: Sequence[Trial]) -> None:
+def _unwatched(*progress: object) -> None:
     """Watch nothing."""
 
 
@@ -64,19 +64,24 @@ class Study:
         splits: str | Path | None = None,
         overrides: Sequence[str] = (),
         best: bool = False,
+        **changes: Any,  # noqa: ANN401 - any field of a study file
     ) -> None:
-        """Read the study ``name`` (built-in or .toml file) with ``key=value`` overrides; BadStudy if unusable.
+        """Read the study ``name`` (built-in or .toml file) with its fields changed; BadStudy if unusable.
 
-        With ``best``, its tasks train as their searches in the store found best.
+        ``overrides`` are ``key=value`` as for ``--set``; ``changes`` are fields by name, and those of training, adapter
+        and analysis without their table: ``Study("tiny", epochs=3, seeds=[1, 2])``. With ``best``, its tasks train as
+        their searches in the store found best.
         """
         from harness.search.outcome import with_best
-        from harness.study.file import load_study
+        from harness.study.file import load_study, overrides_of
         from harness.study.imported import with_imported
 
+        overrides = [*overrides, *overrides_of(changes)]
         self.config: StudyConfig = load_study(name, overrides)
         self.data = Path(data or os.environ.get("EMPATHY_DATA") or "data")
         self.ids = Path(splits) if splits else None
         self.store = Store(Path(store or os.environ.get("EMPATHY_STORE") or "runs"))
+        self._scorers: dict[tuple[tuple[str, ...], int | None, str], Scorer] = {}
         self.config = with_imported(self.config, self.store)
         if best:
             self.config = with_best(self.config, self.store, overrides)
@@ -121,8 +126,8 @@ class Study:
         threads: int | None = None,
         device: str = "auto",
         engine: str = "local",
-        on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
-        on_cell: Callable[[GridReport], None] = _ignore_report,
+        on_epoch: Callable[[str, int, int], None] = _unwatched,
+        on_cell: Callable[[GridReport], None] = _unwatched,
     ) -> GridReport:
         """Train what the store does not have; torch is loaded only if something must be trained.
 
@@ -200,8 +205,8 @@ class Study:
         methods: Sequence[str] = (),
         is_halving: bool = True,
         device: str = "auto",
-        on_epoch: Callable[[str, int, int], None] = _ignore_epoch,
-        on_trial: Callable[[Sequence[Trial]], None] = _ignore_trials,
+        on_epoch: Callable[[str, int, int], None] = _unwatched,
+        on_trial: Callable[[Sequence[Trial]], None] = _unwatched,
     ) -> SearchResult:
         """Search a task's training settings, alone or on a stored intermediate; what is found stays in the store.
 
@@ -260,6 +265,12 @@ class Study:
 
         return Frames.of(Snapshot.of(self.store, exact=exact), self.manifest()).gains()
 
+    def baselines(self) -> pd.DataFrame:
+        """One row per (target, setting): the score of the target alone with its interval, from the store alone."""
+        from analysis.sections.study_results import Frames
+
+        return Frames.of(self.store, self.manifest()).baselines()
+
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
         from analysis.sections.study_results import Frames
@@ -275,11 +286,106 @@ class Study:
 
         return flips(self.store, self.manifest(), intermediate, target, setting=setting, seeds=seeds)
 
+    def status(self) -> StudyStatus:
+        """What is stored, runs, waits and has failed, from the store alone."""
+        from harness.engines.status import status_of
+
+        return status_of(self.store, self.config.name, self.manifest())
+
+    def power(self) -> pd.DataFrame:
+        """One row per (target, setting): the smallest gain that its test would find in four of five repeats."""
+        from analysis.gains.power import visible_gains
+
+        return visible_gains(self.gains())
+
+    def compare(self, other: Study | str) -> pd.DataFrame:
+        """One row per gain that this study (a) and ``other`` (b), a name in the same store or a study, both have.
+
+        The columns are ``analysis.sections.compare.COMPARED``.
+        """
+        from analysis.sections.compare import compared_gains, side_of_study
+
+        store = other.store if isinstance(other, Study) else self.store
+        manifest = other.manifest() if isinstance(other, Study) else stored_manifest(store, other)
+        return compared_gains(side_of_study(self.store, self.manifest()), side_of_study(store, manifest))
+
+    def suggest(
+        self,
+        task: str,
+        *,
+        encoder: str | None = None,
+        device: str = "auto",
+        watch: Callable[[str, int, int], None] = _unwatched,
+    ) -> Advice:
+        """Which intermediates to try first for ``task``, of the study or of the registry, before it is trained.
+
+        Similarities that are not stored are measured: ``encoder`` embeds the texts, by default the study's own.
+        BadInput if the task's files are not there, or if the study has no intermediate for it.
+        """
+        from analysis.importance.ranking import advice_for
+        from analysis.importance.similarity import stored_similarities
+        from analysis.results.results import Results
+        from harness.similarity.fill import fill
+        from harness.study.device import Device
+        from harness.study.manifest import manifest_of
+
+        hardware, study = Device(device), self._with_task(task)
+        filled = fill(study.plan, study.store, encoder=encoder, targets=[task], device=hardware, watch=watch)
+        manifest = manifest_of(study.plan)
+        results = Results.of(study.store, manifest, draws=DRAWS_OF_ADVICE)
+        missing = {measure.measure: measure.missing for measure in filled}
+        advice = advice_for(task, results, stored_similarities(study.store, manifest), missing)
+        if advice.intermediates.empty:
+            raise BadInput(f"{task}: the study has no intermediate for it; its role may be that of an intermediate")
+        return advice
+
+    def _with_task(self, task: str) -> Study:
+        """The study with ``task`` in it, added if it is none of its own; BadInput if the task's files are not there."""
+        study = self
+        if task not in self.config.tasks:
+            study = copy.copy(self)
+            study.config = dataclasses.replace(self.config, tasks=(*self.config.tasks, self.registry.task(task).id))
+            study.__dict__.pop("plan", None)
+        if task in study.plan.missing:
+            raise BadInput(study.plan.missing[task])
+        return study
+
+    def score(
+        self,
+        texts: Sequence[str],
+        contexts: Sequence[str | Sequence[str]] = (),
+        *,
+        tasks: Sequence[str] = (),
+        seed: int | None = None,
+        device: str = "auto",
+    ) -> pd.DataFrame:
+        """Predictions of the trained ``tasks`` (by default all) for texts: a row per text and task.
+
+        ``contexts`` are earlier turns, one or a list for each text; ``seed`` is by default the study's first. What was
+        loaded stays for the next call. Columns and errors are those of ``harness.scoring.scorer.Scorer.score``.
+        """
+        from harness.scoring.scorer import Scorer
+
+        chosen = (tuple(tasks), seed, device)
+        if chosen not in self._scorers:
+            self._scorers[chosen] = Scorer(self.store, self.manifest(), tasks=tasks, seed=seed, device=device)
+        return self._scorers[chosen].score(texts, contexts)
+
     def report(self, out: str | Path) -> Path:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
         from analysis.report import report
 
         return report(self.store, self.manifest(), Path(out))
+
+    def share(self, out: str | Path) -> Shared:
+        """Write a report for others into the empty folder ``out``: private tasks stand under pseudonyms there."""
+        from analysis.sharing.share import shared_report
+
+        return shared_report(self.store, self.manifest(), Path(out))
+
+    def __repr__(self) -> str:
+        """The study's name and where its cells are kept."""
+        return f"Study({self.config.name!r}, store={str(self.store.root)!r})"
 
 
 def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:

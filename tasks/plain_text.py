@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -55,10 +55,10 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint ``; did you mean 'x'?`` for the known name closest to ``name``, or nothing."""
+def nearest(name: str, known: Iterable[str], written: Mapping[str, str] | None = None) -> str:
+    """A hint ``; did you mean 'x'?`` for the name closest to ``name``, or nothing; ``written`` has how to write it."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {(written or {}).get(close[0], close[0])!r}?" if close else ""
 
 
 def harmless(line: str) -> str:

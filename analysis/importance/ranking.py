@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import comb
 
 import numpy as np
@@ -33,6 +35,33 @@ RANKING_QUALITIES = {
     **QUALITIES,
     **{f"{name}_chance": Declared("float64", f"{name} of a random order") for name in QUALITIES},
 }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which intermediates a task should be tried on first, and how right such rankings were on finished targets.
+
+    ``intermediates`` has one row each, best first by ``fusion``: ``RANKINGS`` and the ``gain`` in points where it is
+    stored. ``targets`` has ``RANKING_QUALITIES``, ``quality`` their means and limits (``summary``). ``missing`` says by
+    measure and task why there is none.
+    """
+
+    task: str
+    intermediates: pd.DataFrame
+    targets: pd.DataFrame
+    quality: pd.DataFrame
+    missing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def advice_for(
+    task: str, results: Results, similarities: pd.DataFrame, missing: Mapping[str, Mapping[str, str]]
+) -> Advice:
+    """The intermediates of a study for ``task``, a target of its; no rows if it is none."""
+    ranked = rankings(results, similarities)
+    known = ranked.assign(gain=100 * results.gains.gain)
+    own = known[known.target == task].sort_values(FUSION, ascending=False, kind="stable")
+    rows = ranking_qualities(results, ranked)
+    return Advice(task, own, rows, summary(rows), missing)
 
 
 def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:

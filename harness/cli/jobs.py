@@ -34,8 +34,8 @@ from tasks.errors import BadInput
 
 def add_retry(retry: argparse.ArgumentParser) -> None:
     """Add the options of ``retry``."""
-    leaf_options(retry, "retry real-small --failed --data data", retry_study)
-    retry.add_argument("--failed", action="store_true", required=True, help="the cells that failed when last tried")
+    leaf_options(retry, "retry real-small --data data", retry_study)
+    retry.add_argument("--failed", action="store_true", help="the cells that failed when last tried: always those")
     plan_options(retry)
     train_options(retry)
 

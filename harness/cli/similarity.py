@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store.measures import MINILM, MPNET, POOLED
-from harness.api import Study
 from harness.cli.options import best_option, change_options, device_option, leaf_options, splits_option
 from harness.cli.study import study_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.study.device import Device
-from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,16 +72,16 @@ def measure_similarities(options: argparse.Namespace) -> int:
         print_json([vars(measure) for measure in filled])
         return 0
     print_rows([_row(measure) for measure in filled], as_json=False)
-    print_missing(filled)
+    print_missing({measure.measure: measure.missing for measure in filled})
     return 0
 
 
-def print_missing(filled: list[FillReport]) -> None:
-    """Print which tasks have no measure and why, tasks with the same reason on one line."""
-    for measure in filled:
-        for reason in dict.fromkeys(measure.missing.values()):
-            tasks = ", ".join(name for name, why in measure.missing.items() if why == reason)
-            print(f"{measure.measure}: not measured for {tasks}: {reason}", file=sys.stderr)
+def print_missing(missing: Mapping[str, Mapping[str, str]]) -> None:
+    """Print by measure which tasks have none and why, tasks with the same reason on one line."""
+    for measure, reasons in missing.items():
+        for reason in dict.fromkeys(reasons.values()):
+            tasks = ", ".join(name for name, why in reasons.items() if why == reason)
+            print(f"{measure}: not measured for {tasks}: {reason}", file=sys.stderr)
 
 
 def _row(measure: FillReport) -> dict[str, object]:
@@ -98,7 +96,6 @@ def _row(measure: FillReport) -> dict[str, object]:
 
 # ``suggest``: which intermediates a task should be tried on first, and how far such advice was right before.
 
-DRAWS = 50  # of the gains, whose intervals nobody reads here
 SHOWN_WHOLE = 100  # from here numbers are shown without decimals
 LIMITED = ("ndcg", "regret_1", "regret_3", "tau")
 UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
@@ -106,47 +103,23 @@ UNJUDGED = "no target of the study has four finished transfers and stored simila
 
 def suggest(options: argparse.Namespace) -> int:
     """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
-    from analysis.importance.ranking import ranking_qualities, rankings, summary
-    from analysis.importance.similarity import stored_similarities
-    from analysis.results.results import Results
     from analysis.tables import write_csv
-    from harness.similarity.fill import fill
-    from harness.study.manifest import manifest_of
 
-    device = Device(options.device)
-    study = study_with(options)
+    study = study_of(options)
     with Bars(quiet=options.quiet) as bars:
-        chosen = {"encoder": options.encoder, "targets": [options.task], "device": device}
-        filled = fill(study.plan, study.store, **chosen, watch=bars.show)
-    manifest = manifest_of(study.plan)
-    results = Results.of(study.store, manifest, draws=DRAWS)
-    ranked = rankings(results, stored_similarities(study.store, manifest)).assign(gain=100 * results.gains.gain)
-    advice = ranked[ranked.target == options.task].sort_values("fusion", ascending=False, kind="stable")
-    if advice.empty:
-        raise BadInput(f"{options.task}: the study has no intermediate for it; its role may be that of an intermediate")
-    rows = ranking_qualities(results, ranked.drop(columns="gain"))
-    quality = summary(rows)
+        advice = study.suggest(options.task, encoder=options.encoder, device=options.device, watch=bars.show)
     out = Path(options.out or f"results/{study.config.name}")
-    for name, frame in {f"suggest-{options.task}": advice, "choosing-targets": rows, "choosing": quality}.items():
+    frames = {f"suggest-{options.task}": advice.intermediates, "choosing-targets": advice.targets}
+    for name, frame in {**frames, "choosing": advice.quality}.items():
         write_csv(frame, out / name)
     if options.json:
-        print_json({"task": options.task, "intermediates": _json_rows(advice), "rankings": _json_rows(quality)})
+        rows = {"intermediates": _json_rows(advice.intermediates), "rankings": _json_rows(advice.quality)}
+        print_json({"task": options.task, **rows})
     else:
-        _print_advice(advice)
-        _print_quality(quality)
-    print_missing(filled)
+        _print_advice(advice.intermediates)
+        _print_quality(advice.quality)
+    print_missing(advice.missing)
     return 0
-
-
-def study_with(options: argparse.Namespace) -> Study:
-    """The study, with the task added to it if it is none of its own; BadInput if the task's files are not there."""
-    study = study_of(options)
-    if options.task not in study.config.tasks:
-        more = [*study.config.tasks, study.registry.task(options.task).id]
-        study = study_of(options, [f"tasks={more}"])
-    if options.task in study.plan.missing:
-        raise BadInput(study.plan.missing[options.task])
-    return study
 
 
 def _print_advice(advice: pd.DataFrame) -> None:

@@ -154,7 +154,7 @@ def _advice(now: StudyStatus) -> list[str]:
     if now.failures:
         key = next(iter(now.failures))
         text.append(f"why one failed: empathy-transfer logs {key[:12]}")
-        text.append(f"to train the failed cells again: empathy-transfer retry {study_words(now.study)} --failed")
+        text.append(f"to train the failed cells again: empathy-transfer retry {study_words(now.study)}")
     return text
 
 

@@ -7,6 +7,7 @@ What comes out is checked as a whole: closed lists, ranges, and which fields go 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,13 @@ ANALYSIS = {
 }
 KEY = re.compile(r"[0-9a-f]{6,64}")
 FEWEST_DRAWS = 19  # fewer cannot give a p of .05
+FIELDS = {field.name for field in dataclasses.fields(StudyConfig)}
+IN_TABLES = {  # fields of a table that may be meant where its name is left out
+    field.name: f"{table}.{field.name}"
+    for table, kind in (("training", Training), ("adapter", Adapter), ("analysis", Analysis))
+    for field in dataclasses.fields(kind)
+    if field.name not in FIELDS
+}
 TYPES: Mapping[object, tuple[str, type]] = {  # of fields: in words, and the class of the value or of its parts
     str: ("a text", str),
     str | None: ("a text", str),
@@ -75,6 +83,42 @@ def override_fields(overrides: Sequence[str]) -> set[str]:
     for override in overrides:
         _apply_override(values, override)
     return {*values.get("training", {}), *values.get("adapter", {})}
+
+
+def overrides_of(changes: Mapping[str, Any]) -> list[str]:
+    """``changes`` as overrides; the fields of training, adapter and analysis may stand without their table's name.
+
+    >>> overrides_of({"epochs": 3, "seeds": [1, 2], "task": {"conv_empathy": {"learning_rate": 0.001}}})
+    ['training.epochs=3', 'seeds=[1, 2]', 'task.conv_empathy.learning_rate=0.001']
+    """
+    overrides = []
+    for name, value in changes.items():
+        key = IN_TABLES.get(name, name)
+        if isinstance(value, Mapping):
+            overrides += [f"{key}.{override}" for override in _flat(value)]
+        else:
+            overrides.append(f"{key}={_toml(name, value)}")
+    return overrides
+
+
+def _flat(table: Mapping[str, Any]) -> list[str]:
+    """``key=value`` of every value of a table and of the tables in it."""
+    parts = {key: _flat(value) if isinstance(value, Mapping) else None for key, value in table.items()}
+    return [
+        override
+        for key, inner in parts.items()
+        for override in ([f"{key}={_toml(key, table[key])}"] if inner is None else [f"{key}.{part}" for part in inner])
+    ]
+
+
+def _toml(name: str, value: object) -> str:
+    """A value as it stands in a study file."""
+    try:
+        if value is not None:
+            return json.dumps(value, allow_nan=False)
+        raise TypeError
+    except (TypeError, ValueError):
+        raise BadStudy(f"{name}={value!r}: a field is a text, a number, true or false, or a list of these") from None
 
 
 def study_names() -> list[str]:
@@ -124,7 +168,7 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
-    known = {f.name for f in dataclasses.fields(StudyConfig)} - NOT_OF_FILES | {"extends"}
+    known = FIELDS - NOT_OF_FILES | {"extends"}
     training = {f.name for f in dataclasses.fields(Training)}
     tables: list[tuple[Any, set[str], str]] = [
         (values, known, ""),
@@ -145,7 +189,8 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
             raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
         for key in table:
             if key not in allowed:
-                raise BadStudy(f"{where}: unknown field {prefix + key!r}{nearest(key, sorted(allowed))}")
+                written = {name: prefix + name for name in sorted(allowed)} | ({} if prefix else IN_TABLES)
+                raise BadStudy(f"{where}: unknown field {prefix + key!r}{nearest(key, written, written)}")
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:

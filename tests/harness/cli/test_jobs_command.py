@@ -259,7 +259,7 @@ def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_p
     assert (sorted(report["done"]), report["stored"]) == (sorted([keys[failed], keys[above]]), [])
     assert keys[waiting] not in store
     assert not notes.failures(store)
-    assert main(["retry", "tiny", "--failed", "--store", str(store.root), *SMALL]) == 0
+    assert main(["retry", "tiny", "--store", str(store.root), *SMALL]) == 0
     assert capsys.readouterr().out == "no cell of study 'tiny' has failed since it was last tried\n"
 
 
@@ -273,9 +273,3 @@ def test_a_failed_transfer_is_tried_again_with_the_intermediate_it_needs(small, 
     capsys.readouterr()
     assert main(["retry", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["done"]) == sorted([keys[failed], keys[below]])
-
-
-def test_retry_must_be_told_what_to_try_again(capsys):
-    with pytest.raises(SystemExit):
-        main(["retry", "tiny"])
-    assert "--failed" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
     assert text[2].startswith("  one -> two: epoch 1 of 4, 0 s an epoch, process ")
     assert text[3:7] == ["failed 1", "  two: RuntimeError: out of memory", "not run 1", "  1 on two, which failed"]
     assert text[-2] == f"why one failed: empathy-transfer logs {KEYS['two', None][:12]}"
-    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy --failed"
+    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy"
 
 
 def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):

@@ -1,0 +1,104 @@
+"""The Python face: fields by their names, and everything that the command line says of a finished study."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from analysis.sections.compare import COMPARED
+from harness.api import Study
+from harness.cli.main import main
+from harness.study.file import load_study, overrides_of
+from tasks.errors import BadInput, BadStudy
+from tests.support.studies.small_study import ONE, OVERRIDES, TWO
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A finished study of two tasks on 16 rows of each split."""
+    study = Study("tiny", store=tmp_path_factory.mktemp("face") / "runs", overrides=OVERRIDES)
+    assert not study.run(device="cpu").failed
+    return study
+
+
+def test_fields_are_given_by_their_own_names():
+    config = Study("tiny", epochs=3, seeds=[1, 2], reduction_factor=8, task={ONE: {"learning_rate": 1e-3}}).config
+    assert config == load_study(
+        "tiny",
+        ["training.epochs=3", "seeds=[1, 2]", "adapter.reduction_factor=8", f"task.{ONE}.learning_rate=1e-3"],
+    )
+
+
+def test_a_tuple_is_a_list_and_a_table_keeps_its_other_fields():
+    assert Study("tiny", seeds=(4, 5)).config.seeds == (4, 5)
+    assert Study("tiny", training={"epochs": 7}).config == load_study("tiny", ["training.epochs=7"])
+
+
+@pytest.mark.parametrize("value", [None, {1, 2}, float("nan"), [object()]])
+def test_what_a_study_file_cannot_hold_is_refused_by_name(value):
+    with pytest.raises(BadStudy, match=r"^epochs="):
+        overrides_of({"epochs": value})
+
+
+def test_an_unknown_field_is_refused_with_the_nearest():
+    with pytest.raises(BadStudy, match=r"unknown field 'epoch'; did you mean 'training\.epochs'"):
+        Study("tiny", epoch=3)
+
+
+def test_status_counts_what_is_stored(study):
+    status = study.status()
+    assert (status.counts["done"], len(status.cells)) == (4, 4)
+    assert repr(study) == f"Study('tiny', store={str(study.store.root)!r})"
+
+
+def test_frames_are_those_of_the_report(study, tmp_path):
+    study.report(tmp_path)
+    for name, frame in (("gains", study.gains()), ("baselines", study.baselines())):
+        written = pd.read_csv(tmp_path / f"{name}.csv")
+        assert list(written.target) == list(frame.target)
+    visible = pd.read_csv(tmp_path / "visible_gains.csv")
+    assert study.power().visible.to_numpy() == pytest.approx(visible.visible.to_numpy(), nan_ok=True)
+
+
+def test_a_study_compared_with_itself_differs_nowhere(study):
+    by_name, by_study = study.compare("tiny"), study.compare(study)
+    assert list(by_name) == list(COMPARED)
+    pd.testing.assert_frame_equal(by_name, by_study)
+    assert len(by_name) == 2 and (by_name.difference == 0).all()
+
+
+def test_suggestions_are_those_of_the_command(study, tmp_path, capsys):
+    advice = study.suggest(TWO)
+    place = ("--store", str(study.store.root), "--out", str(tmp_path), "--quiet")
+    changes = [word for change in OVERRIDES for word in ("--set", change)]
+    assert main(["suggest", TWO, "--study", "tiny", "--json", *changes, *place]) == 0
+    rows = json.loads(capsys.readouterr().out)["intermediates"]
+    assert [row["intermediate"] for row in rows] == list(advice.intermediates.intermediate) == [ONE]
+    assert rows[0]["logme"] == pytest.approx(advice.intermediates.logme.iloc[0])
+
+
+def test_suggestions_for_another_task_leave_the_study_as_it_is(study):
+    advice = study.suggest("epitome_er")
+    assert set(advice.intermediates.intermediate) == {ONE, TWO}
+    assert "epitome_er" in advice.missing["task"]
+    assert study.config.tasks == (ONE, TWO)
+    with pytest.raises(BadInput, match="did you mean 'epitome_ex'"):
+        study.suggest("epitome_e")
+
+
+def test_texts_are_scored_by_what_was_loaded_once(study):
+    first = study.score(["That sounds hard.", "Well done!"], tasks=[ONE])
+    assert list(first.task) == [ONE, ONE]
+    pd.testing.assert_frame_equal(first, study.score(["That sounds hard.", "Well done!"], tasks=[ONE]))
+    assert len(study._scorers) == 1
+    with pytest.raises(BadInput, match="1 contexts for 2 texts"):
+        study.score(["That sounds hard.", "Well done!"], ["How are you?"], tasks=[ONE])
+
+
+def test_a_copy_for_others_is_written_into_an_empty_folder(study, tmp_path):
+    shared = study.share(tmp_path / "copy")
+    assert shared.page.is_file() and "A copy for others" in shared.notice
+    with pytest.raises(BadInput, match="is not an empty folder"):
+        study.share(tmp_path / "copy")
