@@ -12,7 +12,7 @@ import pytest
 
 from harness.cli.main import parser
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for folder in ("docs", "containers", "benchmarks") for page in sorted((ROOT / folder).glob("*.md"))),
@@ -53,7 +53,7 @@ def test_every_command_on_a_page_can_be_typed(page):
 
 
 def test_commands_are_found_in_pages_and_a_wrong_one_is_not_taken():
-    assert ["report", "real-small", "--share"] in typed(ROOT / "README.md")
+    assert ["report", "real-small", "--share"] in typed(ROOT / "docs" / "studies.md")
     with pytest.raises(SystemExit):
         parser().parse_args(["report", "real-small", "--shares"])
 
@@ -82,6 +82,11 @@ def test_the_page_that_follows_a_cell_names_its_functions():
     assert len(FUNCTION.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))) > 30
 
 
-def test_the_readme_names_every_page_of_docs():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in text] == []
+def test_the_index_names_every_page_of_docs():
+    text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for ending in ("md", "ipynb") for page in (ROOT / "docs").glob(f"*.{ending}")} - {"README.md"}
+    assert [name for name in sorted(pages) if f"`{name}`" not in text] == []
+
+
+def test_the_readme_is_read_in_two_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
