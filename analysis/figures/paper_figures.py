@@ -39,7 +39,16 @@ from analysis.figures.heatmaps import (
 )
 from analysis.gains.significance import LEVEL
 from analysis.importance.features import SIMILARITY, features_of, pair_features
-from analysis.importance.paper_mode import FEWEST_PAIRS, SETTINGS, TABLE_6, paper_blocks, paper_importances
+from analysis.importance.paper_mode import (
+    FEWEST_PAIRS,
+    N_ARRANGEMENTS,
+    SETTINGS,
+    TABLE_6,
+    importances_by_chance,
+    mark_of_chance,
+    paper_blocks,
+    paper_importances,
+)
 from analysis.kept import NOWHERE, Kept
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import ROLES, theme_counts
@@ -52,7 +61,10 @@ from tasks.ratings import constructs
 PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
 MOST_PAIRS = 3000  # behind Figure 2: a minute of its fits, which grow with the cube of the pairs; the paper has 306
+MOST_PAIRS_BY_CHANCE = 500  # of which importances with permuted facts are fitted too: two seconds
 SETTING = "V1"
+FIGURE_2 = "figure-2-importances"
+NO_EVIDENCE = "In-sample fit, not evidence"
 BARS = ("#1b7837", "#c2a5cf")  # told apart in grey too
 MEASURED = {
     "data_similarity": ("9", "data", "similarity of the tasks' texts: cosine of mean sentence embeddings"),
@@ -225,11 +237,9 @@ def heuristic_figures(
     """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
     figures = []
     if not why_no_importances(results, similarities):
-        title = f"{results.banner}Figure 2: importance of features in the paper's way, {results.name}"
-        title += (
-            f"\n(a fit in the sample, setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
-        )
-        frame, stem = kept_importances(results, similarities, kept), out / "figure-2-importances"
+        title = f"{results.banner}{NO_EVIDENCE}. Figure 2: importance of features in the paper's way, {results.name}"
+        title += f"\n(setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
+        frame, stem = kept_importances(results, similarities, kept), out / FIGURE_2
         figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
     for name, (number, short, what) in MEASURED.items():
         if _is_measured(similarities, name) and similarities is not None:
@@ -263,7 +273,9 @@ def kept_importances(results: Results, similarities: pd.DataFrame | None, kept: 
 def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.DataFrame:
     """One row per (series, feature): importance and sd, means over seeds, and whether random numbers stood in for it.
 
-    Of the published results the printed importances (Table 6) are a series too.
+    ``by_chance`` is what 95 % of importances stay below when all facts of tasks are permuted over tasks, of
+    ``arrangements``; undefined of a stand-in, of more than 500 pairs, and of the printed importances (Table 6), which
+    are a series too of the published results.
     """
     means = paper_importances(results, SETTINGS[SETTING], range(SEEDS), similarities=similarities).mean()
     known = pair_features(results, similarities=similarities)
@@ -273,16 +285,24 @@ def importance_rows(results: Results, similarities: pd.DataFrame | None) -> pd.D
     }
     is_published = results.name == PUBLISHED
     ours = f"recomputed ({SETTING})" if is_published else f"setting {SETTING}"
-    rows = means.assign(series=ours, is_stand_in=means.feature.isin(stand_ins))
+    rows = means.assign(series=ours, is_stand_in=means.feature.isin(stand_ins), by_chance=np.nan, arrangements=0)
+    if np.isfinite(results.gains.percent.to_numpy("float64")).sum() <= MOST_PAIRS_BY_CHANCE:
+        marks = mark_of_chance(importances_by_chance(results, SETTINGS[SETTING], similarities=similarities))
+        by_chance = rows.feature.map(marks).astype("float64")
+        rows = rows.assign(by_chance=by_chance, arrangements=by_chance.notna() * N_ARRANGEMENTS)
     if is_published:
-        printed = table("table6_importances").assign(series="printed (Table 6)", is_stand_in=False)
+        printed = table("table6_importances").assign(series="printed (Table 6)", is_stand_in=False, arrangements=0)
         rows = pd.concat([printed.assign(feature=printed.feature.map(TABLE_6)), rows])
     rows = rows.assign(title=[kinds[name].title for name in rows.feature])
-    return rows[["series", "feature", "title", "importance", "sd", "is_stand_in"]].reset_index(drop=True)
+    columns = ["series", "feature", "title", "importance", "sd", "is_stand_in", "by_chance", "arrangements"]
+    return rows[columns].reset_index(drop=True)
 
 
 def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
-    """A bar per feature and series with its standard deviation, the most important of the first series on top."""
+    """A bar per feature and series with its standard deviation, the most important of the first series on top.
+
+    A mark says what 95 % of importances stay below when facts of tasks say nothing.
+    """
     series = list(dict.fromkeys(rows.series))
     first = rows[rows.series == series[0]].sort_values("importance", ascending=False, kind="stable")
     position = {name: i for i, name in enumerate(first.feature)}
@@ -296,14 +316,21 @@ def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
         bars = axes.barh(where, part.importance, height * 0.92, xerr=part.sd, color=BARS[number % 2], **style)
         for bar, is_stand_in in zip(bars, part.is_stand_in, strict=True):
             bar.set_hatch("////" if is_stand_in else "")
+        axes.scatter(part.by_chance, where, marker="|", s=200 * height, color="#b2182b", linewidth=2, zorder=4)
     axes.set_yticks(range(len(position)), list(map(shortened, first.title)))
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, float((rows.importance - rows.sd).min())))
     label = "fall of R2 on training pairs when the feature is shuffled\n(lines: standard deviation of the shuffles)"
     axes.set_xlabel(label, fontsize=8.5)
-    handles = [Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)]
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)
+    ]
     if rows.is_stand_in.any():
         handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label="random numbers stand in"))
+    if rows.by_chance.notna().any():
+        label = f"95 % of {rows.arrangements.max()} stay below,\nfacts permuted over tasks"
+        style = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2, "color": "#b2182b"}
+        handles.append(Line2D([], [], label=label, **style))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     make_plain(axes)
     return figure

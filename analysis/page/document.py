@@ -18,6 +18,7 @@ from adapters_store.disk import write_text
 from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL
@@ -35,7 +36,6 @@ from tasks.ratings import themes
 
 SCHEMA = 1
 APART = ("host", "wall_seconds")  # columns of cells.csv that a page for others need not have
-FIGURE_2 = "figure-2-importances"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, An
 def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:
     """The bars of the paper's importances, from the frame of their figure; None if it could not be drawn."""
     figure = next((figure for figure in figures if figure.png.stem == FIGURE_2), None)
-    return None if figure is None else {"title": figure.title, **plain_frame(figure.frame, list(figure.frame.columns))}
+    if figure is None:
+        return None
+    return {"fold": NO_EVIDENCE, "title": figure.title, **plain_frame(figure.frame, list(figure.frame.columns))}
 
 
 # One HTML file from the templates beside this module, the plotting library and a JSON document.

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
+from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 
 DIGITS = 10  # as in the CSV files
 
@@ -49,7 +49,7 @@ def plain_sections(sections: Iterable[Section]) -> list[dict[str, Any]]:
 
 
 def plain_block(block: Block) -> dict[str, Any]:
-    """A block of the kind heading, text, quote, list, table or figure; runs are ``[[text, is_strong], ...]``."""
+    """A block of the kind heading, text, quote, list, table, figure or fold; runs are ``[[text, is_strong], ...]``."""
     match block:
         case Heading():
             return {"kind": "heading", "level": 1, "text": block.text}
@@ -62,3 +62,5 @@ def plain_block(block: Block) -> dict[str, Any]:
             return {"kind": "table", "head": head, "rows": rows}
         case Picture():
             return {"kind": "figure", "title": block.title, "file": block.file}
+        case Fold():
+            return {"kind": "fold", "title": block.title, "blocks": list(map(plain_block, block.blocks))}

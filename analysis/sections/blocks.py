@@ -75,7 +75,15 @@ class Picture:
         return cls(" ".join(drawn.title.splitlines()), drawn.png.name)
 
 
-Block = Heading | Text | Bullets | Table | Picture
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that a page shows only when their title is opened."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+Block = Heading | Text | Bullets | Table | Picture | Fold
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import quote
 
-from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
+from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 from tasks.plain_text import harmless
 
 TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -49,3 +50,7 @@ def _paragraph(block: Block) -> str:
             return table(block.head, block.rows)
         case Picture():
             return f"![{plain(block.title)}]({quote(block.file)})"
+        case Fold():
+            inside = "\n\n".join(map(_paragraph, block.blocks))
+            summary = html.escape(" ".join(harmless(block.title).splitlines()))
+            return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"

@@ -61,6 +61,17 @@ def test_a_feature_that_random_numbers_stand_in_for_is_marked(importances):
     assert "random numbers stand in" not in [one.get_text() for one in legend.get_texts()]
 
 
+def test_every_bar_that_is_not_of_random_numbers_has_its_mark_of_chance(importances):
+    recomputed = importances[importances.series == "recomputed (V1)"]
+    assert (recomputed.by_chance.isna() == recomputed.is_stand_in).all()
+    assert recomputed.arrangements[~recomputed.is_stand_in].eq(39).all()
+    assert importances[importances.series == "printed (Table 6)"].by_chance.isna().all()
+    legend = importance_bars(importances, "a title").legends[0]
+    assert "95 % of 39 stay below,\nfacts permuted over tasks" in [one.get_text() for one in legend.get_texts()]
+    legend = importance_bars(importances.assign(by_chance=np.nan), "a title").legends[0]
+    assert not any("permuted" in one.get_text() for one in legend.get_texts())
+
+
 def test_figure_9_has_a_square_for_every_pair_and_ones_in_its_diagonal(published, similarities):
     squares = similarity_squares(published, similarities, "data_similarity")
     assert len(squares) == 18 * 18

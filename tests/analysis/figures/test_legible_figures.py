@@ -69,7 +69,8 @@ def contaminated(n: int = 8) -> pd.DataFrame:
 
 def bars(name: str) -> pd.DataFrame:
     rows = [(f"{name} series", f"f{x}", f"{name} {x}", 0.1 * x, 0.02, x == 2) for x in range(4)]
-    return pd.DataFrame(rows, columns=["series", "feature", "title", "importance", "sd", "is_stand_in"])
+    frame = pd.DataFrame(rows, columns=["series", "feature", "title", "importance", "sd", "is_stand_in"])
+    return frame.assign(by_chance=[0.1, 0.2, float("nan"), 0.2], arrangements=[39, 39, 0, 39])
 
 
 def themes(name: str) -> pd.DataFrame:

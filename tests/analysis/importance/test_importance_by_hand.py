@@ -17,6 +17,8 @@ from analysis.importance.paper_mode import (
     SETTINGS,
     TABLE_6,
     against_table6,
+    importances_by_chance,
+    mark_of_chance,
     paper_blocks,
     paper_importances,
     r2,
@@ -70,6 +72,49 @@ def test_an_importance_is_what_shuffling_costs_scikit_learns_own_model(published
     means = own.mean()
     assert means.importance.is_monotonic_decreasing
     assert set(own.importances.seed) == set(own.fits.seed) == {seed}
+
+
+def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(published, monkeypatch):
+    """Facts permuted over tasks are gains permuted the other way: each pair is renamed and looked up anew."""
+    monkeypatch.setattr(paper_mode, "N_SHUFFLES", SHUFFLES)
+    setting, seed = SETTINGS["V1"], 3
+    kept = published.gains.drop(index=[4, 17]).reset_index(drop=True)
+    results = replace(published, gains=kept)
+    null = importances_by_chance(results, setting, arrangements=2, seed=seed)
+    blocks = paper_blocks(results, pair_features(results), setting, seed)
+    assert set(null) == set(blocks) - {"data_similarity", "task_similarity"}  # random numbers stand in for those
+    tasks = list(dict.fromkeys([*kept.intermediate, *kept.target]))
+    orders = np.random.default_rng((seed, 4)).permuted(np.tile(np.arange(len(tasks)), (2, 1)), axis=1)
+    for number, order in enumerate(orders):
+        new_names = {task: tasks[other] for task, other in zip(tasks, order, strict=True)}
+        renamed = kept.assign(intermediate=kept.intermediate.map(new_names), target=kept.target.map(new_names))
+        arranged = replace(results, gains=renamed)
+        codes = paper_blocks(arranged, pair_features(arranged), setting, seed)
+        train, _ = split_rows(len(kept), setting.test_share, seed, number)
+        percent = kept.percent.to_numpy()[train]
+        model = SVR(C=setting.penalty, epsilon=setting.epsilon, gamma="scale")
+        model.fit(np.hstack(list(codes.values()))[train], percent)
+        whole = r2_score(percent, model.predict(np.hstack(list(codes.values()))[train]))
+        rng = np.random.default_rng((seed, 5, number))
+        shuffles = rng.permuted(np.tile(np.arange(len(train)), (SHUFFLES, 1)), axis=1)
+        for feature in null:
+            costs = [
+                whole
+                - r2_score(
+                    percent,
+                    model.predict(
+                        np.hstack([b[train][order] if one == feature else b[train] for one, b in codes.items()])
+                    ),
+                )
+                for order in shuffles
+            ]
+            assert null[feature][number] == pytest.approx(np.mean(costs), abs=1e-4)
+
+
+def test_two_of_forty_importances_of_nothing_lie_above_their_mark():
+    drawn = np.random.default_rng(0).normal(size=40)
+    above = [drawn[k] > mark_of_chance(pd.DataFrame({"x": np.delete(drawn, k)})).x for k in range(40)]
+    assert sum(above) == 2
 
 
 def test_splits_are_random_and_have_their_share_rounded_up():

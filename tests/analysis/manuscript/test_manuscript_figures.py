@@ -42,7 +42,7 @@ def bars():
     features = [f"Data embedding similarity {place}" for place in range(12)]
     importances = pd.DataFrame(
         {"series": "printed (Table 6)", "feature": features, "title": features, "importance": 0.3, "sd": 0.1}
-    ).assign(is_stand_in=[True, *[False] * 11])
+    ).assign(is_stand_in=[True, *[False] * 11], by_chance=0.35, arrangements=39)
     differing = pd.DataFrame(
         [("definition", "A", "B", size, 3) for size in (-1.0, 0.0, 2.0)],
         columns=["construct", "rater_a", "rater_b", "difference", "n_tasks"],

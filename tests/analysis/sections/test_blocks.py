@@ -10,7 +10,7 @@ from adapters_store import Store
 from adapters_store.errors import CorruptRecord, MissingRecord
 from adapters_store.listing import content_of
 from analysis.page.plain import plain_block, plain_sections
-from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text
+from analysis.sections.blocks import Bullets, Fold, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
 from analysis.sections.study_results import Snapshot
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -35,6 +35,18 @@ PRINTED = [
         {"kind": "table", "head": ["task", "n"], "rows": [["a | b c", "3"], ["", "None"]]},
     ),
     (Picture("Gains", "gains.png"), "![Gains](gains.png)", {"kind": "figure", "title": "Gains", "file": "gains.png"}),
+    (
+        Fold("a < b", [Text("First."), Bullets(["second"])]),
+        "<details>\n<summary>a &lt; b</summary>\n\nFirst.\n\n- second\n\n</details>",
+        {
+            "kind": "fold",
+            "title": "a < b",
+            "blocks": [
+                {"kind": "text", "runs": [["First.", False]]},
+                {"kind": "list", "items": [[["second", False]]]},
+            ],
+        },
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ function blockNode(block) {
   if (block.kind === "list") return make("ul", {}, block.items.map((runs) => make("li", {}, runNodes(runs))));
   if (block.kind === "quote") return make("blockquote", {}, runNodes(block.runs));
   if (block.kind === "figure") return make("p", { class: "caption" }, `${block.title}: drawn in `, make("code", {}, block.file));
+  if (block.kind === "fold") return make("details", {}, make("summary", {}, block.title), block.blocks.map(blockNode));
   return make("p", {}, runNodes(block.runs));
 }
 
