@@ -171,8 +171,9 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     return content.getvalue()
 
 
-def named(draw: Callable[..., Figure]) -> list[Any]:
-    """What a function is called, and what a partial of it has been given."""
+def named(draw: Callable[..., Any]) -> list[Any]:
+    """What a function is called, and what a partial of it has been given, functions by their names too."""
     if isinstance(draw, partial):
-        return [*named(draw.func), list(draw.args), dict(draw.keywords)]
+        given = {name: named(value) if callable(value) else value for name, value in draw.keywords.items()}
+        return [*named(draw.func), list(draw.args), given]
     return [draw.__module__, draw.__qualname__]

@@ -10,6 +10,9 @@ import pandas as pd
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
+from analysis.figures.planned.plan import plain_plan
+from analysis.figures.planned.uncertainty import ORDERS, map_frame, map_title
+from analysis.figures.planned.uncertainty_map import map_plan
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import control_name
 from analysis.sections.study_results import StudyResults
@@ -17,6 +20,29 @@ from analysis.tables import bare, interval, number, signed
 
 ARROW = "\u2192"
 Row = Mapping[str, Any]
+
+
+def glances(study: StudyResults) -> list[dict[str, Any]]:
+    """The uncertainty map of every setting by family and, where that is another map, by median, with its ids.
+
+    The first marks of the layer ``ground`` are the places, row by row.
+    """
+    frames = {
+        (setting, order): map_frame(study.gains, study.manifest, setting=setting, order=order)
+        for setting in dict.fromkeys(study.gains.setting)
+        for order in ORDERS
+    }
+    return [
+        {
+            "setting": setting,
+            "order": order,
+            "rows": list(dict.fromkeys(frame.intermediate)),
+            "columns": list(dict.fromkeys(frame.target)),
+            "plan": plain_plan(map_plan(frame, map_title(study.gains, study.manifest, setting))),
+        }
+        for (setting, order), frame in frames.items()
+        if order == ORDERS[0] or not frame.equals(frames[setting, ORDERS[0]])
+    ]
 
 
 def heatmaps(study: StudyResults) -> list[dict[str, Any]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
+from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.planned.uncertainty import FULL, LIMIT
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.significance import LEVEL
-from analysis.sections.blocks import Block, Section, Table, Text
+from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, interval, number
 from tasks.plain_text import counted
@@ -32,6 +35,18 @@ WHAT = {
     SHUFFLED: "shuffled: the target's texts, permuted labels",
     RANDOM: "random: an untrained adapter",
 }
+
+
+def glance(maps: Sequence[FigureFiles]) -> Section | None:
+    """The uncertainty map of every setting, with how it is read; nothing where a study plans no transfer."""
+    text = (
+        "The larger a square, the surer the gain or harm: its area is the gain over the half-width of its 95 %"
+        f" interval, full from {FULL:.0f} times on; few seeds count less, for then the interval itself is uncertain."
+        f" Blue is gain, red with a bar is harm, on one scale up to {LIMIT:.0f} points for every metric. A number:"
+        " the interval excludes 0. A frame: significant after"
+        " correction. A small square is no evidence of no effect."
+    )
+    return Section("At a glance", [*map(Picture.of, maps), Text(text)]) if maps else None
 
 
 def gains(study: StudyResults) -> Section:

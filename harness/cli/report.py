@@ -126,6 +126,7 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
+    from analysis.figures.planned.uncertainty_map import write_maps
     from analysis.sections.question import of_stored
     from analysis.sections.study_results import Frames
 
@@ -136,7 +137,9 @@ def write_figures(options: argparse.Namespace) -> int:
         frames = Frames.of(store, stored_manifest(store, name))
         pairs = frames.gains()
         question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
-        for figure in write_heatmaps(pairs, frames.baselines(), frames.manifest, out, frames.kept):
+        drawn = write_maps(pairs, frames.manifest, out, frames.kept)
+        drawn += write_heatmaps(pairs, frames.baselines(), frames.manifest, out, frames.kept)
+        for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")
     alike, kept = question.similarities, question.kept
     for figure in draw(

@@ -86,6 +86,7 @@ place("footer").textContent = `${shown.title}. Made from the store alone; report
 nameScheme();
 measureBar();
 showReport();
+showGlance();
 showMaps();
 showImportance();
 showCells();

@@ -1,0 +1,111 @@
+"""Where the places of an uncertainty map stand, so that 2 to 60 tasks are legible on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures.planned.plan import SMALLEST, text_width
+
+WIDEST_PLACE, NARROWEST = 34.0, 6.6  # points of a square's place at most, and at least for a name beside each
+SLANTED = 10.6  # points of a place from which on labels of columns are slanted and not upright
+LONGEST_NAME, SHORT_NAME, MANY = 96.0, 66.0, 36  # points of a task's name, and of a name among more tasks than these
+STRIP, LEAST_WIDTH = 34.0, 300.0  # points of the marginal above, and of the whole figure
+SIDE_STRIP = (50.0, 110.0)  # points of the marginal at the right, at least and at most
+METRIC_GAP, FAMILY_GAP, EDGE, AXIS = 7.0, 2.5, 4.0, 34.0  # AXIS: the words beside the marginal above
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the places of a map stand: left sides of columns, tops of rows, and the sizes of a place."""
+
+    columns: Mapping[str, float]
+    rows: Mapping[str, float]
+    across: float
+    down: float
+    name_size: float
+    width: float
+    bottom: float  # of the map
+    longest: float  # of the columns' labels
+    slant: float  # of them: 45 or 90 degrees
+    is_staggered: bool
+    top: float  # of the strip above the map
+    tier: float  # of the labels above the strip; 0 without
+
+    @property
+    def right(self) -> float:
+        """The right side of the map."""
+        return max(self.columns.values()) + self.across
+
+    @property
+    def side(self) -> float:
+        """The shorter side of a place."""
+        return min(self.across, self.down)
+
+    @property
+    def left(self) -> float:
+        """The left side of the map."""
+        return min(self.columns.values())
+
+    @property
+    def head(self) -> float:
+        """The top of the map."""
+        return min(self.rows.values())
+
+    def middle(self, row: str, column: str) -> tuple[float, float]:
+        """The middle of a place."""
+        return self.columns[column] + self.across / 2, self.rows[row] + self.down / 2
+
+
+def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
+    """The layout of a map at most ``width`` wide whose strip, or what stands above it, begins at ``top``."""
+    rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
+    has_rows, has_columns = (bool((part != "").any()) for part in (rows.row_family, columns.column_family))
+    gaps_across = _gaps(columns, ["metric", "column_family"])
+    gaps_down = _gaps(rows, ["row_family"])
+    longest = min(LONGEST_NAME if len(columns) <= MANY else SHORT_NAME, 0.24 * width)
+    gutter = max(min(max(text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + 12.0 * has_rows
+    for _ in range(3):  # labels that slant to the left may ask for more room than the rows' names
+        room = width - gutter - SIDE_STRIP[0] - 3 * EDGE - sum(gaps_across)
+        across = min(room / len(columns), WIDEST_PLACE)
+        slant = 45.0 if across >= SLANTED else 90.0
+        lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
+        lengths = [min(text_width(name, 7.0), longest) for name in columns.column]
+        if slant == 45.0:
+            starts = [x + across / 2 - 0.72 * length for x, length in zip(lefts, lengths, strict=True)]
+            gutter += max(0.0, EDGE - min(starts))
+    is_staggered = slant == 90.0 and across < NARROWEST
+    down = max(across, NARROWEST)
+    tier = max(lengths) + 3.0 if is_staggered else 0.0
+    brackets = 11.0 * (1 + has_columns)
+    strip = top + brackets + tier
+    tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
+    side = min(max(width - lefts[-1] - across - 3 * EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
+    return Layout(
+        dict(zip(columns.target, lefts, strict=True)),
+        dict(zip(rows.intermediate, tops, strict=True)),
+        across,
+        down,
+        min(max(0.62 * min(across * (2 if is_staggered else 1), down), SMALLEST), 7.0),
+        max(lefts[-1] + across + side + 3 * EDGE, min(LEAST_WIDTH, width)),
+        float(tops[-1] + down),
+        longest,
+        slant,
+        is_staggered,
+        strip,
+        tier,
+    )
+
+
+def _gaps(tasks: pd.DataFrame, fields: Sequence[str]) -> list[float]:
+    """The room before each task: more where a metric begins, less where a family does, none else."""
+    gaps, before = [0.0], None
+    for values in tasks[list(fields)].itertuples(index=False):
+        if before is not None:
+            is_other = [value != other for value, other in zip(values, before, strict=True)]
+            gaps.append(METRIC_GAP if len(fields) > 1 and is_other[0] else FAMILY_GAP if any(is_other) else 0.0)
+        before = values
+    return gaps

@@ -1,0 +1,82 @@
+// Figures that come as a drawing plan: this draws its marks, layer by layer, and decides nothing.
+
+const SVG = place("drawing").namespaceURI;
+const glance = { setting: 0, order: "family" };
+
+function shape(name, attributes, text) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+// A function per kind of mark; paint makes a colour's attribute of its place among the plan's colours.
+const MARKS = {
+  b: ([x, y, width, height, fill, edge, line], paint) =>
+    shape("rect", { x, y, width, height, fill: paint(fill), stroke: paint(edge), "stroke-width": line }),
+  d: ([cx, cy, r, fill, edge, line], paint) =>
+    shape("circle", { cx, cy, r, fill: paint(fill), stroke: paint(edge), "stroke-width": line }),
+  l: ([x1, y1, x2, y2, colour, line], paint) => shape("line", { x1, y1, x2, y2, stroke: paint(colour), "stroke-width": line }),
+  t: ([corners, fill, edge, line], paint) =>
+    shape("polygon", { points: corners.join(" "), fill: paint(fill), stroke: paint(edge), "stroke-width": line }),
+  s: ([x, y, text, size, anchor, turn, colour, isBold, width], paint) => shape("text", {
+    x, y, fill: paint(colour), "font-size": size, "text-anchor": anchor === "start" ? null : anchor,
+    "font-weight": isBold ? 700 : null, transform: turn ? `rotate(${-turn} ${x} ${y})` : null,
+    textLength: width, lengthAdjust: "spacingAndGlyphs", // letters as wide as they were planned, in any font
+  }, text),
+};
+
+function planNode(plan) {
+  const paint = (place) => plan.colours[place] || "none";
+  const layers = Object.entries(plan.layers).map(([name, marks]) => {
+    const layer = shape("g", { class: `layer-${name}` });
+    layer.append(...marks.map(([kind, ...fields]) => MARKS[kind](fields, paint)));
+    return layer;
+  });
+  const node = shape("svg", { viewBox: `0 0 ${plan.width} ${plan.height}`, role: "img", "aria-label": plan.alt, class: "plan" });
+  node.append(...layers);
+  return node;
+}
+
+const glanceSettings = () => [...new Set(shown.plans.map((one) => one.setting))];
+
+function showGlance() {
+  if (!shown.plans.length) return void place("glance").remove();
+  const settings = glanceSettings();
+  const isOrdered = shown.plans.some((one) => one.order === "median");
+  if (settings.length > 1) {
+    place("glance-controls").append(picker("Training data", settings.map((name, i) => [String(i), name]), "0", (value) => {
+      glance.setting = Number(value);
+      drawGlance();
+    }));
+  }
+  if (isOrdered) {
+    place("glance-controls").append(choice("Order", [["family", "By family"], ["median", "By median gain"]], glance.order, (value) => {
+      glance.order = value;
+      drawGlance();
+    }));
+  }
+  const section = shown.report.find((part) => part.title === "At a glance");
+  place("glance-words").append(...(section ? section.blocks : []).filter((block) => block.kind === "text").map(blockNode));
+  drawGlance();
+}
+
+function drawGlance() {
+  const setting = glanceSettings()[glance.setting];
+  const own = shown.plans.filter((one) => one.setting === setting);
+  const map = own.find((one) => one.order === glance.order) || own[0];
+  const node = planNode(map.plan);
+  const detail = make("div", { class: "detail", "aria-live": "polite" });
+  tell(detail, ["Point at a square for its numbers; choose it for its own page."]);
+  const squares = new Map(shown.maps.filter((one) => one.setting === setting).flatMap((one) =>
+    one.squares.map((square) => [`${square.row}\n${square.column}`, square])));
+  const places = [...node.querySelector(".layer-ground").children].slice(0, map.rows.length * map.columns.length);
+  const at = new Map(places.map((one, i) =>
+    [one, squares.get(`${map.rows[Math.floor(i / map.columns.length)]}\n${map.columns[i % map.columns.length]}`)]));
+  node.addEventListener("mouseover", (event) => at.get(event.target) && tell(detail, at.get(event.target).hover));
+  node.addEventListener("click", (event) => {
+    if (at.get(event.target)?.page) location.hash = cellAddress(at.get(event.target).page);
+  });
+  places.forEach((one) => one.classList.toggle("opens", Boolean(at.get(one)?.page)));
+  place("glance-map").replaceChildren(scrolling("Map of gains", node), detail);
+}

@@ -1,0 +1,250 @@
+"""The uncertainty map: chance draws little, planted gains stand out, texts are legible, and the CSV says it all."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import NormalDist
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.figures.drawing import plain_text_settings
+from analysis.figures.planned.plan import DPI, SETTINGS, SMALLEST, Label, contrasts, drawn, outline, plain_plan
+from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
+from analysis.figures.planned.uncertainty_map import FILLED, map_plan, write_maps
+from analysis.tables import write_csv
+from tests.support.made_up_gains import made_up_gains, made_up_manifest
+
+LONG = "A task with a title that is much longer than there is room for, number"
+HOSTILE = "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over " + "x" * 140
+A_PAGE = (454.0, 700.0)  # points: 16 cm, and what a page of A4 leaves above a caption
+
+
+def plan_of(n, seed=1, planted=(10.0, -9.0), missing=2, order="family", **facts):
+    manifest = made_up_manifest(n, **facts)
+    most = n * (n - 1)
+    gains = made_up_gains(
+        manifest, np.random.default_rng(seed), planted=planted[: most // 2], missing=missing if most > 20 else 0
+    )
+    frame = map_frame(gains, manifest, setting="full", order=order)
+    return map_plan(frame, map_title(gains, manifest, "full")), frame, gains
+
+
+def squares(plan):
+    """The areas of the squares, in the order of the frame's rows that have one."""
+    return np.array([box.width * box.height for box in plan.layers["squares"]])
+
+
+def overlap(first, second):
+    """Whether two turned rectangles of corners [4, 2] share more than an edge: no side of either keeps them apart."""
+    for corners in (first, second):
+        for side in (corners[1] - corners[0], corners[2] - corners[1]):
+            a, b = first @ side, second @ side
+            if min(a.max(), b.max()) - max(a.min(), b.min()) < 1e-6 * (side @ side) ** 0.5:
+                return False
+    return True
+
+
+def check_legible(plan):
+    """Every text inside the figure, of at least 6 points, apart from all others, and 4.5:1 against what is below it."""
+    corners = [outline(label) for label in plan.labels()]
+    for label, own in zip(plan.labels(), corners, strict=True):
+        assert label.size >= SMALLEST, label
+        assert own.min() >= 0 and (own.max(axis=0) <= (plan.width, plan.height)).all(), label
+    boxes = np.array([[*own.min(axis=0), *own.max(axis=0)] for own in corners])
+    for a, b in combinations(range(len(boxes)), 2):
+        is_near = (boxes[a, :2] < boxes[b, 2:]).all() and (boxes[b, :2] < boxes[a, 2:]).all()
+        assert not is_near or not overlap(corners[a], corners[b]), (plan.labels()[a], plan.labels()[b])
+    assert min(ratio for _, ratio in contrasts(plan)) >= 4.5
+
+
+def sizes_by_hand(gains):
+    """Areas at two degrees of freedom, where P(|t| > x) = 1 - x / sqrt(x^2 + 2)."""
+    normal, sizes = NormalDist(), []
+    for gain in gains.itertuples():
+        t = 4.302652729911275 * abs(gain.points) / ((gain.high - gain.low) / 2)
+        p = 1 - t / (t**2 + 2) ** 0.5
+        sizes.append(min(normal.inv_cdf(1 - p / 2) / normal.inv_cdf(0.975) / 3, 1.0))
+    return np.array(sizes)
+
+
+@pytest.mark.parametrize("n", [2, 6, 18, 60])
+@pytest.mark.parametrize("facts", [{}, {"title": LONG, "metrics": ("macro_f1",)}], ids=["short", "long, one metric"])
+def test_two_to_sixty_tasks_are_legible_on_a_page(n, facts):
+    plan, frame, _ = plan_of(n, **facts)
+    assert plan.width <= A_PAGE[0] and plan.height <= A_PAGE[1]
+    check_legible(plan)
+    names = {label.text for label in plan.labels()}
+    assert len(names & set(frame.row)) == n or "title" in facts
+    metrics = {"macro-F1", "Pearson r"} if not facts else {"macro-F1"}
+    assert metrics == {label.text for label in plan.labels() if label.is_bold and label.anchor == "middle"}
+
+
+def test_hostile_titles_are_drawn_as_texts():
+    plan, _, _ = plan_of(4, title=HOSTILE)
+    check_legible(plan)
+    assert not set("\x1b\x07\u202e") & set("".join(label.text for label in plan.labels()))
+    drawn(plan).canvas.draw()
+
+
+def test_the_printer_writes_texts_where_the_plan_has_measured_them():
+    plan, _, _ = plan_of(18)
+    figure = drawn(plan)
+    figure.set_dpi(DPI)
+    with plain_text_settings("test"), mpl.rc_context(SETTINGS):
+        figure.canvas.draw()
+        extents = [text.get_window_extent() for text in figure.axes[0].texts]
+    to_points = figure.axes[0].transData.inverted()
+    for extent, label in zip(extents, plan.labels(), strict=True):
+        box = to_points.transform(extent)
+        own = outline(label)
+        assert np.allclose(np.sort(box[:, 0]), [own[:, 0].min(), own[:, 0].max()], atol=0.35 * label.size), label
+        assert box.min() >= -0.5 and (box.max(axis=0) <= (plan.width + 0.5, plan.height + 0.5)).all(), label
+
+
+def test_the_area_is_the_gain_over_the_half_width_and_the_colour_is_alike_for_all():
+    many = 1e9
+    assert share_of_place(2.0, 1.0, 3.0, many) == pytest.approx(2 / 3)
+    assert share_of_place(-1.0, -3.0, 1.0, many) == pytest.approx(1 / 6)
+    assert share_of_place(5.0, 4.0, 6.0, many) == share_of_place(50.0, 40.0, 60.0, many) == 1.0
+    assert share_of_place(5.0, np.nan, np.nan, many) == share_of_place(0.0, -1.0, 1.0, many) == 0.0
+    assert share_of_place(2.0, 0.0, 4.0, 2.0) == pytest.approx(1 / 3), "the interval ends at 0, whatever the seeds"
+    assert share_of_place(2.0, 1.0, 3.0, 2.0) < share_of_place(2.0, 1.0, 3.0, 20.0) < 2 / 3
+    assert colour_of(LIMIT) == colour_of(4 * LIMIT) != colour_of(0.5 * LIMIT)
+    assert colour_of(0.0) == colour_of(-0.0)
+    plan, frame, gains = plan_of(18)
+    done = gains[gains.points.notna()].set_index(["intermediate", "target"])
+    drawn_pairs = frame[frame["size"] > 0].set_index(["intermediate", "target"])
+    two = map_frame(gains.assign(df=2.0), made_up_manifest(18), setting="full").set_index(["intermediate", "target"])
+    assert np.allclose(sizes_by_hand(done), two["size"][done.index], atol=1e-9)
+    place = plan.layers["ground"][0]
+    assert np.allclose(squares(plan), (FILLED * place.width) ** 2 * drawn_pairs["size"], rtol=0.02, atol=0.05)
+    fills = [box.fill for box in plan.layers["squares"]]
+    assert fills == [colour_of(points) for points in drawn_pairs.points]
+
+
+def test_numbers_frames_and_marks_stand_where_they_should():
+    plan, frame, gains = plan_of(18, missing=3)
+    sure = gains[(gains.low > 0) | (gains.high < 0)]
+    assert len(plan.layers["numbers"]) == len(sure) > 2
+    frames = [mark for mark in plan.layers["marks"] if type(mark).__name__ == "Box"]
+    assert len(frames) == gains.significant.sum() >= 2
+    assert len(plan.layers["marks"]) - len(frames) == 6, "three are collapsed, three contaminated"
+    statuses = frame.status.value_counts().to_dict()
+    assert statuses == {"done": 18 * 17 - 6, "same task": 18, "missing": 3, "undefined": 3}
+    words = " ".join(label.text for label in plan.layers["legend"] if isinstance(label, Label))
+    for meaning in ("collapsed", "contaminated", "not finished", "no value", "half-width", "3 or more", "10"):
+        assert meaning in words
+    clean = plan_of(18, missing=0)[0]
+    words = " ".join(label.text for label in clean.layers["legend"] if isinstance(label, Label))
+    assert not any(meaning in words for meaning in ("collapsed", "contaminated", "not finished", "no value"))
+
+
+def test_harms_are_told_from_gains_without_colour():
+    plan, frame, _ = plan_of(18)
+    points = frame.points[frame["size"] > 0]
+    harms = [box for box, gain in zip(plan.layers["squares"], points, strict=True) if gain < 0]
+    assert len(harms) > 100
+    middles = {(round(bar.x + bar.to_x, 1), round(2 * bar.y, 1)) for bar in plan.layers["bars"]}
+    signed = [label for label in plan.layers["numbers"] if label.text.startswith("\u2212")]
+    for box in harms:
+        middle = (round(2 * box.x + box.width, 1), round(2 * box.y + box.height, 1))
+        near = [label for label in signed if abs(2 * label.x - middle[0]) < 0.3 and abs(2 * label.y - middle[1]) < 6]
+        has_bar = any(abs(x - middle[0]) < 0.3 and abs(y - middle[1]) < 0.3 for x, y in middles)
+        assert has_bar or near or box.width < 2.6, box
+
+
+def test_every_gain_is_a_dot_of_its_column_and_of_its_row():
+    plan, frame, _ = plan_of(18)
+    dots = [mark for mark in plan.layers["marginals"] if type(mark).__name__ == "Dot"]
+    assert len(dots) == 2 * (frame.status == "done").sum()
+    beyond = [dot for dot in dots if dot.radius == 1.5]
+    assert len(beyond) == 2 * (frame.points.abs() > LIMIT).sum()
+
+
+def test_tasks_stand_by_metric_family_and_median():
+    _, frame, gains = plan_of(18)
+    columns = frame.drop_duplicates("target")
+    assert list(dict.fromkeys(columns.metric)) == ["macro_f1", "pearson_r"]
+    assert columns.metric.is_monotonic_increasing
+    for _, part in columns.groupby("metric"):
+        families = list(part.column_family)
+        assert len(set(families)) == sum(a != b for a, b in zip(families, ["", *families[:-1]], strict=True))
+    _, frame, gains = plan_of(18, order="median")
+    medians = gains.groupby("intermediate").points.median()[frame.drop_duplicates("intermediate").intermediate]
+    assert medians.is_monotonic_decreasing
+    assert not (frame.row_family != "").any()
+
+
+def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
+    manifest = made_up_manifest(6, title="A, \"quoted\" title\n")
+    gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
+    (files,) = write_maps(gains, manifest, tmp_path)
+    stem = files.png.with_suffix("")
+    for ending in ("png", "svg", "pdf", "csv"):
+        assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
+    kept = pd.read_csv(stem.with_suffix(".csv"))
+    assert list(kept.columns) == list(COLUMNS)
+    assert map_plan(kept, files.title) == map_plan(files.frame, files.title)
+    assert "SYNTHETIC DATA" in files.title and "SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8")
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_maps(gains, manifest, tmp_path)
+    assert first == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
+    manifest = made_up_manifest(3)
+    gains = made_up_gains(manifest, np.random.default_rng(4))
+    unknown = gains.assign(low=np.nan, high=np.nan, p=np.nan, p_bh=np.nan, significant=False)
+    plan = map_plan(map_frame(unknown, manifest, setting="full"), "no intervals")
+    check_legible(plan)
+    assert plan.layers["squares"] == [] and len([m for m in plan.layers["ground"] if type(m).__name__ == "Dot"]) == 6
+    nothing = gains.assign(n_seeds=0, points=np.nan, low=np.nan, high=np.nan, significant=False)
+    check_legible(map_plan(map_frame(nothing, manifest, setting="full"), "nothing"))
+    assert write_maps(gains.iloc[:0], manifest, tmp_path) == []
+
+
+def test_the_page_gets_every_mark_of_the_plan():
+    plan, _, _ = plan_of(6)
+    plain = plain_plan(plan)
+    assert sum(map(len, plain["layers"].values())) == len(plan.marks())
+    texts = [fields[3] for layer in plain["layers"].values() for fields in layer if fields[0] == "s"]
+    assert texts == [label.text for label in plan.labels()]
+    used = {fields[5] for layer in plain["layers"].values() for fields in layer if fields[0] == "b"}
+    assert {plain["colours"][place] for place in used} == {
+        mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"
+    }
+    assert "6 intermediates by 6 targets" in plain["alt"] and "Largest" in plain["alt"]
+
+
+def test_a_frame_is_the_same_after_a_journey_through_a_file(tmp_path):
+    _, frame, _ = plan_of(18)
+    write_csv(frame, tmp_path / "frame")
+    again = pd.read_csv(tmp_path / "frame.csv")
+    assert map_plan(again, "t").layers["squares"] == map_plan(frame, "t").layers["squares"]
+
+
+@pytest.mark.simulation
+def test_noise_draws_little_that_is_large():
+    shares = []
+    for seed in range(20):
+        plan, frame, _ = plan_of(18, seed=seed, planted=(), missing=0)
+        areas = squares(plan)
+        place = plan.layers["ground"][0]
+        largest = (FILLED * min(place.width, place.height)) ** 2
+        shares.append(areas[areas > largest / 2].sum() / areas.sum())
+        assert len(areas) == len(frame[frame.status == "done"])
+    assert np.mean(shares) <= 0.02, shares
+
+
+@pytest.mark.simulation
+def test_planted_gains_of_ten_points_are_the_largest_squares():
+    hits = 0
+    for seed in range(20):
+        _, frame, gains = plan_of(18, seed=100 + seed, planted=(10.0, -10.0, 10.0), missing=0)
+        planted = set(gains[gains.is_planted][["intermediate", "target"]].itertuples(index=False, name=None))
+        largest = frame.nlargest(3, "size", keep="all")[["intermediate", "target"]]
+        hits += set(largest.itertuples(index=False, name=None)) == planted
+    assert hits >= 19
