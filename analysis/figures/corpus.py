@@ -17,8 +17,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, logit, stdtrit
 
 from analysis.figures.drawing import FigureFiles, figure_of, make_legible, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import COLOURS
@@ -162,7 +161,7 @@ def _mean(values: np.ndarray, is_probability: bool) -> dict[str, float]:
     mean = float(values.mean()) if n else float("nan")
     if n < FEWEST:
         return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan")}
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(n))
     if not is_probability or half == 0:
         return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
     # A probability's interval is taken in log odds, whose slope at the mean m is 1 / (m (1 - m)), and carried back.

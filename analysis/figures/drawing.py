@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
@@ -35,7 +34,7 @@ LONGEST = 40  # letters of a name beside an axis or in a legend
 END = 9  # of them from its end, where names of one family differ
 MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
 LETTERS_PER_INCH = 11  # of a title, so that none is cut
-CANVASES: dict[str, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
+CANVASES: dict[str, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG}  # a PDF's is imported with its fonts
 FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
 
 
@@ -157,7 +156,7 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     That draws each file twice, the first time into nothing, to have the places of its layout; here these are sought.
     """
     content, own_dpi = io.BytesIO(), figure.dpi
-    canvas = CANVASES[ending](figure)
+    canvas = (CANVASES.get(ending) or _pdf_canvas())(figure)
     figure.dpi = canvas.fixed_dpi or dpi or own_dpi
     layout = figure.get_layout_engine()
     if layout is not None:
@@ -169,6 +168,12 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     if layout is not None:
         figure.set_layout_engine(layout)
     return content.getvalue()
+
+
+def _pdf_canvas() -> Any:  # noqa: ANN401 - a class of matplotlib's
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a tenth of a second, which no report needs
+
+    return FigureCanvasPdf
 
 
 def named(draw: Callable[..., Any]) -> list[Any]:

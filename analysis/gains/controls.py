@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from adapters_store.roles import CONTROLS, NAMED_BY_INTERMEDIATE, TRANSFER
 from adapters_store.store import Store
@@ -84,5 +84,5 @@ def _interval(values: np.ndarray) -> tuple[float, float, float]:
     if len(values) < 2:
         return (float(values.mean()) if len(values) else np.nan, np.nan, np.nan)
     mean = float(values.mean())
-    half = float(student.ppf(1 - LEVEL / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(stdtrit(len(values) - 1, 1 - LEVEL / 2) * values.std(ddof=1) / np.sqrt(len(values)))
     return mean, mean - half, mean + half

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, IMPORTED, TRANSFER, planned_role
@@ -105,6 +104,8 @@ def sign_p(better: int, worse: int) -> float:
 
     Of 9 items turned right and 1 turned wrong it is .021.
     """
+    from scipy.stats import binomtest  # half a second, which a report does not need
+
     return float(binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
 
 

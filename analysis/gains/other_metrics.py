@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from adapters_store.roles import GAIN_ROLES
 from adapters_store.store import Store
@@ -52,6 +51,8 @@ def other_scores(
     Ranks behind Spearman's correlation are those among all test items, in every draw.
     """
     if metric == "pearson_r":
+        from scipy.stats import rankdata  # half a second, which a report of kept gains does not need
+
         ranks, labels = rankdata(decided, axis=1), rankdata(shown.labels)
         resampled = score_draws(metric, labels, groups, ranks, draws=draws, rng=rng)
         return np.array([_correlation(labels, lane) for lane in ranks]), resampled

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
-from scipy.stats import chi2, norm
-from scipy.stats import t as student
+from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.significance import LEVEL
@@ -89,12 +88,13 @@ def smallest_visible(standard_error: float, df: float, *, level: float = LEVEL) 
 def _visible_in_errors(df: float, level: float) -> float:
     """The smallest visible gain in standard errors."""
     if df >= MANY:
-        return float(norm.ppf(1 - level / 2) + norm.ppf(POWER))
-    bound = float(student.ppf(1 - level / 2, df))
-    spread = np.sqrt(chi2.ppf((np.arange(STEPS) + 0.5) / STEPS, df) / df)  # of the estimated standard error
+        return float(ndtri(1 - level / 2) + ndtri(POWER))
+    bound = float(stdtrit(df, 1 - level / 2))
+    chances = (np.arange(STEPS) + 0.5) / STEPS
+    spread = np.sqrt(2 * gammaincinv(df / 2, chances) / df)  # of the estimated standard error: a root of chi-square
 
     def missing(size: float) -> float:
-        return float(POWER - (norm.sf(bound * spread - size) + norm.cdf(-bound * spread - size)).mean())
+        return float(POWER - (ndtr(size - bound * spread) + ndtr(-bound * spread - size)).mean())
 
     return float(brentq(missing, 0.0, 10 * bound + 10))
 

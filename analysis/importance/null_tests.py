@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from analysis.importance.exchange import Exchange
 from analysis.importance.features import CATEGORY
@@ -156,7 +156,7 @@ def delete_a_family(
         parts[family] = _added_by_each(fits_of(grid.without_family(family), left_out), names)
         progress(family + 1)
     error = np.sqrt((count - 1) / count * ((parts - parts.mean(0)) ** 2).sum(0))
-    half = student.ppf(1 - LEVEL / 2, count - 1) * error
+    half = stdtrit(count - 1, 1 - LEVEL / 2) * error
     return {name: (float(low), float(high)) for name, low, high in zip(names, whole - half, whole + half, strict=True)}
 
 

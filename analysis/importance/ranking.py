@@ -8,7 +8,6 @@ from math import comb
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from analysis.importance.features import CATEGORY, features_of, pair_features
 from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
@@ -109,11 +108,13 @@ def ranking_qualities(results: Results, ranked: pd.DataFrame) -> pd.DataFrame:
 
 def qualities(order: np.ndarray, score: np.ndarray) -> dict[str, float]:
     """The ``QUALITIES`` of one ranking: ``order`` [candidates] is higher for what it prefers, ``score`` the truth."""
+    from scipy.stats import kendalltau  # half a second, which a report of a kept answer does not need
+
     return {
         "ndcg": ndcg(order, score),
         "regret_1": regret(order, score, 1),
         "regret_3": regret(order, score, 3),
-        "tau": float(stats.kendalltau(order, score).statistic) if np.ptp(order) and np.ptp(score) else float("nan"),
+        "tau": float(kendalltau(order, score).statistic) if np.ptp(order) and np.ptp(score) else float("nan"),
     }
 
 

@@ -7,7 +7,6 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from adapters_store.errors import MissingRecord
 from adapters_store.measures import (
@@ -75,7 +74,9 @@ def reciprocal_rank_fusion(similarities: np.ndarray, *, k: int = K) -> np.ndarra
     one list and third in another makes 1 / 61 + 1 / 63 (Cormack et al. 2009; over the components of task embeddings as
     in the study's section 5.1, after Vu et al. 2020).
     """
-    ranks = np.array([stats.rankdata(-row, nan_policy="omit") for row in np.atleast_2d(similarities)])
+    from scipy.stats import rankdata  # half a second, which most commands do not need
+
+    ranks = np.array([rankdata(-row, nan_policy="omit") for row in np.atleast_2d(similarities)])
     scores: np.ndarray = np.nansum(1 / (k + ranks), axis=0)
     return np.where(np.isfinite(ranks).any(axis=0), scores, np.nan)
 

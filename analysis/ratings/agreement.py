@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from analysis.gains.significance import DRAWS
 from analysis.results.results import Results
@@ -167,7 +166,9 @@ def _pair_row(pair: Panel, draws: int, seed: int) -> tuple[object, ...]:
     n_tasks = pair.tasks.nunique()
     rho = p = np.nan
     if len(first) >= FEWEST and np.ptp(first) > 0 and np.ptp(second) > 0:
-        rho, p = (float(number) for number in stats.spearmanr(first, second))
+        from scipy.stats import spearmanr  # half a second, which a report of kept agreement does not need
+
+        rho, p = (float(number) for number in spearmanr(first, second))
     p = p if n_tasks >= FEWEST_TASKS else np.nan  # of 3 tasks ranked alike it would be 0
     _, task = np.unique(pair.tasks, return_inverse=True)
     low, high = _interval(_spearmans(first, second, _weights(n_tasks, draws, seed)[:, task]), n_tasks)

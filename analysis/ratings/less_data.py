@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.significance import LEVEL
@@ -91,13 +91,13 @@ def _bound(pairs: pd.DataFrame) -> float:
     if fewest < 2:
         return float("nan")
     error = np.sqrt(sum(of_side.var(ddof=1) / len(of_side) for of_side in means))
-    return float(100 * pairs.gain_over_full.mean() - stats.t.ppf(1 - LEVEL, fewest - 1) * error)
+    return float(100 * pairs.gain_over_full.mean() - stdtrit(fewest - 1, 1 - LEVEL) * error)
 
 
 def _pair_counts(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
     """How many pairs, each taken by itself, are non-inferior, inferior, undecided, and not significant."""
     points = 100 * pairs.gain_over_full
-    reach = 100 * stats.t.ppf(1 - LEVEL, pairs.df_over_full) * pairs.standard_error_over_full
+    reach = 100 * stdtrit(pairs.df_over_full, 1 - LEVEL) * pairs.standard_error_over_full
     good, bad = int((points - reach > -margin).sum()), int((points + reach < -margin).sum())
     holds_0 = (pairs.low_over_full <= 0) & (pairs.high_over_full >= 0)
     counts = {"pairs_non_inferior": good, "pairs_inferior": bad, "pairs_undecided": len(pairs) - good - bad}

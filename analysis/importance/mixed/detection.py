@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from analysis.gains.power import POWER
 from analysis.importance.grid import Grid
@@ -100,6 +100,6 @@ def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:
 
 def exact_interval(count: int, of: int) -> tuple[float, float]:
     """Clopper and Pearson's 95 % interval of a share."""
-    low = beta.ppf(0.025, count, of - count + 1) if count else 0.0
-    high = beta.ppf(0.975, count + 1, of - count) if count < of else 1.0
+    low = betaincinv(count, of - count + 1, 0.025) if count else 0.0
+    high = betaincinv(count + 1, of - count, 0.975) if count < of else 1.0
     return float(low), float(high)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtr
 
 from analysis.importance.grid import Grid
 from analysis.importance.mixed.components import SAME
@@ -51,7 +50,7 @@ def replication(slopes: Array, variances: Array, correlation: Array) -> Replicat
         nothing = np.full(slopes.shape[1:], np.nan)
         return Replication(slopes, variances, nothing, nothing, 0, np.ones_like(nothing), np.ones_like(nothing))
     mean, error = pooled(slopes, variances)
-    alone = 2 * student.sf(np.abs(mean) / error, count - 1)
+    alone = 2 * stdtr(count - 1, -np.abs(mean) / error)
     return Replication(slopes, variances, mean, error, count - 1, alone, _smallest_of_several(alone, correlation))
 
 
@@ -74,7 +73,7 @@ def _smallest_of_several(alone: Array, correlation: Array) -> Array:
     count = len(correlation)
     drawn = rng.multivariate_normal(np.zeros(count), correlation, size=COPULA_DRAWS, method="eigh")
     largest = np.sort(np.abs(drawn).max(1))
-    observed = norm.isf(np.clip(alone, 1e-300, 1.0) / 2)
+    observed = -ndtri(np.clip(alone, 1e-300, 1.0) / 2)
     reached = COPULA_DRAWS - np.searchsorted(largest, observed.ravel(), "left").reshape(observed.shape)
     return np.asarray(np.maximum(alone, (1 + reached) / (1 + COPULA_DRAWS)))
 

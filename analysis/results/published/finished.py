@@ -7,7 +7,7 @@ from importlib import resources
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import ndtr
 
 from analysis.gains.corrections import benjamini_hochberg
 from analysis.results.results import CLASS, DISTRIBUTIONS, GAINS, MOMENT, RATINGS, ROWS, TASKS, TRAINING, Results
@@ -36,7 +36,7 @@ def with_approximate_p(published: Results, *, correlation: float = 0.0) -> Resul
     """
     frame = published.gains.copy()
     frame["standard_error"] = _standard_error(frame, published.tasks, correlation)
-    frame["p"] = 2 * stats.norm.sf(np.abs(frame.gain) / frame.standard_error)
+    frame["p"] = 2 * ndtr(-np.abs(frame.gain) / frame.standard_error)
     frame["p_bh"] = benjamini_hochberg(frame.p)
     return replace(published, gains=frame)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from analysis.gains.corrections import benjamini_hochberg
+from analysis.gains.corrections import benjamini_hochberg, benjamini_yekutieli
 from analysis.gains.significance import DRAWS_AT_A_TIME, Groups, difference_evidence, evidence, score_draws
 from tasks.metrics import MEASURES
 
@@ -145,6 +145,7 @@ def test_benjamini_hochberg_is_scipys_and_skips_the_undefined() -> None:
     holed = np.insert(raw, [0, 50, 100], np.nan)
     adjusted = benjamini_hochberg(holed)
     np.testing.assert_allclose(adjusted[np.isfinite(holed)], false_discovery_control(raw))
+    np.testing.assert_allclose(benjamini_yekutieli(raw), false_discovery_control(raw, method="by"))
     assert np.isnan(adjusted[[0, 51, 102]]).all()
     assert np.isnan(benjamini_hochberg([np.nan])).all()
 
