@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtr, stdtrit
 
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest
@@ -129,7 +128,7 @@ def share_of_place(points: float, low: float, high: float, df: float) -> float:
         return 1.0
     ratio = abs(points) / half_width
     if np.isfinite(df):
-        ratio = norm.isf(student.sf(ratio * student.isf(LEVEL / 2, df), df)) / norm.isf(LEVEL / 2)
+        ratio = ndtri(stdtr(df, ratio * stdtrit(df, LEVEL / 2))) / ndtri(LEVEL / 2)
     return float(min(max(ratio, 0.0) / FULL, 1.0))
 
 
