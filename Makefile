@@ -35,6 +35,7 @@ soak: $(INSTALLED)
 
 calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/calibration.csv
+	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/overlaps_calibration.csv --overlaps
 	$(VENV)/bin/python -m analysis.importance.mixed.paper_calibration docs/paper_calibration.csv
 	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
 

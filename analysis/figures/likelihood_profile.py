@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures.drawing import figure_of, make_plain, shortened
-from analysis.importance.mixed.tested import LEVEL
+from analysis.gains.significance import LEVEL
 from analysis.tables import signed
 
 DEEPEST = 6.0  # drop of the log likelihood that is drawn

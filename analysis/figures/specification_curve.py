@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures.drawing import figure_of, make_plain, shortened
-from analysis.importance.null_tests import LEVEL
+from analysis.gains.significance import LEVEL
 from analysis.tables import signed
 
 CHOICES = {

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.gains.significance import LEVEL
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.null_tests import (
-    LEVEL,
     Arrangements,
     NullTest,
     against_nulls,

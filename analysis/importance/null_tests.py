@@ -15,6 +15,7 @@ from itertools import permutations
 import numpy as np
 from scipy.special import stdtrit
 
+from analysis.gains.significance import LEVEL
 from analysis.importance.exchange import Exchange
 from analysis.importance.features import CATEGORY
 from analysis.importance.grid import Grid
@@ -24,7 +25,6 @@ from analysis.results.results import Results
 Array = np.ndarray
 TIE = 1e-12  # rounding is no difference
 MOST_FAMILIES = 6  # whose arrangements are gone through one by one: 720
-LEVEL = 0.05
 BATCH_NUMBERS = 1_000_000  # of the columns of one batch of arrangements: what a core's cache holds
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.importance.guarded import NOT_TESTED
-from analysis.importance.mixed.answer import Mixed, mixed
+from analysis.importance.mixed.answer import Mixed, ends, mixed
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question
@@ -64,7 +63,8 @@ def _method() -> str:
         " slope has to be larger than tasks, data sets, families and all other features that differ would make it"
         " (likelihood ratio, simulated null), and has to be the same for families of targets, as far as they can tell"
         " (random-effects meta-analysis of their slopes); the larger p counts, corrected for all ratings. The interval"
-        " holds the slopes that this test does not reject. Ratings were given, not assigned: a slope is an"
+        " holds the slopes that this test does not reject. Only together: gains follow this rating or one that overlaps"
+        " with it, and beside the other neither is supported by itself. Ratings were given, not assigned: a slope is an"
         " association."
     )
 
@@ -73,13 +73,9 @@ def _slopes(tested: pd.DataFrame) -> Table:
     head = ["rating", "per step", "95 % interval", "share of squares", "p (ratio)", "p (families)", "p", "verdict"]
     body = [
         (
-            *(row.title, signed(row.slope, 2), _ends(row.low, row.high), percent(row.share)),
+            *(row.title, signed(row.slope, 2), ends(row.low, row.high), percent(row.share)),
             *(number(row.p_ratio), f"{number(row.p_families)} ({row.df} df)", number(row.p), row.verdict),
         )
         for row in tested.itertuples()
     ]
     return Table(head, body)
-
-
-def _ends(low: float, high: float) -> str:
-    return " to ".join(signed(end, 2) if np.isfinite(end) else "no end" for end in (low, high))

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.gains.significance import LEVEL
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
-from analysis.importance.guarded import NOT_SUPPORTED, NOT_TESTED, SUPPORTED
+from analysis.importance.guarded import NOT_SUPPORTED, NOT_TESTED, ONLY_TOGETHER, SUPPORTED
 from analysis.importance.mixed.backgrounds import spread
 from analysis.importance.mixed.detectable import smallest_slopes
-from analysis.importance.mixed.tested import DISTANCE, LEVEL, SIGNED, MixedTest, why_not
+from analysis.importance.mixed.overlap import OVERLAP, Overlaps
+from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.importance.specification import PRIMARY, Specification
 from analysis.results.results import Results
 from analysis.tables import Declared, fixed, framed, signed
@@ -39,7 +41,8 @@ SLOPES = {
     "detectable": Declared("float64", "slope that would be seen in 80 % of such studies; undefined: none was"),
     "overlaps": Declared("str", "rating that correlates most with this one over tasks, from .5"),
     "correlation": Declared("float64", "Pearson's r with it"),
-    "verdict": Declared("str", "supported, not supported or not tested"),
+    "p_beside": Declared("float64", "beside all that correlate by .8 or more with it; undefined: none does"),
+    "verdict": Declared("str", "supported, only together (with those), not supported or not tested"),
     "why": Declared("str", "the same in a sentence"),
 }
 PROFILE = {
@@ -83,7 +86,8 @@ def mixed(
     test = MixedTest.of(grid)
     steps = len(test.constructs) + 2
     progress(1, steps, "slopes")
-    tried = {question: _tried(test, question) for question in (SIGNED, DISTANCE)}
+    overlaps = Overlaps.of(test)
+    tried = {question: _tried(test, question, overlaps) for question in (SIGNED, DISTANCE)}
     progress(2, steps, "slopes")
     smallest = smallest_slopes(test, lambda done: progress(2 + done, steps, "slopes that could be seen"))
     unit = "points" if specification.outcome in ("points", "winsorised") else specification.outcome
@@ -101,7 +105,8 @@ def mixed(
 class _Tried:
     """One question, answered for the observed gains, and for them less every slope that is tried.
 
-    ``slope`` and ``p`` are [constructs], ``slopes`` and ``ps`` [constructs, STEPS] per standard deviation.
+    ``slope``, ``p``, ``p_beside`` and ``verdict`` are [constructs], ``slopes`` and ``ps`` [constructs, STEPS] per
+    standard deviation.
     """
 
     slope: Array
@@ -110,6 +115,8 @@ class _Tried:
     df: int
     slopes: Array
     ps: Array
+    p_beside: Array
+    verdict: list[str]
 
     @property
     def p(self) -> Array:
@@ -129,7 +136,7 @@ class _Tried:
         return float(ends[0]), float(ends[1])
 
 
-def _tried(test: MixedTest, question: str) -> _Tried:
+def _tried(test: MixedTest, question: str, overlaps: Overlaps) -> _Tried:
     """The answer to one question, with the p of every slope around its estimate."""
     gains = test.grid.outcome[..., None]
     part = test.asked(question, gains)
@@ -139,9 +146,11 @@ def _tried(test: MixedTest, question: str) -> _Tried:
         test.asked(question, gains - test.effect(question, construct)[..., None] * own).p[construct]
         for construct, own in enumerate(slopes)
     ]
-    return _Tried(
-        part.slope[:, 0], part.ratio_p[:, 0], part.guard.corrected[:, 0], part.guard.df, slopes, np.stack(ps)
-    )
+    p_beside = overlaps.p_beside(gains) if question == SIGNED else np.full_like(part.p, np.nan)
+    named, together = (rule(part.p, p_beside)[:, 0] for rule in (overlaps.named, overlaps.together))
+    verdict = np.select([named, together & (question == SIGNED)], [SUPPORTED, ONLY_TOGETHER], NOT_SUPPORTED).tolist()
+    ratio_p, families_p = part.ratio_p[:, 0], part.guard.corrected[:, 0]
+    return _Tried(part.slope[:, 0], ratio_p, families_p, part.guard.df, slopes, np.stack(ps), p_beside[:, 0], verdict)
 
 
 def _row(
@@ -173,7 +182,8 @@ def _row(
         "detectable": np.nan if smallest is None else smallest[construct] / step,
         "overlaps": other if abs(correlation) >= OVERLAPPING else "",
         "correlation": correlation if abs(correlation) >= OVERLAPPING else np.nan,
-        "verdict": SUPPORTED if tried.p[construct] <= LEVEL else NOT_SUPPORTED,
+        "p_beside": tried.p_beside[construct],
+        "verdict": tried.verdict[construct],
     }
     return {**row, "why": _why(row, titles, unit)}
 
@@ -182,7 +192,7 @@ def _why(row: dict[str, Any], titles: dict[str, str], unit: str) -> str:
     """The numbers of a row in a sentence."""
     step = "by which the intermediate is rated higher" if row["question"] == SIGNED else "between the two ratings"
     said = [
-        f"{signed(row['slope'], 2)} {unit} per step {step} (95 % interval {_ends(row['low'], row['high'])};"
+        f"{signed(row['slope'], 2)} {unit} per step {step} (95 % interval {ends(row['low'], row['high'])};"
         f" p = {fixed(row['p'], 3)}, the larger of {fixed(row['p_ratio'], 3)} beside tasks and families that differ"
         f" anyway and {fixed(row['p_families'], 3)} over families of targets with {row['df']} degrees of freedom)"
     ]
@@ -190,16 +200,19 @@ def _why(row: dict[str, Any], titles: dict[str, str], unit: str) -> str:
         seen = "no slope that was tried" if pd.isna(row["detectable"]) else f"{fixed(row['detectable'], 1)} {unit}"
         said.append(f"{seen} per step would have been seen in four of five such studies")
     if row["overlaps"]:
+        beside = f"; beside all that correlate with it by {OVERLAP:g} or more its p is {fixed(row['p_beside'], 3)}"
         said.append(
             f"it correlates with {titles[row['overlaps']]} over tasks (r = {fixed(row['correlation'], 2)}), and each"
-            " is tested without the other"
+            f" is tested without the other{'' if pd.isna(row['p_beside']) else beside}"
         )
+    if row["verdict"] == ONLY_TOGETHER:
+        said.append("gains follow it or what it has in common with those, and cannot tell which")
     return "; ".join(said)
 
 
-def _ends(low: float, high: float) -> str:
-    ends = [signed(end, 2) if np.isfinite(end) else "without an end" for end in (low, high)]
-    return f"{ends[0]} to {ends[1]}"
+def ends(low: float, high: float) -> str:
+    """The ends of an interval of slopes, in which one that was not met is named."""
+    return " to ".join(signed(end, 2) if np.isfinite(end) else "no end" for end in (low, high))
 
 
 def _overlap(test: MixedTest, construct: int) -> tuple[str, float]:
@@ -215,15 +228,18 @@ def _overlap(test: MixedTest, construct: int) -> tuple[str, float]:
 def _headline(slopes: pd.DataFrame) -> str:
     """Which ratings gains follow, or the smallest p of those that they do not."""
     primary = slopes[(slopes.question == SIGNED) & (slopes.verdict != NOT_TESTED)]
-    supported = primary[primary.verdict == SUPPORTED]
+    supported, together = (primary[primary.verdict == verdict] for verdict in (SUPPORTED, ONLY_TOGETHER))
     names = ", ".join(primary.title)
-    if supported.empty:
+    if supported.empty and together.empty:
         best = primary.loc[primary.p.idxmin()]
         return (
             f"ratings ({names}) explain gains: not supported; the smallest corrected p is {fixed(best.p, 3)}, of"
-            f" {best.title}, {signed(best.slope, 2)} per step ({_ends(best.low, best.high)})"
+            f" {best.title}, {signed(best.slope, 2)} per step ({ends(best.low, best.high)})"
         )
     said = [f"{row.title} ({signed(row.slope, 2)} per step, p = {fixed(row.p, 3)})" for row in supported.itertuples()]
+    if len(together):
+        group = f"{', '.join(together.title)} only together (r up to {fixed(together.correlation.abs().max(), 2)},"
+        said.append(f"{group} smallest p = {fixed(together.p.min(), 3)})")
     return f"ratings ({names}) explain gains: supported for {', '.join(said)}"
 
 

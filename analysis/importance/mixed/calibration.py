@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.gains.significance import LEVEL
 from analysis.importance.features import CONSTRUCT, SIZE
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes
+from analysis.importance.mixed.components import standardised
 from analysis.importance.mixed.detection import exact_interval
-from analysis.importance.mixed.tested import DISTANCE, LEVEL, SIGNED, MixedTest
+from analysis.importance.mixed.overlap import Overlaps
+from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest
 from analysis.importance.null_tests import Arrangements, against_nulls
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
@@ -28,6 +32,8 @@ Array = np.ndarray
 GRIDS, ARRANGEMENTS, SEED = 1000, 199, 20_261_123
 SHARE = 0.15  # of the variance of gains within targets, that a planted effect explains
 RATIO_ALONE, MIXED, MIXED_DISTANCE, RIDGE = "likelihood ratio alone", "mixed model", "mixed model, distance", "ridge"
+CORRELATIONS = (0.8, 0.9, 0.95)  # of a rating that gains follow and one that they do not
+SUPPORTED_ALONE, NAMED, TOGETHER = "supported without the other", "named alone", "only together"
 SHAPES = ((4, 3), (6, 2), (10, 2), (6, 5))  # families, and tasks in each
 OF_SHAPES = ("independent noise", "task effects", "family effects", "family and task effects")
 RATINGS_PER_SHAPE = 4
@@ -43,6 +49,14 @@ CALIBRATION = {
     "rate": Declared("float64", "alarms / grids"),
     "low": Declared("float64", "lower end of its exact 95 % interval"),
     "high": Declared("float64", "its upper end"),
+}
+OVERLAPS = {
+    "correlation": Declared("float64", "of the first rating with the other one, over tasks"),
+    "background": CALIBRATION["background"],
+    "planted": Declared("str", "first: gains follow the first rating; empty: none"),
+    "rating": Declared("str", "of which of the two the verdict is: first or other"),
+    "verdict": Declared("str", f"{SUPPORTED_ALONE}, {NAMED} beside the other, or {TOGETHER}"),
+    **{name: CALIBRATION[name] for name in ("grids", "alarms", "rate", "low", "high")},
 }
 
 
@@ -80,6 +94,42 @@ def of_shapes(grids: int = GRIDS, seed: int = SEED) -> pd.DataFrame:
         design = f"{shape[0]} families of {shape[1]}"
         rows += [_row(design, *key, np.concatenate(parts)) for key, parts in alarms.items()]
     return framed(pd.DataFrame(rows), CALIBRATION)
+
+
+def of_overlaps(grid: Grid, grids: int = GRIDS, seed: int = SEED) -> pd.DataFrame:
+    """Columns OVERLAPS: verdicts where another rating overlaps with the first construct, which gains follow or not.
+
+    The other one is drawn anew RATINGS_PER_SHAPE times, so that it correlates exactly so much with the first, and
+    replaces the second construct.
+    """
+    first, second = grid.constructs[:2]
+    rows, share = [], grids // RATINGS_PER_SHAPE
+    for r in CORRELATIONS:
+        verdicts: dict[tuple[str, str], list[Array]] = {}
+        for drawing in range(RATINGS_PER_SHAPE):
+            rng = np.random.default_rng((seed, round(100 * r), drawing))
+            other = _overlapping(standardised(grid.facts[first]), r, rng)
+            test = MixedTest.of(replace(grid, facts={**grid.facts, second: other}))
+            overlaps = Overlaps.of(test)
+            for background, planted, gains in _simulated(test, SIGNED, OF_SHAPES, share, seed + 1 + drawing):
+                if planted in ("", first):
+                    p, p_beside = test.asked(SIGNED, gains).p[:2], overlaps.p_beside(gains)[:2]
+                    both = Overlaps(overlaps.partners[:2, :2], {})
+                    parts = np.stack([p <= LEVEL, both.named(p, p_beside), both.together(p, p_beside)])
+                    verdicts.setdefault((background, planted), []).append(parts)
+        for (background, planted), drawings in verdicts.items():
+            counts = np.concatenate(drawings, axis=2)  # [verdicts, two ratings, grids]
+            for what, own in zip((SUPPORTED_ALONE, NAMED, TOGETHER), counts, strict=True):
+                for rating, alarms in zip(("first", "other"), own, strict=True):
+                    row = _row("published", what, background, planted and "first", alarms)
+                    rows.append({**row, "correlation": r, "rating": rating, "verdict": what})
+    return framed(pd.DataFrame(rows), OVERLAPS)
+
+
+def _overlapping(rating: Array, r: float, rng: np.random.Generator) -> Array:
+    """A rating [tasks] that correlates by exactly r with a standardised one."""
+    drawn = standardised(rng.normal(size=rating.size))
+    return np.asarray(r * rating + np.sqrt(1 - r**2) * standardised(drawn - (drawn @ rating) / rating.size * rating))
 
 
 def drawn_grid(families: int, tasks: int, rng: np.random.Generator) -> Grid:
@@ -150,9 +200,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--grids", type=int, default=GRIDS)
+    parser.add_argument("--overlaps", action="store_true", help="verdicts on ratings that overlap instead")
     options = parser.parse_args()
-    published = calibration(grid_of(results(), PRIMARY), grids=options.grids)
-    frame = pd.concat([published, of_shapes(options.grids)], ignore_index=True)
+    grid = grid_of(results(), PRIMARY)
+    if options.overlaps:
+        write_csv(of_overlaps(grid, options.grids), options.file.with_suffix(""))
+        return
+    frame = pd.concat([calibration(grid, grids=options.grids), of_shapes(options.grids)], ignore_index=True)
     write_csv(frame, options.file.with_suffix(""))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.gains.power import POWER
+from analysis.gains.significance import LEVEL
 from analysis.importance.mixed.backgrounds import noise_sizes
-from analysis.importance.mixed.tested import LEVEL, SIGNED, MixedTest
+from analysis.importance.mixed.tested import SIGNED, MixedTest
 
 Array = np.ndarray
 GRIDS, SEED = 200, 20_261_123

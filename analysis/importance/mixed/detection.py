@@ -14,10 +14,11 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from analysis.gains.power import POWER
+from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid
 from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes
 from analysis.importance.mixed.detectable import own_noise
-from analysis.importance.mixed.tested import LEVEL, SIGNED, MixedTest
+from analysis.importance.mixed.tested import SIGNED, MixedTest
 from analysis.tables import Declared, framed
 
 Array = np.ndarray

@@ -8,10 +8,10 @@ intermediates into sets that share no target, that holds of each set. An interme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import helmert
+from scipy.linalg import helmert, null_space
 from scipy.sparse.csgraph import connected_components
 
 from analysis.importance.grid import Grid
@@ -25,7 +25,8 @@ class Effects:
 
     ``present`` [tasks] marks intermediates with a pair, n of them; ``basis`` [n, n - 1] is orthonormal and orthogonal
     to a constant (to one for each set that shares no target with another: there are fewer contrasts then);
-    ``covariance`` [n - 1, n - 1] is that of contrasts, for weights that are inverse variances.
+    ``covariance`` [n - 1, n - 1] is that of contrasts, for weights that are inverse variances. ``removed`` counts the
+    contrasts that facts beside which others are tested took.
     """
 
     weights: Array
@@ -34,6 +35,7 @@ class Effects:
     present: Array
     basis: Array
     covariance: Array
+    removed: int = 0
 
     @classmethod
     def of(cls, grid: Grid, targets: Array | None = None) -> Effects:
@@ -52,6 +54,13 @@ class Effects:
         covariance = basis.T @ inverse[np.ix_(present, present)] @ basis
         return cls(weights, safe, inverse, present, basis, covariance)
 
+    def beside(self, facts: Array) -> Effects:
+        """The same with contrasts that are orthogonal to those of facts [tasks, k]: nothing follows the facts there."""
+        kept = null_space(self.of_facts(facts).T)
+        covariance = kept.T @ self.covariance @ kept
+        removed = self.removed + self.count - kept.shape[1]
+        return replace(self, basis=self.basis @ kept, covariance=covariance, removed=removed)
+
     @property
     def count(self) -> int:
         """Number of contrasts."""
@@ -60,7 +69,7 @@ class Effects:
     @property
     def left(self) -> int:
         """Degrees of freedom of what means of targets and effects of intermediates leave."""
-        return int((self.weights > 0).sum()) - int((self.weights.sum(0) > 0).sum()) - self.count
+        return int((self.weights > 0).sum()) - int((self.weights.sum(0) > 0).sum()) - self.count - self.removed
 
     def of_facts(self, facts: Array) -> Array:
         """Contrasts [n - 1, ...] of facts of tasks [tasks, ...]."""

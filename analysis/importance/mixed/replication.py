@@ -103,12 +103,16 @@ class FamilySlopes:
     families: list[_Family]
 
     @classmethod
-    def of(cls, grid: Grid, model: Model, constructs: Array) -> FamilySlopes:
-        """Families whose targets have pairs with at least three intermediates that differ in every construct."""
+    def of(cls, grid: Grid, model: Model, constructs: Array, beside: Array | None = None) -> FamilySlopes:
+        """Families whose targets have pairs with at least three intermediates that differ in every construct.
+
+        ``beside`` are ratings [tasks, k] whose slopes are in the model of every family as well.
+        """
         families = []
         for family in range(len(grid.families)):
             targets = grid.family == family
-            effects = Effects.of(grid, targets)
+            whole = Effects.of(grid, targets)
+            effects = whole if beside is None else whole.beside(beside)
             facts = effects.of_facts(constructs)
             if effects.count >= 2 and (np.abs(facts).max(0) > SAME).all():
                 kernels = np.stack([effects.kernel(part.kernel) for part in model.parts])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.components import standardised
+from analysis.importance.mixed.components import SAME, standardised
 from analysis.importance.mixed.distance import Distances
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.likelihood import DRAWS, Fit, Model
@@ -21,7 +21,6 @@ from tasks.plain_text import counted
 Array = np.ndarray
 FEWEST_TASKS, FEWEST_FAMILIES = 5, 3
 SIGNED, DISTANCE = "signed", "distance"
-LEVEL = 0.05
 SMALLEST = 1e-12  # rounding
 
 
@@ -68,6 +67,18 @@ class MixedTest:
         model = Model.of(grid, ratings, draws, seed)
         slopes = FamilySlopes.of(grid, model, ratings)
         return cls(grid, names, ratings, deviations, model, slopes, Distances.of(grid, ratings, draws, seed))
+
+    @classmethod
+    def beside(cls, test: MixedTest, construct: int, others: Array) -> MixedTest | None:
+        """The test of a construct with the slopes of other constructs [k] in the model; None where nothing is left."""
+        own, beside = test.ratings[:, [construct]], test.ratings[:, others]
+        effects = test.model.effects
+        if np.abs(effects.beside(beside).of_facts(own)).max(initial=0.0) < SAME:
+            return None
+        model = Model.of(test.grid, own, test.model.draws, test.model.seed, beside)
+        families = FamilySlopes.of(test.grid, model, own, beside)
+        names, deviations = (test.constructs[construct],), test.deviations[[construct]]
+        return cls(test.grid, names, own, deviations, model, families, test.distances)
 
     def scale(self, gains: Array) -> Array:
         """Variance [grids] of the noise of gains in units of what weights promise."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.importance.mixed.calibration import NAMED, SUPPORTED_ALONE, TOGETHER
+
 DOCS = Path(__file__).parents[4] / "docs"
 NAMES = ("definition", "link", "conduciveness")
 
@@ -50,3 +52,30 @@ def test_the_shares_of_the_papers_procedure_are_those_of_their_file() -> None:
     lines = (DOCS / "what-explains-gains.md").read_text(encoding="utf-8").splitlines()
     for row in pd.read_csv(DOCS / "paper_calibration.csv").itertuples():
         assert f"| {row.background} | {_short(row.rate, 2)} | {_short(row.above / row.grids, 2)} |" in lines
+
+
+def test_every_rate_of_overlapping_ratings_is_that_of_the_file() -> None:
+    lines = (DOCS / "what-explains-gains.md").read_text(encoding="utf-8").splitlines()
+    frame = pd.read_csv(DOCS / "overlaps_calibration.csv", keep_default_na=False)
+    assert frame.grids.eq(1000).all()
+    for (r, background), part in frame.groupby(["correlation", "background"], sort=False):
+        rates = part.set_index(["planted", "rating", "verdict"]).rate
+        first, other = rates["first"]["first"], rates["first"]["other"]
+        cells = [
+            f"{r:g}",
+            background,
+            f"{_short(rates['', 'first', NAMED], 3)}, {_short(rates['', 'first', TOGETHER], 3)}",
+            f"{_short(first[SUPPORTED_ALONE], 2)}, {_short(other[SUPPORTED_ALONE], 2)}",
+            *(_short(first[NAMED], 2), _short(first[TOGETHER], 2), _short(other[NAMED], 3)),
+        ]
+        assert f"| {' | '.join(cells)} |" in lines
+    planted = frame[frame.planted == "first"].set_index(["rating", "verdict"]).rate
+    wrong = planted["other"][SUPPORTED_ALONE]
+    assert (round(wrong.min(), 2), round(wrong.max(), 2)) == (0.14, 0.98)
+    assert round(planted["other"][NAMED].max(), 3) == 0.027
+
+
+def test_with_nothing_to_follow_a_rating_that_overlaps_is_seldom_named_or_taken_together() -> None:
+    frame = pd.read_csv(DOCS / "overlaps_calibration.csv", keep_default_na=False)
+    without = frame[(frame.planted == "") & (frame.verdict != SUPPORTED_ALONE)]
+    assert (without.groupby(["correlation", "background", "rating"]).rate.sum() <= 0.05).all()

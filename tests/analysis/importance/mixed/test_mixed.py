@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.importance.grid import grid_of
-from analysis.importance.guarded import NOT_TESTED, SUPPORTED
+from analysis.importance.guarded import NOT_TESTED, ONLY_TOGETHER, SUPPORTED
 from analysis.importance.mixed import answer as answer_of
 from analysis.importance.mixed import detectable
 from analysis.importance.mixed.answer import Mixed, mixed
@@ -119,6 +119,9 @@ def test_ratings_that_say_the_same_are_named_together(published: Results) -> Non
     assert (first.overlaps, second.overlaps) == ("link", "definition")
     assert first.correlation == pytest.approx(1.0)
     assert "correlates with Link over tasks (r = 1.00)" in first.why
+    assert (first.verdict, second.verdict) == (ONLY_TOGETHER, ONLY_TOGETHER)
+    assert (first.p_beside, second.p_beside) == (1.0, 1.0)
+    assert "supported for Link, Definition only together (r up to 1.00" in answer.headline
 
 
 def test_the_published_scores_support_no_rating(published: Results) -> None:
