@@ -20,7 +20,7 @@ seen, the transfer is taken to vary between seeds as its baseline does, and inde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,12 +202,44 @@ def _shared_variance_of_difference(top: FloatArray, base: FloatArray) -> float:
     return float(max(of_top + of_base - 2 * between, 0.0))
 
 
-def group_weights(groups: Groups, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def group_weights(groups: Groups, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.integer]]:
     """How often each group is drawn: blocks ``[at most DRAWS_AT_A_TIME, groups]``, each row with sum ``groups``."""
     for start in range(0, draws, DRAWS_AT_A_TIME):
-        rows = min(DRAWS_AT_A_TIME, draws - start)
-        chosen = rng.integers(groups.count, size=(rows, groups.count)) + groups.count * np.arange(rows)[:, None]
-        yield np.bincount(chosen.ravel(), minlength=rows * groups.count).reshape(rows, groups.count)
+        yield _BLOCKS.block(groups.count, min(DRAWS_AT_A_TIME, draws - start), rng)
+
+
+class Blocks:
+    """The blocks of weights drawn last, by the state that the generator was in, as many as fit into ``room`` bytes.
+
+    A report asks for the same blocks for gains, baselines and second metrics, and for targets of one data set; drawing
+    them took a quarter of it.
+    """
+
+    def __init__(self, room: int) -> None:
+        """Begin with none."""
+        self.room = room
+        self.known: dict[tuple[int, ...], tuple[NDArray[np.integer], Mapping[str, Any]]] = {}
+        self.held = 0
+
+    def block(self, count: int, rows: int, rng: np.random.Generator) -> NDArray[np.integer]:
+        """How often each of ``count`` groups is drawn in so many rows; ``rng`` goes on as if it had drawn them."""
+        state = rng.bit_generator.state
+        key = (count, rows, *state["state"].values(), state["has_uint32"], state["uinteger"])
+        if key in self.known:
+            weights, rng.bit_generator.state = self.known[key]
+            return weights
+        chosen = rng.integers(count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        counts = np.bincount(chosen.ravel(), minlength=rows * count).reshape(rows, count)
+        weights = counts.astype(np.min_scalar_type(counts.max()))
+        weights.setflags(write=False)
+        self.known[key] = weights, rng.bit_generator.state
+        self.held += weights.nbytes
+        while self.held > self.room:
+            self.held -= self.known.pop(next(iter(self.known)))[0].nbytes
+        return weights
+
+
+_BLOCKS = Blocks(64 * 2**20)
 
 
 def _f1_sums(labels: NDArray[Any], groups: Groups, predictions: NDArray[Any]) -> NDArray[np.float32]:

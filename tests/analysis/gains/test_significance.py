@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from analysis.gains.corrections import benjamini_hochberg, benjamini_yekutieli
-from analysis.gains.significance import DRAWS_AT_A_TIME, Groups, difference_evidence, evidence, score_draws
+from analysis.gains.significance import DRAWS_AT_A_TIME, Blocks, Groups, difference_evidence, evidence, score_draws
 from tasks.metrics import MEASURES
 
 
@@ -193,3 +193,23 @@ def test_the_variance_of_unequal_seeds_is_that_of_its_formula_by_hand(n_top: int
     assert judged.standard_error == pytest.approx(np.sqrt(total), rel=1e-9)
     assert judged.seed_error == pytest.approx(np.sqrt(of_seeds), rel=1e-9)
     assert judged.df == pytest.approx(freedom, rel=1e-9)
+
+
+def test_equal_generators_draw_equal_blocks_and_go_on_alike_whether_drawn_or_remembered() -> None:
+    blocks, rng = Blocks(10**6), np.random.default_rng(3)
+    chosen = np.random.default_rng(3).integers(300, size=(20, 300))
+    drawn = [np.bincount(row, minlength=300) for row in chosen]
+    again = np.random.default_rng(3)
+    np.testing.assert_array_equal(blocks.block(300, 20, rng), drawn)
+    assert blocks.block(300, 20, again) is blocks.block(300, 20, np.random.default_rng(3))
+    assert again.bit_generator.state == rng.bit_generator.state
+    assert blocks.block(299, 20, np.random.default_rng(3)).shape == (20, 299)
+    assert blocks.block(300, 20, np.random.default_rng(4)).tolist() != np.stack(drawn).tolist()
+
+
+def test_remembered_blocks_are_never_more_than_there_is_room_for() -> None:
+    blocks, rng = Blocks(1000), np.random.default_rng(0)
+    for _ in range(5):
+        blocks.block(10, 40, rng)
+        assert blocks.held == sum(weights.nbytes for weights, _ in blocks.known.values()) <= 1000
+    assert len(blocks.known) == 2
