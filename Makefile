@@ -7,15 +7,18 @@ INSTALLED = $(VENV)/.installed
 LOCKED ?=
 # Processes that share the tests, a file each at a time.
 PROCESSES ?= 2
+TESTS = $(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
 
-.PHONY: demo test simulations lint wheel bench soak calibrate
+.PHONY: demo test slow simulations lint wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40 \
-		-m 'not simulation and not gpu and not cluster and not browser'
+	$(TESTS) -m 'not slow and not simulation and not gpu and not cluster and not browser'
+
+slow: $(INSTALLED)
+	$(TESTS) -m 'slow and not simulation and not gpu and not cluster and not browser'
 
 simulations: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) -m simulation

@@ -30,20 +30,24 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup: tests stay
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
 
-# Files that take longest, longest first: a worker that is given one of them last works on alone. `make test` prints the
-# longest tests, from which this follows; the other files start in the order of their names.
+# Files that take longest, longest first: a worker that is given one of them last works on alone. `make test` and
+# `make slow` print the longest tests, from which this follows; the other files start in the order of their names.
 LONGEST = (
     "harness/run/test_kill.py",
     "project/test_field_note.py",
-    "harness/search/test_search.py",
-    "analysis/gains/test_null_calibration.py",
-    "harness/cli/test_analyze.py",
-    "project/drills/test_drills.py",
-    "harness/cli/test_command_line.py",
-    "harness/engines/test_engine_contract.py",
     "tasks/splits/test_real_leaks.py",
-    "analysis/gains/test_gains.py",
+    "project/drills/test_drills.py",
+    "analysis/sections/test_report.py",
+    "harness/search/test_search.py",
+    "harness/cli/test_command_line.py",
+    "harness/cli/test_analyze.py",
+    "harness/engines/test_engine_contract.py",
+    "harness/engines/test_workers.py",
+    "analysis/importance/test_importance_answers.py",
+    "analysis/importance/test_importance.py",
+    "harness/cli/test_suggest.py",
     "harness/cli/test_deposit.py",
+    "analysis/manuscript/test_manuscript_paper.py",
     "harness/run/test_new_tasks_train.py",
 )
 

@@ -76,6 +76,7 @@ def facts(trained):
     return facts
 
 
+@pytest.mark.slow
 def test_the_library_alone_loads_it_in_a_fresh_process_and_predicts_the_same(trained, facts, tmp_path):
     store, plan, backbone = trained
     cell = plan.baselines[0].cells[0]
