@@ -13,7 +13,6 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from scipy.stats import t as student
 
 from adapters_store.disk import write_text
 from adapters_store.roles import BASELINE, TRANSFER
@@ -23,6 +22,7 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed
+from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
 from analysis.sections.markdown import markdown
 from analysis.sections.study_results import Frames, Snapshot, finished
@@ -60,7 +60,8 @@ COMPARED = {
     "points_a": Declared("float64", "gain in a, in points"),
     "points_b": Declared("float64", "gain in b"),
     "difference": Declared("float64", "points_b - points_a"),
-    "p_difference": Declared("float64", "two-sided, that both true gains are equal, errors taken as independent"),
+    "p_difference": Declared("float64", "two-sided, that both true gains are equal; not corrected"),
+    "is_same_items": Declared("bool", "whether both are of the same test items, so that errors are taken together"),
     "conditional": Declared("bool", "whether either gain holds for one training run, so that p_difference does too"),
     "conclusion_a": Declared("str", f"{GAIN} or {HARM} if p after Benjamini and Hochberg is at most .05, else {NONE}"),
     "conclusion_b": Declared("str", f"the same of b; {UNTESTED} where there is no p"),
@@ -93,6 +94,7 @@ class Side:
     titles: Mapping[str, str]
     is_synthetic: bool = False
     note: str = ""
+    stored: Stored | None = None
 
 
 def side_of_study(store: Store, manifest: Manifest) -> Side:
@@ -115,7 +117,8 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
     pairs = Frames.of(store, manifest).gains()
-    return Side(manifest["name"], scores.reset_index(), pairs, facts, titles, manifest["synthetic"])
+    is_synthetic, stored = manifest["synthetic"], Stored(store, manifest)
+    return Side(manifest["name"], scores.reset_index(), pairs, facts, titles, is_synthetic, stored=stored)
 
 
 def side_of_published() -> Side:
@@ -159,23 +162,17 @@ def compared_gains(a: Side, b: Side) -> pd.DataFrame:
     for side in "ab":
         both[f"conclusion_{side}"] = _conclusions(both[f"points_{side}"], both[f"p_bh_{side}"])
     both["difference"] = both.points_b - both.points_a
-    both["p_difference"] = _p_of_difference(both)
+    shared = pd.DataFrame(columns=list(SHARED))
+    if a.stored and b.stored:
+        shared = shared_errors(a.stored, b.stored)
+    both = both.merge(shared, on=PAIR, how="left", sort=False)
+    both["is_same_items"] = both.covariance.notna()
+    both["p_difference"] = p_of_differences(both)
     both["conditional"] = (both.seed_error_a == 0) | (both.seed_error_b == 0)
     both["is_same_sign"] = np.sign(both.points_a) == np.sign(both.points_b)
     tested = (both.conclusion_a != UNTESTED) & (both.conclusion_b != UNTESTED)
     both["is_flipped"] = tested & (both.conclusion_a != both.conclusion_b)
     return framed(both, COMPARED)
-
-
-def _p_of_difference(both: pd.DataFrame) -> NDArray[np.float64]:
-    """P that both gains are equal: variances added, with the degrees of freedom of both (Satterthwaite 1946)."""
-    variances = np.stack([both[f"standard_error_{side}"].to_numpy("float64") ** 2 for side in "ab"])
-    freedom = np.stack([both[f"df_{side}"].to_numpy("float64") for side in "ab"])
-    total = variances.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = np.abs(both.difference.to_numpy("float64")) / np.where(total > 0, np.sqrt(total), np.nan)
-        p: NDArray[np.float64] = 2 * student.sf(sizes, total**2 / (variances**2 / freedom).sum(axis=0))
-    return p
 
 
 def crossed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -434,8 +431,8 @@ def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> Section:
     """What this page cannot tell, and what was left out."""
     points = [
         "Noise in either study lowers the correlation of gains; test rows that both share raise it.",
-        "A pair's difference is tested as if the errors of both studies were independent; on the same test rows they"
-        " are not, and the test is then too careful.",
+        f"A pair's difference is tested on the test items that both studies share, resampled alike, in"
+        f" {int(pairs.is_same_items.sum())} of {len(pairs)} pairs; in the others errors are taken as independent.",
         "Intervals resample targets. With few of them they are too narrow; with fewer than three there is none.",
     ]
     if n_runs := int(pairs.conditional.sum()):

@@ -98,6 +98,10 @@ def test_gains_are_held_against_each_other_pair_by_pair(sides: tuple[Side, Side]
     assert list(frame.columns) == [name for name in COMPARED if name not in ("intermediate", "target")]
     assert len(frame) == 11  # the constant prediction has no gain
     a, b = (side.gains.set_index(["intermediate", "target"]).loc[("role", "hope")] for side in sides)
+    assert frame.is_same_items.all()
+    apart = replace(sides[1], stored=None)  # as if its predictions were not there
+    frame = compared_gains(sides[0], apart).set_index(["intermediate", "target"])
+    assert not frame.is_same_items.any()
     row = frame.loc[("role", "hope")]
     assert (row.points_a, row.points_b) == (a.points, b.points)
     size = abs(b.points - a.points) / np.hypot(a.standard_error, b.standard_error)
