@@ -80,18 +80,25 @@ def _mean(pairs: pd.DataFrame, role: str, margin: float) -> dict[str, Any]:
 
 
 def _bound(pairs: pd.DataFrame) -> float:
-    """One-sided lower 95 % bound of the mean of pairs, in points; NaN with fewer than two tasks on either side.
+    """One-sided lower 95 % bound of the mean of pairs, in points."""
+    first, second = ((100 * pairs.groupby(side).gain_over_full.mean()).to_numpy() for side in ROLES)
+    return lower_bound(first, second, 100 * pairs.gain_over_full.mean())
 
-    Pairs of one target share its test set and baseline, pairs of one intermediate its adapter, so the mean is known no
-    better than either side varies: the variance of its mean over intermediates and that over targets are added, which
-    counts what belongs to neither twice, and the side with fewer tasks gives the degrees of freedom.
+
+def lower_bound(by_intermediate: np.ndarray, by_target: np.ndarray, mean: float | None = None) -> float:
+    """One-sided lower 95 % bound of a mean of pairs; NaN with fewer than two tasks on either side.
+
+    Means [intermediates] and [targets] of pairs, and the ``mean`` of all where pairs are missing. Pairs of one target
+    share its test set and baseline, pairs of one intermediate its adapter, so the mean is known no better than either
+    side varies: the variance of its mean over intermediates and that over targets are added, which counts what belongs
+    to neither twice, and the side with fewer tasks gives the degrees of freedom.
     """
-    means = [100 * pairs.groupby(side).gain_over_full.mean() for side in ROLES]
-    fewest = min(len(of_side) for of_side in means)
+    fewest = min(len(by_intermediate), len(by_target))
     if fewest < 2:
         return float("nan")
-    error = np.sqrt(sum(of_side.var(ddof=1) / len(of_side) for of_side in means))
-    return float(100 * pairs.gain_over_full.mean() - stdtrit(fewest - 1, 1 - LEVEL) * error)
+    error = np.sqrt(sum(means.var(ddof=1) / len(means) for means in (by_intermediate, by_target)))
+    middle = by_target.mean() if mean is None else mean
+    return float(middle - stdtrit(fewest - 1, 1 - LEVEL) * error)
 
 
 def _pair_counts(pairs: pd.DataFrame, margin: float) -> dict[str, int]:
