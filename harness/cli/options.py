@@ -94,8 +94,23 @@ def change_options(leaf: argparse.ArgumentParser) -> None:
     )
     leaf.add_argument("--limit", metavar="N", type=int, help="at most N rows of every split")
     leaf.add_argument(
-        "--seed", metavar="N", type=int, action="append", default=[], help="instead of the study's seeds (repeatable)"
+        "--seeds",
+        "--seed",
+        dest="seed",
+        metavar="N[,N]",
+        type=seeds_of,
+        action="extend",
+        default=[],
+        help="instead of the study's seeds, e.g. 1 for the impatient, or 1,2,3 (repeatable)",
     )
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds of ``1`` or ``1,2,3``; argparse says what is wrong with others."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed, nor several as 1,2,3") from None
 
 
 def study_options(leaf: argparse.ArgumentParser) -> None:

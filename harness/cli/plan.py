@@ -71,6 +71,7 @@ class Costs:
             "record_bytes": self.disk.records,
             "checkpoint_bytes": self.disk.checkpoints,
             "free_bytes": _free(self.store.root),
+            "further_seed": self._further_seed(),
         }
 
     def lines(self) -> list[str]:
@@ -78,7 +79,7 @@ class Costs:
         if not self.todo:
             return []
         hours = [line for rates in self.rates for line in self._hours_lines(rates)]
-        return [*hours, self._memory_line(), self._disk_line()]
+        return [*hours, self._memory_line(), self._disk_line(), self._seed_line()]
 
     def _total(self, rates: Rates) -> dict[str, Any]:
         expected, least, most = (sum(todo.hours(rates)[i] for todo in self.todo) for i in range(3))
@@ -119,6 +120,29 @@ class Costs:
                 f"({of_way['slowest']:,.0f} to {of_way['fastest']:,.0f}; {of_way['records']} records{note})"
             )
         return lines
+
+    def _further_seed(self) -> dict[str, Any]:
+        """What one more seed of the study's cells would cost: as much as the seed of which most is left."""
+        if not self.todo:
+            return {}
+        counts = Counter(todo.cell.seed for todo in self.todo if todo.cell.seed in self.plan.study.seeds)
+        seed, left = max(counts.items(), key=lambda pair: pair[1], default=(None, 0))
+        if not left:
+            return {}
+        cells = sum(cell.seed == seed for cell in self.plan.cells)
+        own = [todo for todo in self.todo if todo.cell.seed == seed]
+        hours = {rates.device: cells / left * sum(todo.hours(rates)[0] for todo in own) for rates in self.rates}
+        return {"cells": cells, "hours": hours, "record_bytes": round(self.disk.records * cells / len(self.todo))}
+
+    def _seed_line(self) -> str:
+        seed = self._further_seed()
+        if not seed:
+            return "a further seed: not estimated, for no cell of the study's seeds is left"
+        hours = ", ".join(f"{_time(value)} on {device}" for device, value in seed["hours"].items())
+        return (
+            f"a further seed: {seed['cells']} cells, {hours}, {_amount(seed['record_bytes'])} of records;"
+            " what it buys is said by: empathy-transfer power"
+        )
 
     def _memory(self) -> dict[str, Any]:
         """Peak bytes of the largest pack left, by family of device; nothing for cells that lanes do not serve."""

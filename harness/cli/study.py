@@ -45,7 +45,7 @@ def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    """``--set``, ``--registry``, ``--limit`` and ``--seed`` as ``key=value`` lines."""
+    """``--set``, ``--registry``, ``--limit`` and ``--seeds`` as ``key=value`` lines."""
     from harness.study.file import load_study
 
     changes = list(options.set)

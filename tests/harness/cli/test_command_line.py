@@ -78,6 +78,24 @@ def test_plan_counts_controls_apart(tmp_path, command):
     assert "baseline 4, self-intermediate 4, transfer 12, random 4, self 4" in out
 
 
+def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, command, capsys):
+    def planned(*options):
+        return json.loads(command("plan", "tiny", "--store", tmp_path, *options, "--json")[1])
+
+    single, several = planned("--seeds", "1"), planned("--seeds", "1,2", "--seed", "5")
+    assert (single["cells"], several["cells"]) == (16, 48)
+    assert planned("--set", "seeds=[1, 2, 5]")["columns"] == several["columns"]
+    costs, further = several["costs"], several["costs"]["further_seed"]
+    assert further["cells"] == 16
+    assert further["record_bytes"] == pytest.approx(costs["record_bytes"] / 3, rel=0.01)
+    for device in costs["hours"]:
+        assert further["hours"][device["device"]] == pytest.approx(device["expected"] / 3)
+    assert "a further seed: 16 cells, " in command("plan", "tiny", "--store", tmp_path)[1]
+    with pytest.raises(SystemExit, match="2"):
+        command("plan", "tiny", "--store", tmp_path, "--seeds", "1-3")
+    assert "'1-3' is no seed, nor several as 1,2,3" in capsys.readouterr().err
+
+
 def test_report_and_figures_need_the_store_alone(finished, command, tmp_path, monkeypatch):
     done = console("report", "tiny", "--store", finished, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
