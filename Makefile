@@ -40,6 +40,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/calibration.csv
 	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/overlaps_calibration.csv --overlaps
 	$(VENV)/bin/python -m analysis.importance.mixed.paper_calibration docs/paper_calibration.csv
+	$(VENV)/bin/python -m analysis.gains.seeds.calibration docs/gains_calibration.csv
 	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
 	$(VENV)/bin/python -m analysis.ratings.less_data_calibration docs/less_data_calibration.csv
 	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv

@@ -19,6 +19,7 @@ from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import FULL_BASELINE, Cell, Column, Scored, column_of, own_scores, with_full_baselines
 from analysis.gains.maxima import GainTest
+from analysis.gains.seeds.spread import Peers
 from analysis.gains.significance import Evidence, difference_evidence
 
 FEW_GROUPS = 20
@@ -88,12 +89,32 @@ class Grid:
             alone[FULL_BASELINE] = alone[BASELINE]
         for part in self._parts(positions, draws):
             column = self._column(where, [self.pairs[position] for position in part], draws, seed)
+            peers = self._peers_of(where, column if len(part) == len(self._of_column[where]) else None)
             for position in part:
                 pair = self.pairs[position]
                 if column is None or not alone[BASELINE]:
                     yield Gain(position, missing(pair))
                 else:
-                    yield Gain(position, *_gain(pair, alone, column, self._data_set(where)))
+                    yield Gain(position, *_gain(pair, alone, column, peers, self._data_set(where)))
+
+    @cached_property
+    def _of_column(self) -> Mapping[Where, Sequence[Pair]]:
+        columns: dict[Where, list[Pair]] = {}
+        for pair in self.pairs:
+            columns.setdefault(pair.where, []).append(pair)
+        return columns
+
+    @cached_property
+    def _peers(self) -> dict[Where, Peers]:
+        return {}
+
+    def _peers_of(self, where: Where, whole: Column | None) -> Peers:
+        """The scores of all transfers of a column, from the column if it is there as a whole; kept for other parts."""
+        if where not in self._peers:
+            pairs = self._of_column[where]
+            column = whole or self._column(where, pairs, 1, 0)
+            self._peers[where] = Peers({_name(pair): _scores(pair, column) for pair in pairs} if column else {})
+        return self._peers[where]
 
     def _data_set(self, where: Where) -> str:
         return str(self.manifest["tasks"][where[0]]["dataset"])
@@ -148,7 +169,18 @@ class _Difference:
         return float(100 * (self.scores.mean() - self.baselines.mean()))
 
 
-def _difference(pair: Pair, base: Sequence[Cell], column: Column) -> _Difference | None:
+def _name(pair: Pair) -> tuple[str, str]:
+    return pair.role, pair.intermediate
+
+
+def _scores(pair: Pair, column: Column) -> dict[int, float]:
+    """Scores of a transfer's finished cells, by seed."""
+    seeds = column.seeds(*_name(pair), [cell.seed for cell in pair.cells])
+    scores = column.scores[column.positions(*_name(pair), seeds)]
+    return dict(zip(seeds, scores.tolist(), strict=True))
+
+
+def _difference(pair: Pair, base: Sequence[Cell], column: Column, peers: Peers) -> _Difference | None:
     """The finished seeds of a transfer against those of a baseline; None if no seed is finished of both.
 
     A seed that only one of the two has finished is left out, unless no transfer is planned for it.
@@ -163,15 +195,16 @@ def _difference(pair: Pair, base: Sequence[Cell], column: Column) -> _Difference
     scores, baselines = column.scores[top], column.scores[bottom]
     draws = column.draws[:, top], column.draws[:, bottom]
     rng = column.rng(role, intermediate, base_role)
-    evidence = difference_evidence(scores, baselines, *draws, column.groups, rng)
+    pooled = peers.spreads(_name(pair), seeds, baselines)
+    evidence = difference_evidence(scores, baselines, *draws, column.groups, rng, pooled)
     return _Difference(seeds, seeds + further, scores, baselines, evidence)
 
 
 def _gain(
-    pair: Pair, alone: Mapping[str, Sequence[Cell]], column: Column, data_set: str
+    pair: Pair, alone: Mapping[str, Sequence[Cell]], column: Column, peers: Peers, data_set: str
 ) -> tuple[dict[str, Any], GainTest | None]:
     """The gain of a transfer over the baselines ``alone`` of its setting and of all data."""
-    difference = _difference(pair, alone[BASELINE], column)
+    difference = _difference(pair, alone[BASELINE], column, peers)
     if difference is None:
         return missing(pair), None
     top = [cell for cell in pair.cells if cell.seed in difference.seeds]
@@ -180,7 +213,8 @@ def _gain(
     flags = _gain_flags(difference, top, base, is_short, column)
     live = [cell.liveness for cell in top if not np.isnan(cell.liveness)]
     is_full = alone[FULL_BASELINE] is alone[BASELINE]
-    over_full = difference if is_full else alone[FULL_BASELINE] and _difference(pair, alone[FULL_BASELINE], column)
+    full = alone[FULL_BASELINE]
+    over_full = difference if is_full else full and _difference(pair, full, column, peers)
     fields = {
         **_planned(pair),
         **_difference_fields(difference, pair.cells[0].metric),

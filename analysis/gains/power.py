@@ -3,12 +3,13 @@
 With a standard error e of a gain and its degrees of freedom v, a two-sided t test at level a finds a true gain g with
 the probability P(|T| > t(1 - a/2, v)), T having Student's noncentral distribution with v degrees of freedom and
 noncentrality g / e (Johnson and Welch 1940). The smallest visible gain solves it for .80; with many degrees of freedom
-it is (1.960 + 0.842) e. The tests of this project draw from mixtures of such t, so this is an approximation.
+it is (1.960 + 0.842) e. A single gain's own few seeds are tested by a sum of such t, so there this is an approximation.
 
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
-covariance from its scores, pooled over the transfers of a target. With one seed of a transfer e^2 is
-V + s2(B) (1 + 1 / N).
+covariance from its scores, pooled over the transfers of a target, of which the part of a transfer about their mean has
+(T - 1) (S - 1) degrees of freedom (``analysis.gains.seeds``; their covariance is taken to be that with the baseline).
+With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N).
 """
 
 from __future__ import annotations
@@ -199,6 +200,7 @@ def _seed_parts(row: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, 
         return [(transfer + row.baseline / baseline_seeds, baseline_seeds - 1)]
     share = seeds / baseline_seeds
     paired = max(transfer + share**2 * row.baseline - 2 * share * shared, 0.0) / seeds
-    parts = [(paired, seeds - 1.0)]
+    own = min(max(transfer - shared, 0.0) * (1 - 1 / row.n_pairs) / seeds, paired)  # about the mean of the transfers
+    parts = [(own, (row.n_pairs - 1) * (seeds - 1.0)), (paired - own, seeds - 1.0)] if own else [(paired, seeds - 1.0)]
     further = row.baseline * (baseline_seeds - seeds) / baseline_seeds**2
     return parts + ([(further, baseline_seeds - 1.0)] if further else [])

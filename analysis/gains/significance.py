@@ -9,7 +9,10 @@ result is conditional on that training run.
 Two corrections make it hold its level when G or S is small; a plain bootstrap of both rejects far too often.
 The groups' part is scaled by G / (G - 1) and divided by the root of a chi-square share with G - 1 degrees of
 freedom (effective groups, if sizes are unequal), as Student's t does for a normal mean; the seeds' part is drawn
-from Student's t with S - 1 degrees of freedom.
+from Student's t with S - 1 degrees of freedom. A sum of such t is overcautious, which is right where nothing but a
+gain's own few seeds tells of their spread. Where the transfers of a column tell of each other's
+(``analysis.gains.seeds``), the sum of both parts is divided by the root of one chi-square share, with the degrees of
+freedom that Satterthwaite (1946) gives the sum of the variances.
 
 A baseline B of more seeds than its transfer T (S of them, shared with the transfer, of N) is averaged over all: d =
 mean T - mean B. It falls into terms T / S - B / N of the shared seeds and - B / N of the others, which are
@@ -28,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+Spread = tuple[float, float]  # a variance with its degrees of freedom
 DRAWS = 10_000
 LEVEL = 0.05
 DRAWS_AT_A_TIME = 250
@@ -111,67 +115,83 @@ def difference_evidence(
     base_draws: FloatArray,
     groups: Groups,
     rng: np.random.Generator,
+    pooled: Sequence[Spread] = (),
 ) -> Evidence:
     """Interval and p of mean ``tops`` ``[S]`` - mean ``bases`` ``[N]``, whose first S are of the same seeds as tops.
 
-    Draws are ``[draws, S]`` and ``[draws, N]``. With N = S this is ``evidence`` of the differences.
+    Draws are ``[draws, S]`` and ``[draws, N]``. ``pooled`` are the variances through seeds, where other transfers tell
+    of them; else they are those of these scores. With N = S this then is ``evidence`` of the differences.
     """
     top, base = np.asarray(tops, dtype=np.float64), np.asarray(bases, dtype=np.float64)
-    if top.size == base.size:
+    if top.size == base.size and not pooled:
         return evidence(top - base, top_draws - base_draws, groups, rng)
     is_defined = np.isfinite(top_draws).all(axis=1) & np.isfinite(base_draws).all(axis=1)
     if groups.count < 2 or is_defined.sum() < 2 or not np.isfinite([*top, *base]).all():
         return _UNKNOWN
     estimate = float(top.mean() - base.mean())
     means = np.where(is_defined, top_draws.mean(axis=1) - base_draws.mean(axis=1), np.nan)
-    shared = _shared_variance_of_difference(top_draws[is_defined], base_draws[is_defined])
-    return _evidence_from(estimate, means, shared, _seed_spreads(top, base), groups, rng)
+    draws = top_draws[is_defined], base_draws[is_defined]
+    paired = top.size == base.size
+    shared = _shared_variance(draws[0] - draws[1]) if paired else _shared_variance_of_difference(*draws)
+    spreads = pooled or seed_spreads(top, base)
+    return _evidence_from(estimate, means, shared, spreads, groups, rng, is_pooled=bool(pooled))
 
 
 def _evidence_from(
     estimate: float,
     means: FloatArray,
     shared: float,
-    spreads: Sequence[tuple[float, int]],
+    spreads: Sequence[Spread],
     groups: Groups,
     rng: np.random.Generator,
+    *,
+    is_pooled: bool = False,
 ) -> Evidence:
     """The evidence from draws ``means`` of the estimate (NaN: undefined), whose groups' part has variance ``shared``.
 
     ``spreads`` are variances through seeds with their degrees of freedom. More draws begin with those of fewer.
     """
-    # 1. The variances that make up Var(d): through groups, scaled by G / (G - 1), and through seeds.
+    # 1. The variances that make up Var(d): through groups, scaled by G / (G - 1), and through seeds; the degrees of
+    #    freedom of their sum are those of Satterthwaite (1946).
     n_draws, spread = len(means), np.nanstd(means)
     parts = [(shared * groups.count / (groups.count - 1), groups.effective - 1), *spreads]
+    total, of_seeds = (sum(variance for variance, _ in some) for some in (parts, spreads))
+    inverse = sum(variance**2 / freedom for variance, freedom in parts)
+    df = total**2 / inverse if inverse > 0 else np.nan
     # 2. The resampled means are stretched to the groups' variance, then divided by the root of a chi-square share, as
     #    in Student's t: their variance is itself estimated, from as many groups as they are worth.
     scale = 0.0 if spread == 0 else np.sqrt(parts[0][0]) / spread
-    streams = rng.spawn(len(parts))
-    errors = (means - estimate) * scale / np.sqrt(streams[0].chisquare(parts[0][1], n_draws) / parts[0][1])
-    # 3. Training runs are not resampled; their part is drawn from Student's t, independently of the groups.
-    for stream, (variance, freedom) in zip(streams[1:], spreads, strict=True):
-        errors += np.sqrt(variance) * stream.standard_t(freedom, n_draws)
+    errors, streams = (means - estimate) * scale, rng.spawn(len(parts))
+    freedom = df if is_pooled and inverse > 0 else parts[0][1]
+    share = np.sqrt(streams[0].chisquare(freedom, n_draws) / freedom)
+    # 3. Training runs are not resampled. Their part is drawn independently of the groups: within the same t, or each of
+    #    their variances in a t of its own.
+    if is_pooled:
+        errors = (errors + np.sqrt(of_seeds) * streams[1].standard_normal(n_draws)) / share
+    else:
+        errors = errors / share
+        for stream, (variance, own_freedom) in zip(streams[1:], spreads, strict=True):
+            errors += np.sqrt(variance) * stream.standard_t(own_freedom, n_draws)
     # 4. Errors as large as the estimate count against it, undefined ones too; p counts the observation as a draw.
     sizes = np.where(np.isnan(errors), np.inf, np.abs(errors))
     beyond = np.count_nonzero(sizes >= abs(estimate) - 1e-12)
     half_width = float(np.quantile(sizes, 1 - LEVEL, method="higher"))
-    # 5. Satterthwaite (1946): the degrees of freedom of a sum of variances.
-    total = sum(variance for variance, _ in parts)
-    inverse = sum(variance**2 / freedom for variance, freedom in parts)
     return Evidence(
         estimate - half_width,
         estimate + half_width,
         (beyond + 1) / (n_draws + 1),
         float(np.sqrt(total)),
-        total**2 / inverse if inverse > 0 else np.nan,
-        float(np.sqrt(sum(variance for variance, _ in spreads))),
+        df,
+        float(np.sqrt(of_seeds)),
         sizes.astype(np.float32),
     )
 
 
-def _seed_spreads(top: FloatArray, base: FloatArray) -> list[tuple[float, int]]:
-    """Variances through seeds of mean top ``[S]`` - mean base ``[N]``, S < N, with their degrees of freedom."""
+def seed_spreads(top: FloatArray, base: FloatArray) -> list[Spread]:
+    """Variances through seeds of mean top ``[S]`` - mean base ``[N]``, S <= N > 1, with their degrees of freedom."""
     n_top, n_base = top.size, base.size
+    if n_top == n_base:
+        return [(float((top - base).var(ddof=1)) / n_top, n_top - 1)]
     of_base = float(base.var(ddof=1))
     if n_top == 1:
         return [(of_base * (1 + 1 / n_base), n_base - 1)]

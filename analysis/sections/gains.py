@@ -14,6 +14,7 @@ from analysis.figures.planned.uncertainty import FULL, LIMIT
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
+from analysis.gains.seeds.single_run import luck_of_a_run
 from analysis.gains.significance import LEVEL
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
@@ -69,6 +70,8 @@ def gains(study: StudyResults) -> Section:
     head = ["targets scored by", "setting", "pairs", "planned", "finished", "significant gains", "significant harms"]
     head += ["median points", *(["median points over full"] if _is_limited(frame) else [])]
     blocks: list[Block] = [Text(text), Table(head, _counts(frame))]
+    if luck := luck_of_a_run(frame):
+        blocks.append(Text(luck))
     if not tested.empty:
         order = tested.sort_values("points", ascending=False, kind="stable")
         for name, part in (("gains", order[order.points > 0]), ("harms", order[order.points < 0][::-1])):

@@ -13,6 +13,7 @@ from analysis.gains.cells import Manifest, MixedRecords, cells
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg, benjamini_yekutieli, holm, undecided
 from analysis.gains.gains import COLUMNS, MORE, SEED, TYPES, gains, uncorrected_gains
 from analysis.gains.pairs import PAIR
+from analysis.gains.seeds.spread import pooled_spreads
 from analysis.gains.significance import LEVEL
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -62,15 +63,20 @@ def test_a_helpful_intermediate_is_found_and_the_others_are_not(tmp_path: Path) 
     np.testing.assert_allclose(frame.p_bh, benjamini_hochberg(frame.p))
 
 
-def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path) -> None:
-    whole = fake_study(tmp_path / "whole", TASKS, seeds=(1, 2))
-    fewer = fake_study(tmp_path / "fewer", TASKS, seeds=(1, 2), absent=[("role", "hope"), (None, "role")])
-    one, other = (
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_a_gain_is_the_same_whichever_cells_stand_beside_it(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+    """But for what transfers to the same target tell of the spread between seeds, where there are several."""
+    whole = fake_study(tmp_path / "whole", TASKS, seeds=seeds)
+    elsewhere = fake_study(tmp_path / "elsewhere", TASKS, seeds=seeds, absent=[("role", "distress"), (None, "role")])
+    beside = fake_study(tmp_path / "beside", TASKS, seeds=seeds, absent=[("role", "hope")])
+    one, other, third = (
         uncorrected_gains(*study, ("transfer",), draws=DRAWS, seed=1).set_index(PAIR).loc[("polarity", "hope", "full")]
-        for study in (whole, fewer)
+        for study in (whole, elsewhere, beside)
     )
     assert one.p == other.p
     assert one.low == pytest.approx(other.low)
+    assert one.points == third.points
+    assert (one.seed_error == third.seed_error) == (len(seeds) == 1)
 
 
 def test_gains_are_corrected_in_every_declared_way(tmp_path: Path) -> None:
@@ -135,13 +141,13 @@ def test_the_standard_error_is_that_of_groups_and_seeds(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path / "three", TASKS, seeds=(1, 2, 3))
     three = _gain(store, manifest, "hope", "distress")
     frame = cells(store, manifest).query("target == 'distress'")
-    gain = 100 * (
-        frame[frame.intermediate == "hope"].score.to_numpy() - frame[frame.role == "baseline"].score.to_numpy()
-    )
-    of_seeds, of_both = gain.var(ddof=1) / 3, three.standard_error**2
+    runs = frame.pivot_table(index=frame.intermediate.fillna(""), columns="seed", values="score", sort=False) * 100
+    of_hope = list(runs.drop(index="").index).index("hope")
+    parts = pooled_spreads(runs.drop(index="").to_numpy(), runs.loc[""].to_numpy())[of_hope]
+    of_seeds, of_both = sum(variance for variance, _ in parts), three.standard_error**2
     assert (one.seed_error, three.seed_error) == (0, pytest.approx(np.sqrt(of_seeds)))
     of_groups = of_both - of_seeds
-    assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + of_seeds**2 / 2))
+    assert three.df == pytest.approx(of_both**2 / (of_groups**2 / 23 + sum(part**2 / df for part, df in parts)))
 
 
 def test_a_constant_prediction_gives_no_p_but_a_flag(tmp_path: Path) -> None:

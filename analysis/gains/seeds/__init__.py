@@ -1,0 +1,1 @@
+"""What training runs add to the error of gains."""
