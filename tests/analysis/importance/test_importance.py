@@ -31,6 +31,7 @@ def found(published):
     return {name: paper_importances(published, setting, range(20)) for name, setting in SETTINGS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rho", "rmse", "first"), [("V1", 0.80, 0.08, 0.75), ("V3", 0.95, 0.05, 0.95)])
 def test_the_mean_over_20_seeds_comes_close_to_table_6(found, name, rho, rmse, first):
     close = against_table6(found[name].importances)
@@ -42,6 +43,7 @@ def test_the_mean_over_20_seeds_comes_close_to_table_6(found, name, rho, rmse, f
     assert (wide.idxmax(axis=1) == "definition").mean() >= first
 
 
+@pytest.mark.slow
 def test_random_splits_explain_next_to_nothing_of_their_test_pairs(found):
     for one in found.values():
         by_seed = one.fits.groupby("seed").r2_test.mean()

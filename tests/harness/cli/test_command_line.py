@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The store of a finished tiny study, run in a process of its own."""
+    """The store of a finished tiny study, run in a process of its own that has torch already."""
     store = tmp_path_factory.mktemp("finished") / "runs"
-    done = console("run", "tiny", "--store", store, *SMALL)
+    done = completed(["run", "tiny", "--store", store, *SMALL])
     assert done.returncode == 0, done.stderr
     assert "16 trained" in done.stdout
     return store
