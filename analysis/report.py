@@ -14,6 +14,7 @@ from adapters_store.listing import identities
 from adapters_store.store import Store
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
+from analysis.figures.planned.forest import write_forests
 from analysis.figures.planned.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, not_compared
 from analysis.gains.gains import SEED
@@ -55,6 +56,8 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out)
     glance = write_maps(study.gains, study.manifest, out, study.question.kept)
+    frames = study.gains, study.controls, study.baselines, study.cells
+    forests = write_forests(*frames, study.manifest, out, study.question.kept)
     maps = write_heatmaps(study.gains, study.baselines, study.manifest, out, study.question.kept)
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
@@ -69,6 +72,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         study_sections.tasks(study),
         study_sections.baselines(study),
         gain_sections.gains(study),
+        gain_sections.forests(forests),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
         study_sections.heatmaps(maps),

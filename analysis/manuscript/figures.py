@@ -32,6 +32,10 @@ from analysis.figures.paper_figures import (
     rank_map,
     theme_bars,
 )
+from analysis.figures.planned.forest import FOREST, forest_parts, forest_plan, forest_words
+from analysis.figures.planned.plan import SETTINGS, figure_of_plan
+from analysis.figures.planned.uncertainty import FULL, LIMIT
+from analysis.figures.planned.uncertainty_map import MAP, map_plan, map_words
 from analysis.figures.specification_curve import specification_curve
 from analysis.kept import NOWHERE, Kept
 from analysis.manuscript.frames import Frames
@@ -45,6 +49,15 @@ SQUARE, BESIDE = 0.78, 4.6  # cm of a heatmap's square, and of names and scale b
 NARROW = 10.0  # cm, in which a legend has one column
 HIGHEST = 20.0  # cm; a page is not longer
 EMBEDDED: Any = {**FONT, "pdf.fonttype": 42, "hatch.linewidth": 0.6}
+MAP_CAPTION = (
+    "Gains of intermediates (rows) on targets (columns). The area of a square is the gain over the half-width of its"
+    f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
+    " excludes 0; frames: significant after correction. Beside the map every gain is a dot, medians are bars."
+)
+FOREST_CAPTION = (
+    "Gains on each target with 95 % intervals, the largest first; small dots are seeds, the grey band is the range of"
+    " the controls, dashed lines are floor and whole model."
+)
 Draw = Callable[[pd.DataFrame, str], Figure]
 
 
@@ -57,7 +70,9 @@ class Sheet:
     frame: pd.DataFrame
     draw: Draw
     is_wide: bool
-    height: float  # cm
+    height: float  # cm; of a planned figure its plan's own
+    alt: str = ""
+    is_planned: bool = False  # drawn at its width, so that nothing is left to fit
 
 
 def write_figures(frames: Frames, venue: Venue, out: Path, banner: str, kept: Kept = NOWHERE) -> list[Sheet]:
@@ -78,12 +93,25 @@ def write_figures(frames: Frames, venue: Venue, out: Path, banner: str, kept: Ke
 
 
 def _printed(sheet: Sheet, width: float, banner: str) -> dict[str, bytes]:
+    if sheet.is_planned:
+        with mpl.rc_context({**EMBEDDED, **SETTINGS}):
+            figure = sheet.draw(sheet.frame, banner.strip(" :"))
+            _centre(figure, width / CM_PER_INCH)
+            return {"pdf": file_of(figure, "pdf", metadata={"CreationDate": None})}
     with mpl.rc_context(EMBEDDED):
         return {"pdf": file_of(fitted(sheet, width, banner), "pdf", metadata={"CreationDate": None})}
 
 
+def _centre(figure: Figure, width: float) -> None:
+    """Make a planned figure ``width`` inches wide, what it shows unchanged in its middle."""
+    own, height = figure.get_size_inches()
+    figure.set_size_inches(width, height)
+    figure.axes[0].set_position(((1 - own / width) / 2, 0.0, own / width, 1.0))
+
+
 def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
     """What there is to draw, heatmaps in as many parts as are legible."""
+    yield from _planned(frames, venue)
     for name, frame in frames.items():
         if match := re.fullmatch(r"heatmap-(macro-f1|multilabel-f1|pearson-r)-(.+)", name):
             metric = match[1].replace("-", "_")
@@ -102,6 +130,21 @@ def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
     ):
         if name in frames:
             yield from _parts(Sheet(name, what, frames[name], draw, True, 0.0), venue)
+
+
+def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
+    """The uncertainty map and the forest, planned at a page's width."""
+    for name in (name for name in frames if name.startswith(f"{MAP}-")):
+        setting = name.removeprefix(f"{MAP}-")
+        beside = "" if setting == "full" else f" Training data: {setting}."
+        draw = partial(figure_of_plan, planner=partial(map_plan, width=venue.page))
+        yield Sheet(name, MAP_CAPTION + beside, frames[name], draw, True, 0.0, map_words(frames[name], ""), True)
+    for name in (name for name in frames if name.startswith(f"{FOREST}-")):
+        setting = name.removeprefix(f"{FOREST}-")
+        beside = "" if setting == "full" else f" Training data: {setting}."
+        draw = partial(figure_of_plan, planner=partial(forest_plan, width=venue.page))
+        for part, frame in forest_parts(frames[name], name, width=venue.page):
+            yield Sheet(part, FOREST_CAPTION + beside, frame, draw, True, 0.0, forest_words(frame, ""), True)
 
 
 def _bars(frames: Frames) -> Iterator[Sheet]:

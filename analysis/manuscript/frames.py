@@ -23,6 +23,9 @@ from analysis.figures.paper_figures import (
     similarity_squares,
     why_no_importances,
 )
+from analysis.figures.planned.forest import FOREST, forest_frame
+from analysis.figures.planned.uncertainty import map_frame
+from analysis.figures.planned.uncertainty_map import MAP
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Subject
@@ -44,7 +47,7 @@ Frames = dict[str, pd.DataFrame]
 def figure_frames(subject: Subject) -> Frames:
     """Every frame that there is something to draw of."""
     results = subject.results
-    drawn = {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
+    drawn = {**_planned(subject.stored), **_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
     counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
     if tested := [count for count in counts if count.n_tested.sum()]:
         drawn["figure-3-themes"] = pd.concat(tested, ignore_index=True)
@@ -55,6 +58,19 @@ def figure_frames(subject: Subject) -> Frames:
     if len(differing := differences(results)):
         drawn["figure-8-differences"] = differing
     return drawn
+
+
+def _planned(stored: StudyResults | None) -> Frames:
+    """The frames of the uncertainty map and of the forest, of every setting that has transfers."""
+    if stored is None:
+        return {}
+    frames: Frames = {}
+    for setting in dict.fromkeys(stored.gains.setting):
+        name = setting.replace("%", "pct")
+        others = stored.controls, stored.baselines, stored.cells
+        frames[f"{MAP}-{name}"] = map_frame(stored.gains, stored.manifest, setting=setting)
+        frames[f"{FOREST}-{name}"] = forest_frame(stored.gains, *others, stored.manifest, setting)
+    return frames
 
 
 def _heatmaps(stored: StudyResults | None) -> Frames:

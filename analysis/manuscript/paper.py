@@ -30,6 +30,7 @@ PREAMBLE = r"""\documentclass[11pt,a4paper%(columns)s]{article}
 \usepackage{times}
 \usepackage[%(geometry)s]{geometry}
 \usepackage{booktabs,tabularx,array,graphicx,natbib,url}
+\makeatletter\@ifundefined{KV@Gin@alt}{\define@key{Gin}{alt}{}}{}\makeatother %% graphicx before 2021
 \setlength{\columnsep}{0.6cm}
 \setlength{\emergencystretch}{3em}
 \renewcommand{\topfraction}{0.9}
@@ -68,10 +69,11 @@ def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[
 def figure(sheet: Sheet, venue: Venue) -> str:
     """A figure at its own width, which is that of its place."""
     name = "figure*" if sheet.is_wide and venue.is_two_column else "figure"
+    alt = f"[alt={{{escaped(sheet.alt)}}}]" if sheet.alt else ""
     lines = [
         rf"\begin{{{name}}}[tbp]",
         r"\centering",
-        rf"\includegraphics{{figures/{sheet.name}.pdf}}",
+        rf"\includegraphics{alt}{{figures/{sheet.name}.pdf}}",
         rf"\caption{{{escaped(sheet.caption)}}}",
         rf"\label{{fig:{sheet.name}}}",
         rf"\end{{{name}}}",

@@ -22,7 +22,7 @@ from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL
-from analysis.page.maps import glances, heatmaps
+from analysis.page.maps import glances, heatmaps, targets
 from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
 from analysis.ratings.themes import rating_means
@@ -65,6 +65,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "constructs": [{"id": name, "title": construct_title(name)} for name in study.question.results.constructs],
         "missing": dict(manifest["missing"]),
         "plans": glances(study),
+        "targets": targets(study),
         "maps": heatmaps(study),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),

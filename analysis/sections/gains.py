@@ -50,6 +50,16 @@ def glance(maps: Sequence[FigureFiles]) -> Section | None:
     return Section("At a glance", [*map(Picture.of, maps), Text(text)]) if maps else None
 
 
+def forests(drawn: Sequence[FigureFiles]) -> Section | None:
+    """Every target with all its intermediates; nothing where a study plans no transfer."""
+    text = (
+        "For every target all intermediates by their gain, with 95 % intervals; small dots are single seeds. The grey"
+        " band is the range of the controls: a gain inside it is no more than what a second adapter alone may do. Below"
+        " each title stands what the target scores alone, and by how many points floor and whole model differ from it."
+    )
+    return Section("Targets one by one", [Text(text), *map(Picture.of, drawn)]) if drawn else None
+
+
 def gains(study: StudyResults) -> Section:
     """Counts of significant gains and harms, with and without collapsed cells, and the most extreme pairs."""
     frame = study.gains

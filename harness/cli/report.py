@@ -126,7 +126,9 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
+    from analysis.figures.planned.forest import write_forests
     from analysis.figures.planned.uncertainty_map import write_maps
+    from analysis.gains.cells import planned_cells
     from analysis.sections.question import of_stored
     from analysis.sections.study_results import Frames
 
@@ -138,7 +140,9 @@ def write_figures(options: argparse.Namespace) -> int:
         pairs = frames.gains()
         question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
         drawn = write_maps(pairs, frames.manifest, out, frames.kept)
-        drawn += write_heatmaps(pairs, frames.baselines(), frames.manifest, out, frames.kept)
+        alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
+        drawn += write_forests(pairs, frames.controls(), alone, cells, frames.manifest, out, frames.kept)
+        drawn += write_heatmaps(pairs, alone, frames.manifest, out, frames.kept)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")
     alike, kept = question.similarities, question.kept

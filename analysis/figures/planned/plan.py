@@ -184,6 +184,11 @@ def contrasts(plan: Plan) -> list[tuple[str, float]]:
     return ratios
 
 
+def with_texts(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The frame with empty texts in these columns where a CSV file has nothing."""
+    return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), "") for name in names})
+
+
 # Legends: pairs of a key and its words in lines that fit.
 
 KEY_GAP, ITEM_GAP = 3.0, 11.0

@@ -44,6 +44,7 @@ from analysis.figures.planned.plan import (
     legend,
     rounded,
     text_width,
+    with_texts,
     wrapped,
     write_plan_files,
 )
@@ -77,24 +78,24 @@ def write_maps(gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = 
 
 def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     """The plan of a map at most ``width`` cm wide, from the columns COLUMNS alone."""
-    frame = frame.fillna({"row_family": "", "column_family": ""})
+    frame = with_texts(frame, ["row_family", "column_family"])
     width *= POINTS_PER_CM
     first = layout_of(frame, width, 0.0)
-    heading, top = _heading(title, first.width)
+    words, top = heading(title, first.width)
     layout = layout_of(frame, width, top)
     texts = _texts(frame, layout.across)
-    below = layout.bottom + labels_below(frame, layout)
-    words, height = legend(_legend(frame, texts), EDGE, below, layout.width - 2 * EDGE)
+    foot = layout.bottom + labels_below(frame, layout)
+    below, height = legend(_legend(frame, texts), EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
         "squares": [_square(pair, layout) for pair in frame[frame["size"] > 0].itertuples()],
         "bars": _bars(frame, layout, texts),
         "marks": _marks(frame, layout),
         "numbers": _numbers(layout, texts),
-        "names": [*heading, *names(frame, layout)],
+        "names": [*words, *names(frame, layout)],
         "brackets": brackets(frame, layout),
         "marginals": [*strip_above(frame, layout), *strip_beside(frame, layout)],
-        "legend": words,
+        "legend": below,
     }
     return rounded(Plan(layout.width, height + EDGE, map_words(frame, title), layers))
 
@@ -116,8 +117,8 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
     return " ".join(texts)
 
 
-def _heading(title: str, width: float) -> tuple[list[Label], float]:
-    """The lines of the title, and where what stands below them begins."""
+def heading(title: str, width: float) -> tuple[list[Label], float]:
+    """The lines of a figure's title, and where what stands below them begins."""
     marks, y = [], EDGE
     for number, line in enumerate(harmless(part) for part in title.splitlines()):
         size = TITLE if number == 0 else WORDS

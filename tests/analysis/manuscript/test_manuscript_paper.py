@@ -94,6 +94,8 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
     }
     assert wanted <= tables
     assert "licences" not in tables  # the texts are made up
+    assert {"uncertainty-map-full.pdf", "forest-half.pdf"} <= figures
+    assert len(re.findall(r"includegraphics\[alt=\{[^\n]+intermediate", text)) == 4, "of two settings"
     assert {"heatmap-macro-f1-full.pdf", "figure-3-themes.pdf", "figure-8-differences.pdf"} <= figures
     for name in (*tables, *(f"../{name}" for name in ("methods", "checklist"))):
         assert (folder / "tables" / f"{name}.md").is_file()
@@ -123,7 +125,8 @@ def test_nothing_undefined_is_printed_as_a_number(folder):
 
 def test_figures_have_exact_widths_and_embedded_fonts(folder):
     text = (folder / "main.tex").read_text()
-    places = re.findall(r"\\begin\{(figure\*?)\}\[tbp\]\n\\centering\n\\includegraphics\{figures/(.+?)\}", text)
+    start, image = r"\\begin\{(figure\*?)\}\[tbp\]\n\\centering\n", r"\\includegraphics(?:\[alt=.*\])?\{figures/(.+?)\}"
+    places = re.findall(start + image, text)
     assert {place for place, _ in places} == {"figure", "figure*"}
     for place, name in places:
         raw = (folder / "figures" / name).read_bytes()

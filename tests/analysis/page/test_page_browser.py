@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CHROMIUM = shutil.which("chromium")
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+ARROW = "\u2192"
 SCRIPT, BOLD = "Hope <script>broken = 1</script>", "Role <b>in bold</b> &amp; more"
 TASKS = (
     FakeTask("empathy_hope"),
@@ -159,6 +160,32 @@ def test_hovering_tells_of_a_square_and_a_click_opens_its_page_and_back_returns(
     go(page, "history.back()")
     assert page.locator("#overview").is_visible()
     assert abs(page.evaluate("window.scrollY") - scrolled) < 3
+
+
+def test_the_map_tells_of_its_squares_and_leads_to_pairs_and_targets(opened):
+    page = opened()
+    places = page.locator("#glance-map .layer-ground rect.opens")
+    assert places.count() == len(TASKS) * (len(TASKS) - 1)
+    places.first.hover()
+    assert ARROW in page.locator("#glance-map .detail").text_content()
+    shown = [page.locator("#glance-map .layer-squares rect").count()]
+    places.first.click()
+    page.locator("#cell h1").wait_for()
+    assert "transfer" in page.url
+    page.locator("#cell .also a").filter(has_text="all intermediates of").click()
+    page.wait_for_url(re.compile("#/target/"))
+    assert page.locator("#cell h1").text_content().endswith(": all intermediates")
+    assert page.locator("#cell .plan").count() == 1
+    assert page.locator("#cell tbody tr").count() == len(TASKS) - 1
+    go(page, "location.hash = '#/maps'")
+    assert page.locator("#glance-map .layer-squares rect").count() == shown[0] > 20
+    texts = page.evaluate(
+        """() => [...document.querySelectorAll("#glance-map text")].map((node) => {
+            const box = node.getBBox();
+            return [node.textContent, box.width, Number(node.getAttribute("textLength"))];
+        })"""
+    )
+    assert all(abs(width - planned) < 1 for _, width, planned in texts), "letters as wide as they were planned"
 
 
 def test_texts_of_a_study_stay_texts(opened):

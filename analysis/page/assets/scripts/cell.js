@@ -43,6 +43,9 @@ function linksOf(page) {
   const others = page.role === "baseline" ? [] : [at("baseline", "-", page.target)];
   if (page.role === "transfer") others.push(at("baseline", "-", page.intermediate), at("transfer", page.target, page.intermediate));
   const links = others.filter(Boolean).map((one) => make("li", {}, make("a", { href: cellAddress(one.id) }, one.title)));
+  if (targetOf(targetAddress(page.target))) {
+    links.push(make("li", {}, make("a", { href: targetAddress(page.target) }, `all intermediates of ${titleOf(page.target)}`)));
+  }
   return links.length ? [make("ul", { class: "also", "aria-label": "See also" }, links)] : [];
 }
 

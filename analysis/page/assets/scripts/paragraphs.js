@@ -1,6 +1,6 @@
 // The report's paragraphs, as they stand in report.md.
 
-const APART = ["", "At a glance", "What explains a gain", "Caveats"]; // shown elsewhere on the page
+const APART = ["", "At a glance", "Targets one by one", "What explains a gain", "Caveats"]; // shown elsewhere on the page
 const isNumber = (text) => /^[+-]?[\d.]+( to [+-]?[\d.]+)?( %)?$|^$|^not defined$/.test(text);
 
 function blockNode(block) {

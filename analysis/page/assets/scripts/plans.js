@@ -58,7 +58,37 @@ function showGlance() {
   }
   const section = shown.report.find((part) => part.title === "At a glance");
   place("glance-words").append(...(section ? section.blocks : []).filter((block) => block.kind === "text").map(blockNode));
+  const targets = [...new Set(shown.targets.map((one) => one.target))];
+  place("glance-words").append(make("p", {}, "All intermediates of one target:"), make("ul", { class: "also", "aria-label": "Targets" },
+    targets.map((id) => make("li", {}, make("a", { href: targetAddress(id) }, titleOf(id))))));
   drawGlance();
+}
+
+// All intermediates of one target, as a figure and as a table.
+const targetAddress = (id) => `#/target/${encodeURIComponent(id)}`;
+const targetOf = (address) => shown.targets.find((one) => targetAddress(one.target) === address)?.target;
+
+function targetPage(id) {
+  const { columns, rows } = shown.gains;
+  const gains = rows.map((row) => Object.fromEntries(columns.map((name, i) => [name, row[i]])));
+  const own = shown.pages.filter((page) => page.role === "transfer" && page.target === id);
+  const parts = shown.targets.filter((one) => one.target === id).flatMap(({ setting, plan }) => {
+    const points = (page) => page.numbers.points ?? -Infinity;
+    const sorted = own.filter((page) => page.setting === setting).sort((a, b) => points(b) - points(a));
+    const flagged = (page) => gains.find((gain) =>
+      gain.target === id && gain.intermediate === page.intermediate && gain.setting === setting)?.flags.replaceAll(";", ", ");
+    const lines = sorted.map((page) => [
+      make("a", { href: cellAddress(page.id) }, titleOf(page.intermediate)),
+      page.texts.points || "", page.texts.interval || "", page.texts.p_bh || "", flagged(page) || ""]);
+    return [
+      setting === "full" ? null : make("h2", {}, `Training data: ${setting}`),
+      scrolling("Gains of this target", planNode(plan)),
+      table(["intermediate", "points", "95 % interval", "p (BH)", "flags"], lines, "Gains of this target", [1, 2, 3]),
+    ].filter(Boolean);
+  });
+  place("cell").replaceChildren(
+    wayBack(), make("h1", { tabindex: "-1" }, `${titleOf(id)}: all intermediates`),
+    make("p", {}, "Sorted by their gain. Choose a name for the page of the pair."), ...parts);
 }
 
 function drawGlance() {

@@ -1,0 +1,364 @@
+"""The forest: for every target all intermediates by their gain, with interval, seeds, controls, floor and whole model.
+
+``forest_plan`` draws a panel per target from the frame of ``forest_frame``, which lies beside the figure as CSV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.roles import BASELINE, CONTROLS, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
+from analysis.figures.drawing import FigureFiles
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.planned.layout import EDGE
+from analysis.figures.planned.margins import GRID, MINUS, PALE, whole
+from analysis.figures.planned.plan import (
+    CAPITAL,
+    INK,
+    PAGE,
+    POINTS_PER_CM,
+    SMALLEST,
+    SOFT,
+    Box,
+    Dot,
+    Item,
+    Label,
+    Line,
+    Mark,
+    Plan,
+    Triangle,
+    fitting,
+    legend,
+    rounded,
+    with_texts,
+    write_plan_files,
+)
+from analysis.figures.planned.uncertainty_map import CORRECTION, heading
+from analysis.gains.cells import Manifest
+from analysis.gains.significance import LEVEL
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import Declared, bare, framed, signed
+from tasks.plain_text import counted, harmless
+
+FOREST = "forest"
+COLUMNS = {
+    "target": Declared("str", "task that was trained and tested: a panel"),
+    "panel": Declared("str", "its title"),
+    "metric": Declared("str", "its metric"),
+    "kind": Declared("str", "transfer, control, seed, alone, floor or whole model"),
+    "intermediate": Declared("str", "task whose adapter is below; of a control its kind too"),
+    "row": Declared("str", "its title"),
+    "seed": Declared("Int64", "the training run, of a seed"),
+    "score": Declared("float64", "test score, of what is no gain"),
+    "points": Declared("float64", "points over the target alone"),
+    "low": Declared("float64", "lower end of the 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "is_significant": Declared("bool", "the corrected p is at most .05"),
+}
+FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"
+
+
+def forest_frame(
+    gains: pd.DataFrame,
+    controls: pd.DataFrame,
+    baselines: pd.DataFrame,
+    cells: pd.DataFrame,
+    manifest: Manifest,
+    setting: str,
+) -> pd.DataFrame:
+    """One row per mark of a panel, in COLUMNS: what a target faces, transfers by their gain, controls, seeds.
+
+    A seed's points are its score less the baseline's of the same seed, or less the baseline's mean where that seed has
+    none; so they are the terms of the interval, and their mean is the gain where both have the same seeds.
+    """
+    gains, controls, cells = (part[part.setting == setting] for part in (gains, controls, cells))
+    titles = {name: harmless(" ".join(str(task["title"]).split())) for name, task in manifest["tasks"].items()}
+    rows: list[dict[str, Any]] = []
+    for target in dict.fromkeys(gains.target):
+        shown = {"target": target, "panel": titles[target], "metric": manifest["tasks"][target]["metric"]}
+        own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
+        beside = controls[controls.target == target]
+        faced = baselines[(baselines.target == target) & (baselines.setting == setting)]
+        for row in (*_faced(faced), *_transfers(own, titles), *_controls(beside, titles)):
+            rows.append({**shown, **row})
+        rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return framed(frame.assign(is_significant=frame.is_significant.eq(True)), COLUMNS)
+
+
+def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The target alone, what always the commonest answer scores, and the whole model where there is one."""
+    alone = baselines[baselines.role == BASELINE]
+    if alone.empty or not np.isfinite(alone.score.iloc[0]):
+        return
+    score, floor = alone.score.iloc[0], alone.floor.iloc[0]
+    yield {"kind": "alone", "score": score, "points": 0.0}
+    yield {"kind": "floor", "score": floor, "points": 100 * (floor - score)}
+    for other in baselines[baselines.role.isin(WHOLE_MODELS) & baselines.score.notna()].itertuples():
+        yield {"kind": "whole model", "score": other.score, "points": 100 * (other.score - score)}
+
+
+def _transfers(gains: pd.DataFrame, titles: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for gain in gains.itertuples():
+        interval = {"points": gain.points, "low": gain.low, "high": gain.high}
+        named = {"intermediate": gain.intermediate, "row": titles[str(gain.intermediate)]}
+        yield {"kind": TRANSFER, **named, **interval, "is_significant": bool(gain.significant)}
+
+
+def _controls(controls: pd.DataFrame, titles: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for control in controls.itertuples():
+        task = titles.get(str(control.intermediate), str(control.intermediate))
+        name = f"{control.control}: {task}" if control.control in NAMED_BY_INTERMEDIATE else str(control.control)
+        named = {"intermediate": _control_id(control.control, control.intermediate), "row": harmless(name)}
+        yield {"kind": "control", **named, "points": control.points, "low": control.low, "high": control.high}
+
+
+def _control_id(role: object, intermediate: object) -> str:
+    return f"{role}:{intermediate}"
+
+
+def _seeds(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Every finished run of a transfer or a control against the baseline."""
+    alone = cells[cells.role == BASELINE].set_index("seed").score.dropna()  # a correlation may not exist
+    if alone.empty:
+        return
+    for cell in cells[cells.role.isin([TRANSFER, *CONTROLS])].itertuples():
+        if cell.intermediate is not None and np.isfinite(cell.score):
+            name = cell.intermediate if cell.role == TRANSFER else _control_id(cell.role, cell.intermediate)
+            points = 100 * (cell.score - alone.get(cell.seed, alone.mean()))
+            yield {"kind": "seed", "intermediate": name, "seed": cell.seed, "score": cell.score, "points": points}
+
+
+def forest_title(manifest: Manifest, setting: str) -> str:
+    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
+    data = "" if setting == "full" else f", {setting} of the training data"
+    synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
+    return f"{synthetic}Gains by target in {manifest['name']}{data}\nintermediates by their gain in points"
+
+
+def write_forests(
+    gains: pd.DataFrame,
+    controls: pd.DataFrame,
+    baselines: pd.DataFrame,
+    cells: pd.DataFrame,
+    manifest: Manifest,
+    out: Path,
+    kept: Kept = NOWHERE,
+) -> list[FigureFiles]:
+    """Draw a panel per target for every setting, in as many parts as pages are needed, unless they are kept."""
+    files = []
+    for setting in dict.fromkeys(gains.setting):
+        frame = forest_frame(gains, controls, baselines, cells, manifest, setting)
+        stem, title = f"{FOREST}-{setting.replace('%', 'pct')}", forest_title(manifest, setting)
+        for name, part in forest_parts(frame, stem):
+            files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept))
+    return files
+
+
+def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
+    targets = list(dict.fromkeys(frame.target))
+    if not targets:
+        return
+    across = _across(len(targets), width * POINTS_PER_CM)
+    heights = [_height(_rows(frame[frame.target == target], MOST_ROWS)) for target in targets]
+    most = across * max(1, int(HIGHEST / max(heights)))
+    count = ceil(len(targets) / most)
+    for number in range(count):
+        chosen = frame.target.isin(targets[number * most : (number + 1) * most])
+        yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
+
+
+# Places: panels side by side, each with a name and an interval per row.
+
+ROW, HEAD, FOOT, GAP = 7.4, 19.0, 11.0, 9.0  # points of a row, of a panel's title and axis, and between panels
+NAMES = 0.42  # share of a panel's width for names
+WIDEST_PANEL, PANELS = 330.0, 3  # points of a panel; panels side by side on a page
+HIGHEST = 565.0  # points of all panels of a page
+MOST_ROWS, ENDS = 24, 10  # transfers of a panel; of more, as many best and worst
+LEAST_LIMIT = 2.0  # points that an axis reaches at least, either way
+
+
+DEPTHS: dict[str, list[type]] = {"ground": [Box, Line], "marks": [Line, Triangle, Dot, Box]}
+
+
+def _across(n_targets: int, width: float) -> int:
+    return max(1, min(PANELS if width > 340 else 1, n_targets))
+
+
+def _rows(part: pd.DataFrame, most: int | None) -> list[Any]:
+    """The rows of a panel: transfers, None for those left out, and controls."""
+    transfers = list(part[part.kind == TRANSFER].itertuples())
+    if most is not None and len(transfers) > most:
+        transfers = [*transfers[:ENDS], None, *transfers[-ENDS:]]
+    return [*transfers, *part[part.kind == "control"].itertuples()]
+
+
+def _height(rows: Sequence[Any]) -> float:
+    return HEAD + ROW * len(rows) + FOOT + GAP
+
+
+def _limit(frame: pd.DataFrame) -> float:
+    """Where the axis ends, a number that is easily read: beyond nine of ten ends, and every gain of a single target."""
+    drawn = frame[frame.kind.isin([TRANSFER, "control"])][["low", "high", "points"]].abs()
+    ends = drawn.to_numpy(float)[np.isfinite(drawn.to_numpy(float))]
+    reach = max(float(np.quantile(ends, 0.9)), LEAST_LIMIT) if ends.size else LEAST_LIMIT
+    if frame.target.nunique() == 1 and drawn.points.notna().any():
+        reach = max(reach, 1.02 * float(drawn.points.max()))
+    step = 10.0 ** np.floor(np.log10(reach))
+    return float(next(step * times for times in (1, 2, 3, 4, 5, 6, 8, 10) if step * times >= reach))
+
+
+def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: int | None = MOST_ROWS) -> Plan:
+    """A panel per target at most ``width`` cm wide; of more than ``most`` transfers the best and the worst."""
+    frame, targets = with_texts(frame, ["intermediate", "row"]), list(dict.fromkeys(frame.target))
+    across = _across(len(targets), width * POINTS_PER_CM)
+    panel_width = min((width * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
+    full = 2 * EDGE + panel_width * across + GAP * (across - 1)
+    words, top = heading(title, full)
+    limit = _limit(frame)
+    layers: dict[str, list[Mark]] = {"ground": [], "marks": [], "names": [*words]}
+    for start in range(0, len(targets), across):
+        heights = []
+        for place, target in enumerate(targets[start : start + across]):
+            part = frame[frame.target == target]
+            rows = _rows(part, most)
+            for name, marks in _panel(part, rows, EDGE + place * (panel_width + GAP), top, panel_width, limit).items():
+                layers[name] += marks
+            heights.append(_height(rows))
+        top += max(heights)
+    for name in ("ground", "marks"):  # rows do not overlap, and marks of a kind are drawn together
+        layers[name].sort(key=lambda mark: DEPTHS[name].index(type(mark)))
+    below, bottom = legend(_legend(frame), EDGE, top, full - 2 * EDGE)
+    return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), {**layers, "legend": below}))
+
+
+def _panel(
+    part: pd.DataFrame, rows: Sequence[Any], x: float, y: float, width: float, limit: float
+) -> dict[str, list[Mark]]:
+    """The marks of a panel by layer, from its upper left corner."""
+    left, right, first = x + NAMES * width, x + width - 2.0, y + HEAD
+    last = first + ROW * len(rows)
+
+    def at(points: float) -> float:
+        return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
+
+    ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
+    ground.append(Line(at(0), first, at(0), last, INK, 0.7))
+    for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
+        for points in part.points[(part.kind == kind) & (part.points.abs() <= limit)]:
+            ground += _dashes(at(points), first, last, colour, dash)
+    marks: list[Mark] = []
+    names: list[Mark] = list(_title(part, x, y, width))
+    seeds = part[part.kind == "seed"]
+    for place, row in enumerate(rows):
+        middle = first + ROW * (place + 0.5)
+        names.append(_name(part, row, x, middle, left - x - 3.0))
+        if row is not None:
+            marks += _interval(row, seeds[seeds.intermediate == row.intermediate].points, at, middle, limit)
+            if not np.isfinite(row.points):
+                names.append(Label(left + 4.0, middle + CAPITAL * SMALLEST, "no value", SMALLEST, "start", 0.0, SOFT))
+    for points in (-limit, 0.0, limit):
+        anchor = {-limit: "start", 0.0: "middle", limit: "end"}[points]
+        text = whole(points) if limit >= 1 else signed(points, 1)
+        names.append(Label(at(points), last + 7.5, text, SMALLEST, anchor, 0.0, SOFT))
+    return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
+
+
+def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
+    """The target, and what it scores alone with what it faces."""
+    yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
+    facts = []
+    for kind, name in (("alone", "alone"), ("floor", "floor"), ("whole model", "whole model")):
+        for row in part[(part.kind == kind) & part.score.notna()].itertuples():
+            value = bare(row.score) if kind == "alone" else signed(row.points, 1)
+            facts.append(f"{name} {value.replace('-', MINUS)}")
+    text = f"{METRIC_NAMES[part.metric.iloc[0]]}: {', '.join(facts)}" if facts else METRIC_NAMES[part.metric.iloc[0]]
+    yield Label(x, y + 15.5, fitting(text, SMALLEST, width - 2), SMALLEST, "start", 0.0, SOFT)
+
+
+def _name(part: pd.DataFrame, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
+    text = row.row if row is not None else f"{int((part.kind == TRANSFER).sum()) - 2 * ENDS} more between"
+    colour = INK if row is not None and row.kind == TRANSFER else SOFT
+    return Label(x + room, middle + CAPITAL * SMALLEST, fitting(text, SMALLEST, room), SMALLEST, "end", 0.0, colour)
+
+
+def _band(part: pd.DataFrame, at: Any, first: float, last: float) -> list[Mark]:  # noqa: ANN401 - a function
+    """From the least to the largest gain of the controls that know nothing of other tasks."""
+    points = part.points[(part.kind == "control") & ~part.intermediate.str.startswith("imported")].dropna()
+    if points.empty:
+        return []
+    low, high = at(points.min()), at(points.max())
+    return [Box(low - 0.5, first, high - low + 1.0, last - first, BAND)]
+
+
+def _dashes(x: float, first: float, last: float, colour: str, dash: float) -> list[Mark]:
+    starts = np.arange(first, last, 2 * dash)
+    return [Line(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
+
+
+def _interval(row: Any, seeds: pd.Series, at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
+    """A row's interval, its seeds below it, and its gain; an end beyond the axis is an arrow."""
+    marks: list[Mark] = [Dot(at(points), y + 2.3, 0.75, SOFT) for points in seeds]
+    if not np.isfinite(row.points):
+        return marks
+    is_sure = row.low > 0 or row.high < 0
+    colour = SOFT if row.kind != TRANSFER else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
+    if np.isfinite(row.low):
+        marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
+        for end, sign in ((row.low, -1.0), (row.high, 1.0)):
+            if abs(end) > limit:
+                tip, foot = at(end), at(end) - 2.6 * sign
+                marks.append(Triangle((tip, y, foot, y - 1.5, foot, y + 1.5), colour, colour, 0.2))
+    if row.is_significant:
+        marks.append(Box(at(row.points) - 2.1, y - 2.1, 4.2, 4.2, colour, INK, 0.7))
+    else:
+        fill = colour if is_sure and row.kind == TRANSFER else "#ffffff"
+        marks.append(Dot(at(row.points), y, 1.7, fill, colour, 0.7))
+    return marks
+
+
+def _legend(frame: pd.DataFrame) -> list[Item]:
+    """What the marks mean; those that do not occur are left out."""
+    kinds = set(frame.kind)
+    level = f"{LEVEL:.2f}".removeprefix("0")
+    entries = [
+        (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
+        (True, Item(_interval_key(GAIN, GAIN), 16.0, "gain or")),
+        (True, Item(_interval_key(HARM, HARM), 16.0, "harm whose interval excludes 0")),
+        (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
+        ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
+        (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
+        ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
+        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: always the commonest answer")),
+        ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
+    ]
+    return [item for occurs, item in entries if occurs]
+
+
+def _framed_key(x: float, y: float) -> list[Mark]:
+    return [Box(x + 1.0, y - 2.1, 4.2, 4.2, PALE, INK, 0.7)]
+
+
+def _dashed_key(colour: str, dash: float) -> Any:  # noqa: ANN401 - a key
+    return lambda x, y: _dashes(x + 1.0, y - 4.0, y + 4.0, colour, dash)
+
+
+def _interval_key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
+    return lambda x, y: [Line(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.7, fill, colour, 0.7)]
+
+
+def forest_words(frame: pd.DataFrame, title: str) -> str:
+    """What the forest shows, for those who do not see it: the best intermediate of every target."""
+    transfers = frame[(frame.kind == TRANSFER) & frame.points.notna()]
+    best = transfers.sort_values("points", ascending=False, kind="stable").drop_duplicates("target")
+    named = [f"{row.panel}: {row.row}, {signed(row.points, 1)}" for row in best.itertuples()]
+    panels = counted(frame.target.nunique(), "target")
+    shown = f"Gains of all intermediates on {panels}, best first. Best by target: {'; '.join(named)}."
+    return f"{' '.join(title.split())}. {shown}"
