@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from analysis.figures import heatmaps
 from analysis.figures.corpus import draw_map
@@ -166,7 +167,10 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
 def test_a_sheet_of_a_manuscript_is_drawn_whatever_its_names_are(name):
     frames = {"heatmap-macro-f1-full": heat(name), "figure-6-percent-macro-f1": percents(heat(name))}
     for sheet in sheets(frames, VENUES["acl"]):
-        fitted(sheet, VENUES["acl"].page if sheet.is_wide else VENUES["acl"].column, "").canvas.draw()
+        figure = fitted(sheet, VENUES["acl"].page if sheet.is_wide else VENUES["acl"].column, "")
+        figure.canvas.draw()
+        words = "".join(text.get_text() for text in figure.findobj(Text))
+        assert words and not any(letter in words for letter in "\x1b\x07\u202e")
 
 
 def test_two_tasks_of_one_title_have_a_square_each():
