@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -25,11 +26,22 @@ from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections.answers import all_answers, silent
+from analysis.sections.blocks import Bullets, Section, Text, markdown
 from analysis.sections.importance import Progress
-from analysis.sections.markdown import markdown
+from analysis.sections.in_short import IN_SHORT, sentences
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.study_results import Snapshot, StudyResults
 from analysis.tables import write_frames
+
+APPENDIX = "All that the answers above rest on. docs/glossary.md says what the words mean."
+
+
+@dataclass(frozen=True)
+class Written:
+    """The path of report.md, and the sentences on top of it."""
+
+    page: Path
+    sentences: tuple[str, ...]
 
 
 def report(
@@ -40,8 +52,8 @@ def report(
     draws: int = DRAWS,
     seed: int = SEED,
     progress: Progress = silent,
-) -> Path:
-    """Write every frame, table and figure of a study, report.md and report.html into ``out``; the path of report.md.
+) -> Written:
+    """Write every frame, table and figure of a study, report.md and report.html into ``out``.
 
     What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
     what is stored cannot be trusted.
@@ -51,7 +63,7 @@ def report(
     return write_report(store, study, out, progress)
 
 
-def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Path:
+def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out)
@@ -66,28 +78,36 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     figures = write_figures(
         results, question.counted, out, note=question.note, similarities=similarities, kept=question.kept
     )
-    parts = (
+    top = sentences(study, visible, answer)
+    main = (
         study_sections.opening(study),
+        Section(IN_SHORT, [Bullets(top)]),
         gain_sections.glance(glance),
-        study_sections.tasks(study),
-        study_sections.baselines(study),
         gain_sections.gains(study),
         gain_sections.forests(forests),
+        answer.section,
+    )
+    appendix = (
+        Section("Appendix", [Text(APPENDIX)]),
+        study_sections.settings(study),
+        study_sections.tasks(study),
+        study_sections.baselines(study),
+        gain_sections.corrections(study),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
         study_sections.heatmaps(maps),
-        *answers,
+        *(part for part in answers if part is not answer.section),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
         reviewer.answers(study, visible, out, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
         study_sections.caveats(study, not_compared(store, study.manifest)),
         study_sections.provenance(study, identities(store, study.records)),
     )
-    present = [part for part in parts if part]
+    present = [part for part in (*main, *appendix) if part]
     page = out / "report.md"
     write_text(page, markdown(present))
     write_page(store, ReportContent(study, answer, figures, present), out / "report.html")
-    return page
+    return Written(page, tuple(top))
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:

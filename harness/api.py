@@ -375,7 +375,7 @@ class Study:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
         from analysis.report import report
 
-        return report(self.store, self.manifest(), Path(out))
+        return report(self.store, self.manifest(), Path(out)).page
 
     def share(self, out: str | Path) -> Shared:
         """Write a report for others into the empty folder ``out``: private tasks stand under pseudonyms there."""

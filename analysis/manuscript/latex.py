@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.sections.markdown import plain
+from analysis.sections.blocks import plain
 
 SPECIAL = {
     "\\": r"\textbackslash{}",

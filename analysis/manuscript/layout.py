@@ -10,7 +10,7 @@ from math import ceil
 
 from analysis.manuscript.latex import escaped, points_wide, widest_word
 from analysis.sections import blocks
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import markdown
 from tasks.errors import BadInput
 
 POINTS_PER_CM = 72.27 / 2.54

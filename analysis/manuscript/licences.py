@@ -8,8 +8,7 @@ from typing import NamedTuple
 from adapters_store.record import imports_of
 from analysis.gains.cells import Manifest
 from analysis.manuscript.subject import Subject
-from analysis.sections.blocks import Heading, Section, Table, Text
-from analysis.sections.markdown import markdown, table
+from analysis.sections.blocks import Heading, Section, Table, Text, markdown, table
 
 UNKNOWN = "not known: read the licence"
 RULES = {  # by how a licence begins, in small letters; the longer beginning stands first

@@ -222,5 +222,6 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
     new_folder(question.out)
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
-    sections = (ratings(question), answer.section, themes(question), half_data(question), choosing(question))
+    parts = (answer.further, themes(question), half_data(question), choosing(question))
+    sections = (ratings(question), answer.section, *parts)
     return answer, [section for section in sections if section]

@@ -23,8 +23,7 @@ from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.significance import LEVEL
 from analysis.results.published import results as printed
 from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
-from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot, finished
 from analysis.tables import Declared, few, framed, interval, number, write_frames
 from tasks.errors import BadInput

@@ -89,7 +89,6 @@ def gains(study: StudyResults) -> Section:
                 blocks += [Text(f"Largest {name}:"), _pairs(study, part.head(MOST_SHOWN))]
             else:
                 blocks.append(Text(f"No {name}."))
-    blocks += _corrections(tested)
     families = {name: task["family"] for name, task in study.manifest["tasks"].items()}
     significant = frame[frame.significant]
     related = int((significant.intermediate.map(families) == significant.target.map(families)).sum())
@@ -158,10 +157,11 @@ def controls(study: StudyResults) -> Section | None:
     return Section("Controls", blocks)
 
 
-def _corrections(tested: pd.DataFrame) -> list[Block]:
-    """How many gains and harms each correction leaves."""
+def corrections(study: StudyResults) -> Section | None:
+    """How many gains and harms each correction leaves; nothing where no gain has a p."""
+    tested = study.gains[study.gains.p.notna()]
     if tested.empty:
-        return []
+        return None
     kept = {name: tested.points[tested[name] <= LEVEL] for name in WAYS}
     doubtful = undecided_corrections(tested)
     rows = [
@@ -173,7 +173,7 @@ def _corrections(tested: pd.DataFrame) -> list[Block]:
         " still move across it, because a p from so many draws is known to its 99 % interval only; what is significant"
         f" was drawn {MORE} times as often where it was undecided:"
     )
-    return [Text(text), Table(["correction", "gains", "harms", "undecided"], rows)]
+    return Section("Gains by correction", [Text(text), Table(["correction", "gains", "harms", "undecided"], rows)])
 
 
 def _undecided(tested: pd.DataFrame, name: str, doubtful: pd.DataFrame) -> str:
@@ -245,4 +245,15 @@ def _pairs(study: StudyResults, frame: pd.DataFrame) -> Table:
                 *(number(row.p_bh, 4), *(over if is_limited else ()), row.conditional, flags or "none"),
             )
         )
-    return Table((*head, "conditional on", "flags"), rows)
+    return _telling(Table((*head, "conditional on", "flags"), rows))
+
+
+def _telling(table: Table) -> Table:
+    """The table without those of its columns that say the same of every pair: the text above it says it once."""
+    usual = {"data": "version 1 -> 1", "setting": "full", "conditional on": "one training run", "flags": "none"}
+    kept = [
+        place
+        for place, name in enumerate(table.head)
+        if name not in usual or any(row[place] != usual[name] for row in table.rows)
+    ]
+    return Table([table.head[place] for place in kept], [tuple(row[place] for place in kept) for row in table.rows])

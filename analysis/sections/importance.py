@@ -34,16 +34,20 @@ BySetting = dict[str, PaperImportances]
 
 @dataclass(frozen=True)
 class Answer:
-    """``lines`` for a terminal, a ``section`` of a page, and ``facts`` for programs, undefined numbers as None."""
+    """``lines`` for a terminal, a ``section`` of a page, and ``facts`` for programs, undefined numbers as None.
+
+    ``further`` is what stands beside the answer, for who asks more.
+    """
 
     lines: tuple[str, ...]
     section: Section
     facts: dict[str, Any]
+    further: Section | None = None
 
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
     """The mixed model and the ridge regression of the primary specification, with their frames written."""
-    primary, (answer, blocks) = question.primary, mixed_answer(question, progress)
+    primary, (answer, blocks, more) = question.primary, mixed_answer(question, progress)
     analysis = _guarded(question, progress)
     frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
     for name, frame in frames.items():
@@ -55,9 +59,11 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
     facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {"slopes": rows(answer.slopes), "ridge": analysis.headline}
     facts |= {name: rows(frame) for name, frame in frames.items()}
-    section = Section("What explains a gain", [Text(primary.line()), *blocks, *_guarded_blocks(question, analysis)])
+    section = Section("What explains a gain", [Text(primary.line()), *blocks])
+    beside = [*more, *_guarded_blocks(question, analysis)]
+    further = Section("How that was tested, and a ridge regression beside it", beside)
     ridge = [f"ridge regression: {line}" if place == 0 else line for place, line in enumerate(analysis.lines())]
-    return Answer((primary.line(), *answer.lines(), *ridge), section, facts)
+    return Answer((primary.line(), *answer.lines(), *ridge), section, facts, further)
 
 
 def _guarded(question: Question, progress: Progress) -> Guarded:

@@ -20,29 +20,33 @@ from analysis.tables import number, percent, signed, write_frames
 Progress = Callable[[int, int, str], None]
 
 
-def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Block]]:
-    """The answer, read where it was kept, with its frames and its figure written, and the blocks that tell it."""
+def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Block], list[Block]]:
+    """The answer, read where it was kept, with its frames and its figure written; the blocks that tell it, and more.
+
+    What is more is how it was tested, the same for distances, and each verdict in a sentence.
+    """
     answer = _computed(question, progress)
     write_frames(answer.slopes, question.out / "mixed_slopes")
     blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
     tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
     if tested.empty:
-        return answer, blocks
-    blocks += [Text(_method()), _slopes(tested[tested.question == SIGNED])]
+        return answer, blocks, []
+    blocks.append(_slopes(tested[tested.question == SIGNED]))
     write_frames(answer.profile, question.out / "mixed_profile")
     title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
     drawn = write_figure_files(
         answer.profile, question.out / "mixed_profile", title, likelihood_profile, kept=question.kept
     )
-    blocks += [
-        Picture.of(drawn),
+    blocks.append(Picture.of(drawn))
+    more: list[Block] = [
+        Text(_method()),
         Text("The same for distances, whether tasks whose ratings are further apart teach each other less:"),
         _slopes(tested[tested.question == DISTANCE]),
     ]
     untested = answer.slopes[answer.slopes.verdict == NOT_TESTED]
     points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
     points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
-    return answer, [*blocks, Bullets([*points, *answer.notes])]
+    return answer, blocks, [*more, Bullets([*points, *answer.notes])]
 
 
 def _computed(question: Question, progress: Progress) -> Mixed:

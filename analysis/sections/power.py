@@ -29,8 +29,7 @@ from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.results.published import results as printed
 from analysis.results.results import Results
-from analysis.sections.blocks import Block, Heading, Section, Table, Text
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import Block, Heading, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot
 from analysis.tables import count, framed, interval, number, percent, write_frames
 from tasks.plain_text import counted

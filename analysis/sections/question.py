@@ -20,8 +20,7 @@ from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.results.own_table import OwnTable
 from analysis.results.published import results, with_approximate_p
 from analysis.results.results import Results
-from analysis.sections.blocks import Block, Bullets, Heading, Section, Text
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import Block, Bullets, Heading, Section, Text, markdown
 
 PUBLISHED = "published"
 CORRELATIONS = (0.0, 0.5, 0.8)

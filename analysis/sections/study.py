@@ -51,11 +51,15 @@ MEANINGS = {
 
 
 def opening(study: StudyResults) -> Section:
-    """Title, banner and the study's settings."""
+    """Title and banner."""
+    title = str(study.manifest["study"].get("title") or study.manifest["name"])
+    blocks: list[Block] = [Heading(title), *([study.shared] if study.shared else [])]
+    return Section("", [*blocks, *([SYNTHETIC] if study.manifest["synthetic"] else [])])
+
+
+def settings(study: StudyResults) -> Section:
+    """The study's settings."""
     name, settings = study.manifest["name"], study.manifest["study"]
-    blocks: list[Block] = [Heading(str(settings.get("title") or name)), *([study.shared] if study.shared else [])]
-    if study.manifest["synthetic"]:
-        blocks.append(SYNTHETIC)
     done = int((study.cells.status == "done").sum())
     facts = {
         "study": name,
@@ -71,7 +75,7 @@ def opening(study: StudyResults) -> Section:
     caps = {part: settings.get(f"max_{short}") for part, short in CAPS.items()}
     if any(caps.values()):
         facts["rows used per task, at most"] = inline({part: cap for part, cap in caps.items() if cap})
-    return Section("", [*blocks, Bullets.of(facts)])
+    return Section("Settings", [Bullets.of(facts)])
 
 
 def tasks(study: StudyResults) -> Section:

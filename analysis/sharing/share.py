@@ -81,7 +81,7 @@ def shared_report(
         frames = {name: _frame(getattr(study, name), names, keys) for name in FRAMES}
         records, question = finished(copy, frames["cells"]), of_stored(copy, hidden, frames["gains"], out)
         shown = replace(study, manifest=hidden, records=records, question=question, shared=notice, **frames)
-        page = write_report(copy, shown, out, progress)
+        page = write_report(copy, shown, out, progress).page
     return Shared(page, names.study, f"{notice.lead} {notice.text}", occurrences(out, names.words))
 
 

@@ -163,8 +163,8 @@ def write_report(options: argparse.Namespace) -> int:
         return _share_report(options)
     store, name, out = _store_name_out(options)
     with Steps(quiet=options.quiet) as steps:
-        page = report(store, stored_manifest(store, name), out, progress=steps.show)
-        print(page, page.with_suffix(".html"), sep="\n")
+        written = report(store, stored_manifest(store, name), out, progress=steps.show)
+    print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
     return 0
 
 

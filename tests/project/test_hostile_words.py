@@ -16,8 +16,7 @@ from analysis.manuscript.subject import stored_study
 from analysis.page.document import embedded
 from analysis.page.plain import plain_block
 from analysis.report import report
-from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text
-from analysis.sections.markdown import markdown, plain, table
+from analysis.sections.blocks import Bullets, Heading, Picture, Section, Table, Text, markdown, plain, table
 from harness.cli.main import main
 from harness.cli.terminal import Plain, print_json
 from harness.scoring.parts import for_spreadsheets, formulas
@@ -151,7 +150,7 @@ def test_a_report_of_hostile_titles_is_dead_and_whole(tmp_path):
             "family": LIVE,
         }
     manifest["study"]["title"] = f"{LIVE}{COMMANDS}"
-    text = report(store, manifest, tmp_path / "out", draws=50).read_text(encoding="utf-8")
+    text = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
     assert "hope &lt;img src=x" in text
     assert dead(text)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)

@@ -67,7 +67,7 @@ def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_p
         gains(*measured, draws=50), baselines(*measured, draws=50), measured[1], metric="macro_f1", setting="full"
     )
     assert shown.is_contaminated.sum() == 3
-    page = report(*measured, tmp_path / "out", draws=50).read_text()
+    page = report(*measured, tmp_path / "out", draws=50).page.read_text()
     assert "| contaminated | test items are training material" in page
     assert "contaminated: test items are training material" in (tmp_path / "out/heatmap-macro-f1-full.svg").read_text()
 
@@ -80,7 +80,7 @@ def test_the_report_says_what_the_search_for_near_duplicates_left_out(tmp_path: 
     result = {"contacts": [list(contact("hope", "role"))], "left_out": left_out._asdict()}
     store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), result, 1.0)
     assert not_compared(store, manifest) == left_out
-    page = report(store, manifest, tmp_path / "out", draws=50).read_text()
+    page = report(store, manifest, tmp_path / "out", draws=50).page.read_text()
     assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
 
 

@@ -12,8 +12,8 @@ from analysis.manuscript.licences import licences
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.references import DATA, used
 from analysis.manuscript.subject import stored_study
+from analysis.sections.blocks import markdown
 from analysis.sections.gains import gains as gains_section
-from analysis.sections.markdown import markdown
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.page_study import page_content
 

@@ -70,7 +70,7 @@ def address(tmp_path_factory):
     asked = {"outcome": "points", "left_out": "target", "cells": "all", "weights": "inverse variance"}
     manifest["study"]["analysis"] = {**asked, "without_rater": "", "draws": 19, "margin": 2.0}
     manifest["declared"] = "2024-01-01T00:00:00+00:00"
-    return (report(store, manifest, folder / "out", draws=200).parent / "report.html").as_uri()
+    return (report(store, manifest, folder / "out", draws=200).page.parent / "report.html").as_uri()
 
 
 @pytest.fixture(scope="module")

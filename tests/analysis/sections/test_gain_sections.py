@@ -8,7 +8,7 @@ import pytest
 
 from analysis.gains.power import visible_gains
 from analysis.sections import gains as gain_sections
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import markdown
 from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -22,7 +22,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
 
 
 def test_every_correction_is_counted_from_its_own_column(study: StudyResults) -> None:
-    page = markdown([gain_sections.gains(study)])
+    page = markdown([gain_sections.gains(study), gain_sections.corrections(study)])
     for name, what in gain_sections.WAYS.items():
         sure = study.gains.points[study.gains[name] <= 0.05]
         assert f"| {what} | {(sure > 0).sum()} | {(sure < 0).sum()} | " in page

@@ -10,7 +10,7 @@ from analysis.gains.corrections import benjamini_hochberg
 from analysis.gains.gains import COLUMNS
 from analysis.gains.other_metrics import OTHERS
 from analysis.gains.power import visible_gains
-from analysis.sections.markdown import markdown
+from analysis.sections.blocks import markdown
 from analysis.sections.reviewer import (
     LEFT_OUT,
     P_COLUMNS,

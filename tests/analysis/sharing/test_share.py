@@ -86,7 +86,7 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def own(study, tmp_path_factory):
     """The folder of the study's own report."""
-    return report(*study, tmp_path_factory.mktemp("own"), draws=DRAWS).parent
+    return report(*study, tmp_path_factory.mktemp("own"), draws=DRAWS).page.parent
 
 
 @pytest.fixture(scope="module")

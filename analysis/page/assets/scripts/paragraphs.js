@@ -1,6 +1,8 @@
 // The report's paragraphs, as they stand in report.md.
 
-const APART = ["", "At a glance", "Targets one by one", "What explains a gain", "Caveats"]; // shown elsewhere on the page
+const APART = [ // shown elsewhere on the page
+  "", "In short", "At a glance", "Targets one by one", "Settings", "Appendix", "What explains a gain", "Caveats",
+];
 const isNumber = (text) => /^[+-]?[\d.]+( to [+-]?[\d.]+)?( %)?$|^$|^not defined$/.test(text);
 
 function blockNode(block) {
@@ -21,13 +23,11 @@ function tableNode({ head, rows }) {
 }
 
 function showReport() {
-  const opening = shown.report[0].blocks;
-  const isFact = (block) => block.kind === "list";
-  place("opening").append(...opening.filter((block) => !isFact(block)).map(blockNode));
-  place("study-facts").append(...opening.filter(isFact).map(blockNode));
+  const blocksOf = (title) => shown.report.find((part) => part.title === title)?.blocks ?? [];
+  place("opening").append(...blocksOf("").map(blockNode), make("h2", {}, "In short"), ...blocksOf("In short").map(blockNode));
+  place("study-facts").append(...blocksOf("Settings").map(blockNode));
   place("opening").querySelector("h1")?.setAttribute("tabindex", "-1");
-  const caveats = shown.report.find((part) => part.title === "Caveats");
-  place("caveat-text").append(...(caveats ? caveats.blocks : []).map(blockNode));
+  place("caveat-text").append(...blocksOf("Caveats").map(blockNode));
   place("report-text").append(...shown.report.filter((part) => !APART.includes(part.title)).map((part) =>
     make("details", {}, make("summary", {}, part.title), part.blocks.map(blockNode))));
 }

@@ -1,0 +1,131 @@
+"""What a study found, in a few sentences: the top of report.md, of the page, and what a terminal prints.
+
+Every sentence is made from frames that the report also writes, so that nothing is counted in two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from adapters_store.roles import BASELINE
+from analysis.gains.significance import LEVEL
+from analysis.importance.guarded import NOT_TESTED
+from analysis.importance.mixed.tested import SIGNED
+from analysis.sections.importance import Answer
+from analysis.sections.study_results import StudyResults
+from analysis.tables import few, fixed, interval, number, signed
+from tasks.plain_text import counted
+
+IN_SHORT = "In short"
+
+
+def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer) -> list[str]:
+    """What was studied, which gains are significant, the extremes, what explains them, and reasons for caution.
+
+    ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains.
+    """
+    tested = study.gains[study.gains.p.notna()]
+    return [
+        _studied(study),
+        *_significant(tested),
+        *_extremes(study, tested),
+        *_findable(visible),
+        *_explained(answer),
+        _cautions(study, tested),
+    ]
+
+
+def _studied(study: StudyResults) -> str:
+    settings, tasks = study.manifest["study"], study.manifest["tasks"]
+    families = len({task["family"] for task in tasks.values()})
+    done, seeds = int((study.cells.status == "done").sum()), len(settings["seeds"])
+    return (
+        f"Studied: {counted(len(tasks), 'task')} of {counted(families, 'family', 'families')}, adapters on"
+        f" {settings['backbone']}, {counted(seeds, 'seed')}; {done} of {len(study.cells)} cells are finished."
+    )
+
+
+def _significant(tested: pd.DataFrame) -> Iterator[str]:
+    if tested.empty:
+        yield "Gains: none has a p value, so none is significant or not."
+        return
+    points = tested.points[tested.significant]
+    gains, harms = int((points > 0).sum()), int((points < 0).sum())
+    yield (
+        f"Gains: of {counted(len(tested), 'transfer')} with a p value, {_count(gains, 'gains')} and"
+        f" {_count(harms, 'harms')} {'is' if harms == 1 else 'are'} significant (p <= {LEVEL:g} with the false"
+        f" discovery rate controlled over all of them); the other {len(tested) - gains - harms} are inconclusive."
+    )
+
+
+def _count(number_of: int, noun: str) -> str:
+    return f"{number_of or 'no'} {noun if number_of != 1 else noun[:-1]}"
+
+
+def _extremes(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
+    """The largest gain and the largest harm, each with its interval."""
+    for noun, place in (("gain", "idxmax"), ("harm", "idxmin")):
+        row = tested.loc[getattr(tested.points, place)()] if len(tested) else None
+        if row is not None and (row.points > 0) == (noun == "gain") and row.points != 0:
+            verdict = "significant" if row.significant else "not significant"
+            setting = "" if row.setting == "full" else f" with {row.setting} of the data"
+            yield (
+                f"Largest {noun}: {study.title(row.intermediate)} -> {study.title(row.target)}{setting},"
+                f" {signed(row.points, 1)} points (95 % interval {interval(row.low, row.high, 1)}), {verdict}."
+            )
+
+
+def _findable(visible: pd.DataFrame) -> Iterator[str]:
+    """The smallest gain that single tests would mostly find: the median target's, and the range."""
+    sizes = visible.visible.dropna() if len(visible) else pd.Series(dtype="float64")
+    if len(sizes):
+        span = f" ({interval(sizes.min(), sizes.max(), 1)} over targets)" if len(sizes) > 1 else ""
+        yield (
+            f"A single test finds a true gain of {number(sizes.median(), 1)} points{span} in four of five repeats;"
+            " smaller ones are mostly missed."
+        )
+
+
+def _explained(answer: Answer) -> Iterator[str]:
+    """Whether ratings explain gains, and the slope that would have been seen."""
+    headline = str(answer.facts["headline"])
+    yield f"{headline[0].upper()}{headline[1:]}."
+    slopes: list[dict[str, Any]] = answer.facts.get("slopes", [])
+    asked = [row for row in slopes if row["question"] == SIGNED and row["verdict"] != NOT_TESTED]
+    sizes = [row["detectable"] for row in asked if row["detectable"] is not None]
+    if sizes:
+        least, most = (fixed(size, 1) for size in (min(sizes), max(sizes)))
+        which = "a rating" if len(sizes) == len(asked) else f"{len(sizes)} of {len(asked)} ratings"
+        yield (
+            f"A slope of {least if least == most else f'{least} to {most}'} points per step of {which} would have been"
+            " found in four of five such studies."
+        )
+
+
+def _cautions(study: StudyResults, tested: pd.DataFrame) -> str:
+    reasons = list(_reasons(study, tested))
+    return f"Reasons for caution: {'; '.join(reasons) or 'none of those that are checked here'}."
+
+
+def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
+    """Whatever limits what the gains above may be taken for, the gravest first."""
+    if study.manifest["synthetic"]:
+        yield "the texts are made up"
+    if missing := int((study.cells.status != "done").sum()):
+        yield f"{counted(missing, 'cell')} {'is' if missing == 1 else 'are'} not finished"
+    if len(tested) and (single := int((tested.seed_error == 0).sum())):
+        which = "every gain" if single == len(tested) else f"{single} of {len(tested)} gains"
+        yield f"{which} is from one training run, and another seed may give another"
+    alone = study.cells[(study.cells.role == BASELINE) & study.cells.collapsed.fillna(False).astype(bool)]
+    if len(alone):
+        yield f"{few([study.title(name) for name in dict.fromkeys(alone.target)])} alone learned nothing (collapsed)"
+    for flag, what in (
+        ("collapsed", "of a collapsed cell"),
+        ("contaminated", "on test items that are training material too"),
+        ("dead_intermediate", "with an intermediate that hardly changes anything"),
+    ):
+        if count := int(tested[flag].fillna(False).astype(bool).sum()):
+            yield f"{count} of {len(tested)} gains {'is' if count == 1 else 'are'} {what}"
