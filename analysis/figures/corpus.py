@@ -183,10 +183,10 @@ def corpus_figures(scored: Path, out: Path) -> list[FigureFiles]:
     )
     figures = [
         write_figure_files(
-            _spread(wide), out / "distributions", f"How the scales are spread\n{subtitle}", draw_distributions
+            _spread(wide), out / "distributions", f"Distribution of predictions\n{subtitle}", draw_distributions
         ),
         write_figure_files(
-            correlations(wide), out / "correlations", f"Which scales go together (Spearman)\n{subtitle}", draw_map
+            correlations(wide), out / "correlations", f"Correlation of predictions (Spearman)\n{subtitle}", draw_map
         ),
     ]
     if "group" in wide:

@@ -50,7 +50,7 @@ MEANINGS = {
     "baseline": "score of the target alone (no colour)",
     "missing": "planned, not in the store",
     "undefined": "score not defined (predictions do not vary)",
-    "not_planned": "not planned (a task on itself)",
+    "not_planned": "same task",
 }
 
 
@@ -139,7 +139,7 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
-    label += f"\ndeepest at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
+    label += f"\nscale ends at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
     bar = {"label": label, "extend": "both", "shrink": 0.8}
     colour_squares(axes, points.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
     across, down = (

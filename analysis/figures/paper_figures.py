@@ -143,7 +143,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     axes = figure.subplots()
     values = squares.pivot(index="intermediate", columns="target", values="percent")
     values = values.loc[rows.intermediate, columns.target].astype(float)
-    bar = {"label": f"percent change (deepest at {limit:.1f})", "extend": "both", "shrink": 0.8}
+    bar = {"label": f"percent change (scale ends at {limit:.1f})", "extend": "both", "shrink": 0.8}
     colour_squares(axes, values.to_numpy(), colours=COLOURS, least=-limit, most=limit, bar=bar)
     across, down = (
         {name: position for position, name in enumerate(names)} for names in (columns.target, rows.intermediate)
@@ -238,7 +238,7 @@ def heuristic_figures(
     figures = []
     if not why_no_importances(results, similarities):
         title = f"{results.banner}{NO_EVIDENCE}. Figure 2: importance of features in the paper's way, {results.name}"
-        title += f"\n(setting {SETTING}, {SEEDS} seeds; raw units, so that importance follows them)"
+        title += f"\n(setting {SETTING}, {SEEDS} seeds; unscaled inputs: importance depends on units)"
         frame, stem = kept_importances(results, similarities, kept), out / FIGURE_2
         figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
     for name, (number, short, what) in MEASURED.items():
@@ -320,7 +320,7 @@ def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
     axes.set_yticks(range(len(position)), list(map(shortened, first.title)))
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, float((rows.importance - rows.sd).min())))
-    label = "fall of R2 on training pairs when the feature is shuffled\n(lines: standard deviation of the shuffles)"
+    label = "decrease in training R2 when the feature is permuted\n(lines: standard deviation over permutations)"
     axes.set_xlabel(label, fontsize=8.5)
     handles: list[Patch | Line2D] = [
         Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)

@@ -20,8 +20,8 @@ CHOICES = {
     "without_rater": "without rater",
 }
 NULLS = {
-    "p_tasks": ("o", "#1b7837", "ratings handed round among tasks"),
-    "p_families": ("s", "#762a83", "among families"),
+    "p_tasks": ("o", "#1b7837", "ratings permuted over tasks"),
+    "p_families": ("s", "#762a83", "over families"),
 }
 TEXT_AT = 1.02  # of the axes' width
 TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)

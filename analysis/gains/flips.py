@@ -22,7 +22,7 @@ BETTER, WORSE, SAME = "better", "worse", "same"
 PARTS = 4  # of the items, by a number that they have: quarters
 TIE = 1e-9  # between errors of predictions that are alike
 WORDS = {
-    "macro_f1": ("turned right", "turned wrong"),
+    "macro_f1": ("corrected", "broken"),
     "multilabel_f1": ("fewer classes wrong", "more classes wrong"),
     "pearson_r": ("nearer", "farther"),
 }

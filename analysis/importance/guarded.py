@@ -199,7 +199,7 @@ def _headline(grid: Grid, gate: NullTest) -> str:
     return (
         f"constructs ({', '.join(grid.constructs)}) explain gains of families that were not seen: {said}; they add"
         f" {signed(gate.added[0], 4)} to a Q2 of {signed(full, 4)} (p = {gate.p_tasks[0]:.3f} with ratings"
-        f" handed round among tasks, {gate.p_families[0]:.3f} among families)"
+        f" permuted over tasks, {gate.p_families[0]:.3f} over families)"
     )
 
 
@@ -275,9 +275,9 @@ def not_estimable(titles: Mapping[str, str], reason: str) -> pd.DataFrame:
 def _reasons_against(row: Mapping[str, Any], test: NullTest, gate: NullTest | None) -> list[str]:
     """The reasons against support, empty where there are none."""
     reasons = {
-        "dropping it loses no Q2": row["added"] <= 0,
+        "removing it does not lower out-of-family Q2": row["added"] <= 0,
         "with all features the gains are predicted no better than by their mean": test.full_q2 <= 0,
-        "it adds as much when it belongs to other tasks or families": row["p_corrected"] > LEVEL,
+        "no better than permuted ratings": row["p_corrected"] > LEVEL,
         "the constructs together do not pass": gate is not None and not gate.passes[0],
     }
     return [reason for reason, holds in reasons.items() if holds]

@@ -85,7 +85,7 @@ class Primary:
         choices = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
         what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
-            return f"Primary analysis NOT DECLARED by a study file; asked as of every study ({what}); hash {self.key}."
+            return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
         late = (
             f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
         )

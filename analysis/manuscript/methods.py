@@ -142,7 +142,7 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
         return f"{text} What other features explain for families of tasks that were left out cannot be said: {reason}."
     text += (
         f" Beside it, a ridge regression{keys_of(uses, STATISTICS, GUARDED)} on gains centred by target predicts"
-        " families of tasks that were left out, one feature dropped at a time, tested against facts handed round among"
+        " families of tasks that were left out, one feature dropped at a time, tested against facts permuted over"
         " tasks and among families."
     )
     if beside := keys_of(uses, STATISTICS, PAPERS_WAY):

@@ -86,11 +86,11 @@ def importances(frames: Frames) -> Iterator[Table]:
     )
     text = (
         "What may explain a gain. Adds to Q2: what the prediction of gains for families of tasks that were left out"
-        " loses when the feature alone is dropped; p when facts are handed round among tasks, among families, and the"
+        " loses when the feature alone is dropped; p when facts are permuted over tasks, over families, and the"
         " larger one corrected for all features."
     )
     if series:
-        text += " Importance: fall of R2 on the training pairs (sd), a fit in the sample."
+        text += " Importance: decrease in R2 on the training pairs (sd), a fit in the sample."
         if fitted is not None and fitted.is_stand_in.any():
             names = ", ".join(dict.fromkeys(fitted.title[fitted.is_stand_in]))
             text += f" Not measured, so that random numbers stood in for it in that fit (--): {names}."

@@ -109,8 +109,8 @@ def _feature(row: dict[str, Any]) -> dict[str, Any]:
     hover = [
         *(str(row["title"]), str(row["verdict"])),
         f"adds {signed(row['added'], 4)} to Q2, 95 % interval {_interval(row)}",
-        f"by chance {signed(row['null_mean'], 4)}; p (corrected) {number(row['p_corrected'])}",
-        *([f"against it: {row['against']}"] if row["against"] else []),
+        f"under permutation {signed(row['null_mean'], 4)}; p (corrected) {number(row['p_corrected'])}",
+        *([f"reason: {row['against']}"] if row["against"] else []),
     ]
     return {**shown, "hover": hover}
 

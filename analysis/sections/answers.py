@@ -55,7 +55,7 @@ def ratings(question: Question) -> Section:
         )
         for row in pairs.itertuples()
     ]
-    head_each = ["construct", "raters", "tasks", "Spearman", "95 % interval", "p", "first less second, mean"]
+    head_each = ["construct", "raters", "tasks", "Spearman", "95 % interval", "p", "mean difference A - B"]
     unrated = means[means[rated].isna().all(axis=1)].title.tolist()
     blocks: list[Block] = [Text(text), Table(head, rows)]
     blocks += [Text("Pairs of raters:"), Table(head_each, each)] if each else [Text("No two raters share a task.")]
@@ -134,8 +134,8 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
         )
         for row in contrasts[~is_part].itertuples()
     ]
-    head = ["pairs", "role", "contrast", "tasks", "difference", "by chance under", "p", "p (largest)"]
-    return [Text(text), Table([*head, "without any one family, at most"], rows)]
+    head = ["pairs", "role", "contrast", "tasks", "difference", "95 % null limit", "p", "p (largest)"]
+    return [Text(text), Table([*head, "largest p when one family is left out"], rows)]
 
 
 def _means(means: pd.DataFrame, rated: list[str]) -> Table:

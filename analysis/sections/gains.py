@@ -24,11 +24,11 @@ from tasks.plain_text import counted
 MOST_SHOWN = 5
 WAYS = {
     "p": "none: each gain by itself",
-    "p_bh": "Benjamini and Hochberg: the share of false ones among those found",
-    "p_by": "Benjamini and Yekutieli: the same, whatever gains have to do with each other",
-    "p_max_target": "step-down maximum in the target's column: one false one in that column",
-    "p_max_grid": "step-down maximum over all: one false one anywhere",
-    "p_holm": "Holm over all: the same, without what is known of their dependence",
+    "p_bh": "false discovery rate (FDR): Benjamini and Hochberg",
+    "p_by": "FDR under any dependence: Benjamini and Yekutieli",
+    "p_max_target": "family-wise error within a target (max-T)",
+    "p_max_grid": "family-wise error, all pairs (max-T)",
+    "p_holm": "family-wise error, all pairs (Holm)",
 }
 WHAT = {
     TRANSFER: "transfers, by target",
@@ -105,8 +105,8 @@ def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
         "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
         " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
         f" hold among all {counted(int(shown.n_pairs.sum()), 'gain')}."
-        " A true gain below it is mostly missed, so that no finding"
-        " there is no finding of none. Medians over a target's pairs, standard errors taken as known; not defined where"
+        " A true gain below it is mostly missed, so a non-significant result is no evidence of no effect."
+        " Medians over a target's pairs, standard errors taken as known; not defined where"
         f" no transfer predicts otherwise than its baseline, and {NOT_DETECTABLE} where it is more than a perfect score"
         " would gain: that takes more seeds, or more test items."
     )

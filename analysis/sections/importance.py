@@ -92,7 +92,7 @@ def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
         "Beside the mixed model, a ridge regression: gains are centred by target, weighted by how sure they are, and"
         " predicted for families of tasks that were left out. Q2 is the share of squares that a prediction saves"
         " there; a feature adds what is lost when it alone is dropped. Supported means that it adds something, that"
-        " all features together beat the mean, that it adds more than when facts are handed round among tasks, and"
+        " all features together beat the mean, that it adds more than when facts are permuted over tasks, and"
         " among families (the larger p, corrected for the largest of all features, at most .05), and, for a construct,"
         " that the constructs together"
         f" do so. From {counted(len(question.results.tasks), 'task')}"
@@ -130,7 +130,7 @@ def _features(tested: pd.DataFrame) -> Table:
         )
         for row in tested.itertuples()
     ]
-    return Table([*head, "verdict", "what speaks against it"], body)
+    return Table([*head, "verdict", "reason"], body)
 
 
 def _models(models: pd.DataFrame) -> Table:
@@ -142,7 +142,7 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
     text = (
         f"The primary specification (first row) and each that differs from it in one respect, all with"
         f" {question.primary.draws} arrangements of tasks. Only the first is a test; the others show how much it all"
-        " hangs on it. Adds: what the constructs together add to Q2; by chance: what 95 % of arrangements stay below,"
+        " depends on it. Adds: what the constructs together add to Q2; under permutation: what 95 % stay below,"
         " of tasks or of families, whichever is more. Drawn in guarded_curve.png."
     )
     body = [
@@ -165,7 +165,7 @@ PERMUTATIONS = 99  # of ratings over tasks
 CAVEAT = (
     "The paper's way: an SVR on ten random splits, and how far R2 on the training pairs falls when a feature is"
     " shuffled there. It describes a fit in the sample. Inputs have their raw units, and importance follows the unit;"
-    " ratings handed round among tasks look important too. What holds for tasks that were not seen is said by"
+    " ratings permuted over tasks look important too. What holds for tasks that were not seen is said by"
     " --mode guarded."
 )
 TITLE = "What explains a gain, the paper's way"
@@ -218,7 +218,7 @@ def _null(question: Question, progress: Progress) -> pd.DataFrame:
         permutations=PERMUTATIONS,
         seed=0,
         similarities=question.similarities,
-        progress=lambda done, of: progress(steps_done + done, _steps(), "ratings handed round"),
+        progress=lambda done, of: progress(steps_done + done, _steps(), "permuted ratings"),
     )
 
 
@@ -268,8 +268,8 @@ def _permuted(null: pd.DataFrame) -> list[Block]:
         return []
     numbers = ("importance", "null_mean", "null_95", "p", "p_largest")
     body = [(row.feature, *(number(getattr(row, name)) for name in numbers)) for row in null.itertuples()]
-    head = ["construct", "importance", "handed round: mean", "95 %", "p", "p (largest)"]
-    text = f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with ratings handed round:"
+    head = ["construct", "importance", "permuted: mean", "95 %", "p", "p (largest)"]
+    text = f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with permuted ratings:"
     return [Text(text), Table(head, body)]
 
 

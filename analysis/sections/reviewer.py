@@ -87,7 +87,7 @@ EXPLANATIONS = {
     "passes": Declared(
         "boolean", "whether what was rated passes the gate of the guarded analysis; undefined: not asked"
     ),
-    "p_tasks": Declared("float64", "its p, ratings handed round among tasks"),
+    "p_tasks": Declared("float64", "its p, ratings permuted over tasks"),
     "p_families": Declared("float64", "the same among families"),
 }
 
@@ -268,7 +268,7 @@ def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
         f"Contrasts of mean gains between themes with p (largest) <= {LEVEL}, and whether what was rated passes the"
         " gate of the guarded analysis, which leaves families out in any case. Not asked: the specification curve has"
         " no such row.",
-        lead="Does what explains gains hang on some of the cells?",
+        lead="Robustness: what explains gains when cells are removed",
     )
     rows = [
         (
@@ -327,7 +327,7 @@ def _changes(study: StudyResults, frame: pd.DataFrame, claims: pd.DataFrame) -> 
         " the cells that are kept. Left out: the claim's own cell is not among them. Lost: it is, and the claim does"
         " not hold there. New: a claim that all cells do not make. The second metric, from the stored predictions:"
         f" {pairs}.",
-        lead="Which claims hang on some of the cells, or on the metric?",
+        lead="Robustness: results that change when cells are removed or the metric is changed",
     )
     rows = [
         (row.cells, row.n_tests, row.gains, row.harms, row.left_out, row.lost, row.new, number(row.median, 1))

@@ -130,9 +130,9 @@ def baselines(study: StudyResults) -> Section:
     ]
     text = (
         "Each target alone. The floor is what a model that has learned nothing scores: always the commonest class,"
-        " or r = 0; above it means that the whole interval is. Intervals come from resampled groups (dialogues, posts,"
-        " articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole model"
-        " is a reference."
+        " or r = 0. Above floor: the whole interval lies above it. Intervals come from resampled groups (dialogues,"
+        " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
+        " model is a reference."
     )
     return Section("Baselines", [Text(text), Table(head, rows), *_ordered(study)])
 

@@ -44,7 +44,7 @@ def add_flips(flips: argparse.ArgumentParser) -> None:
 MOST = 10  # items, groups or changes of answers that are listed unless more are asked for
 CONTEXT = (
     "p: McNemar's exact test; of several classes or a number the sign test. Both take items as independent:"
-    " whether the gain counts is said by gains.csv, where whole groups are resampled"
+    " whether a gain is significant stands in gains.csv, where whole groups are resampled"
 )
 
 
@@ -144,7 +144,7 @@ def _print(changes: Flips, rows: Mapping[str, Example], why: str, show: int | No
     print(CONTEXT)
     _table(changes, "by label" if changes.metric == "pearson_r" else "by class", by_class(changes))
     if len(turned := answers(changes)):
-        _table(changes, f"answers that gave way to others ({len(turned)} kinds)", turned.head(MOST))
+        _table(changes, f"changed predictions ({len(turned)} kinds)", turned.head(MOST))
     if rows:
         _table(changes, "by length in words", _by_length(changes, rows))
     groups = by_group(changes.items)

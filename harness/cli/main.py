@@ -39,7 +39,7 @@ NOUNS = (
     Noun("ratings", "ratings", "human ratings of the tasks"),
     Noun("study", "study", "the studies"),
     Noun("plan", "plan", "Show which cells a study has and which of them are stored."),
-    Noun("run", "run", "Train what the store does not have."),
+    Noun("run", "run", "Train missing cells."),
     Noun("retry", "jobs", "Train only what has failed, and what was not run on its account."),
     Noun(
         "search",
@@ -50,7 +50,7 @@ NOUNS = (
     Noun(
         "doctor",
         "preflight",
-        "Say what is here for a run, and the cure of what is not: packages, device, backbone, data, store, scheduler.",
+        "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler.",
     ),
     Noun(
         "prefetch",
@@ -97,7 +97,7 @@ NOUNS = (
     Noun(
         "flips",
         "flips",
-        "Show which test items an intermediate turned right or wrong: by seed, class, length, dialogue, one by one.",
+        "Show which predictions an intermediate corrected or broke: by seed, class, length, dialogue, one by one.",
     ),
     Noun(
         "power",
@@ -107,7 +107,7 @@ NOUNS = (
     Noun(
         "compare",
         "compare",
-        "Hold two studies against each other: scores, gains, and the conclusions that differ, from the store alone.",
+        "Compare two studies: scores, gains, and the conclusions that differ, from the store alone.",
     ),
     Noun(
         "paper",

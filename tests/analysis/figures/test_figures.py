@@ -73,7 +73,7 @@ def test_the_colour_bar_names_the_limit(full: pd.DataFrame) -> None:
     figure = heatmap(full, title="", metric="macro_f1", limit=5.0)
     mesh = figure.axes[0].collections[0]
     assert mesh.get_clim() == (-5.0, 5.0)
-    assert "deepest at 5.0 (95th percentile)" in figure.axes[1].get_ylabel()
+    assert "scale ends at 5.0 (95th percentile)" in figure.axes[1].get_ylabel()
 
 
 def test_equal_squares_give_equal_files(full: pd.DataFrame, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def answered(question, mode="guarded", draws=19):
     steps = []
     question.out.mkdir(parents=True, exist_ok=True)
     answer = MODES[mode](question, lambda *step: steps.append(step))
-    page = write_answers(question, [answer.section]).read_text(encoding="utf-8")
+    parts = [part for part in (answer.section, answer.further) if part]
+    page = write_answers(question, parts).read_text(encoding="utf-8")
     json.dumps(answer.facts, allow_nan=False)
     for text in (page, *answer.lines):
         assert "nan" not in text.lower().replace("finance", "")
@@ -144,7 +145,7 @@ def test_too_few_pairs_to_train_on_in_one_role_is_a_row_of_the_curve_and_no_cras
 def test_the_page_says_what_was_declared_and_how_much_was_trained_before(tmp_path):
     question = stored(tmp_path, several(3))
     _, page = answered(question)
-    assert "Primary analysis NOT DECLARED by a study file" in page
+    assert "Not preregistered: no study file declares it" in page
     assert replace(question.primary, draws=19).key in page
     store, manifest = fake_study(tmp_path / "declared", several(2))
     manifest["study"]["analysis"] = {

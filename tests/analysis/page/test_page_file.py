@@ -92,7 +92,7 @@ def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):
     assert [feature["verdict"] for feature in importance["features"]] == ["supported", "not tested"]
     assert importance["features"][0]["hover"] == [
         *("Link", "supported", "adds +0.0123 to Q2, 95 % interval not defined"),
-        "by chance -0.0010; p (corrected) 0.031",
+        "under permutation -0.0010; p (corrected) 0.031",
     ]
     assert importance["features"][1]["hover"] == ["Token size", "not tested", "unknown of every task"]
     assert importance["features"][1]["added"] is None and importance["paper"] is None

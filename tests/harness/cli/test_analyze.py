@@ -96,7 +96,7 @@ def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed
     assert main(["analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert "Primary analysis NOT DECLARED" in printed.out
+    assert "Not preregistered" in printed.out
     assert "not published" in printed.out
     for title in ("Definition", "Link", "Conduciveness"):
         assert f"{title}: not supported: adds " in printed.out

@@ -36,7 +36,7 @@ def files_of(folder):
 def test_counts_come_by_seed_class_length_and_group(flips):
     code, out, err = flips()
     assert (code, err) == (0, "")
-    for part in ("by seed:", "by class:", "by length in words:", "by dialogue or other group", "turned right"):
+    for part in ("by seed:", "by class:", "by length in words:", "by dialogue or other group", "corrected"):
         assert part in out
     assert CLASSES[0] in out
     assert TEXT not in out

@@ -110,6 +110,6 @@ function paperFigure(paper) {
         type: "scatter", mode: "markers", y: rows.map((_, i) => i), x: rows.map((row) => row.by_chance), hoverinfo: "skip",
         marker: { symbol: "line-ns", size: 14, line: { width: 2, color: colours.ink } },
       }],
-      layout: barLayout(width, colours, rows, (row) => [row.title, row.is_stand_in ? "(random)" : ""], "fall of R2 when shuffled"),
+      layout: barLayout(width, colours, rows, (row) => [row.title, row.is_stand_in ? "(not measured: random placeholder)" : ""], "decrease in R2 when permuted"),
     })));
 }

@@ -106,7 +106,7 @@ function legend(map) {
     [chosen.measure === "gain" && has((one) => one.status === "baseline"), swatch("alone"), "score of the target alone"],
     [has((one) => one.status === "missing"), swatch("missing"), "planned, not in the store: not trained yet, or failed"],
     [has((one) => one.status === "undefined"), swatch("undefined"), "score not defined (predictions do not vary)"],
-    [has((one) => one.status === "not_planned"), swatch(""), "not planned (a task on itself)"],
+    [has((one) => one.status === "not_planned"), swatch(""), "same task"],
     [has((one) => one.status === "control"), null, "The lowest rows: controls, apart from the transfers; their p is not corrected"],
   ];
   return make("ul", { class: "legend" },

@@ -97,7 +97,7 @@ function drawGlance() {
   const map = own.find((one) => one.order === glance.order) || own[0];
   const node = planNode(map.plan);
   const detail = make("div", { class: "detail", "aria-live": "polite" });
-  tell(detail, ["Point at a square for its numbers; choose it for its own page."]);
+  tell(detail, ["Point at a square for its numbers; click for details."]);
   const squares = new Map(shown.maps.filter((one) => one.setting === setting).flatMap((one) =>
     one.squares.map((square) => [`${square.row}\n${square.column}`, square])));
   const places = [...node.querySelector(".layer-ground").children].slice(0, map.rows.length * map.columns.length);
