@@ -9,6 +9,8 @@ from math import comb
 import numpy as np
 import pandas as pd
 
+from analysis.gains.significance import LEVEL
+from analysis.importance.chance_order import p_of_orders
 from analysis.importance.features import CATEGORY, features_of, pair_features
 from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
 from analysis.results.results import Results
@@ -60,7 +62,12 @@ def advice_for(
     known = ranked.assign(gain=100 * results.gains.gain)
     own = known[known.target == task].sort_values(FUSION, ascending=False, kind="stable")
     rows = ranking_qualities(results, ranked)
-    return Advice(task, own, rows, summary(rows), missing)
+    return Advice(task, own, rows, summary(rows, results, ranked), missing)
+
+
+def better(quality: pd.DataFrame) -> list[str]:
+    """The rankings of ``summary`` that are better than a random order, by NDCG, corrected for all of them."""
+    return [] if quality.empty else quality.ranking[quality.p_corrected <= LEVEL].tolist()
 
 
 def rankings(results: Results, similarities: pd.DataFrame) -> pd.DataFrame:
@@ -147,15 +154,19 @@ def _best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:
     return float(chances @ np.maximum(tied, above.max() if len(above) else -np.inf))
 
 
-def summary(rows: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+def summary(
+    rows: pd.DataFrame, results: Results, ranked: pd.DataFrame, *, draws: int = DRAWS, seed: int = SEED
+) -> pd.DataFrame:
     """One row per ranking: the mean of every quality over targets, its chance, and 95 % limits ``_low``, ``_high``.
 
-    Limits resample targets. Targets of one family are alike, so that they are rather too narrow.
+    Limits resample targets. Targets agree in what intermediates differ by, so the limits are too narrow to tell a
+    ranking from a random order; ``p`` and ``p_corrected`` do that (``analysis.importance.chance_order``).
     """
+    chances = p_of_orders(ranked, results.gains, RANKINGS, FEWEST_CANDIDATES)
     rng = np.random.default_rng(seed)
     lines = []
     for name, of_ranking in rows.groupby("ranking", sort=False):
-        line: dict[str, object] = {"ranking": name, "n_targets": len(of_ranking)}
+        line: dict[str, object] = {"ranking": name, "n_targets": len(of_ranking), **chances.loc[str(name)].to_dict()}
         chosen = rng.integers(len(of_ranking), size=(draws, len(of_ranking)))
         for quality in QUALITIES:
             values = of_ranking[quality].to_numpy()

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
 from analysis.gains.significance import LEVEL
-from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, ranking_qualities, rankings, summary
+from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, better, ranking_qualities, rankings, summary
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
@@ -170,8 +170,9 @@ TEXT = (
     "Intermediates of every target, ranked by what is known before any transfer onto it: similarities, the"
     " intermediate's size, their fused ranks, and a ridge regression that has not seen the target's family. NDCG is 1"
     " for the right order; regret is by how many percent the best of the first one, or three, falls short of the best"
-    " score. Means over targets with 95 % limits, which resample targets and are too narrow, because targets of a"
-    " family are alike."
+    " score. Means over targets with 95 % limits, which resample targets and are too narrow, because targets agree in"
+    " what intermediates differ by. p: how often a ranking whose tasks are permuted has as large a mean NDCG, corrected"
+    " for all rankings; tasks of a family are alike, so it is rather too small."
 )
 
 
@@ -180,22 +181,28 @@ def choosing(question: Question) -> Section:
     known = question.similarities
     similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
     asked = {"results": question.results, "similarities": similarities}
-    by_target = question.kept.frame(
-        "qualities of rankings",
-        asked,
-        lambda: ranking_qualities(question.results, rankings(question.results, similarities)),
-    )
+
+    def compute() -> dict[str, Any]:
+        ranked = rankings(question.results, similarities)
+        rows = ranking_qualities(question.results, ranked)
+        return {"targets": rows, "summary": summary(rows, question.results, ranked)}
+
+    parts = question.kept.parts("qualities of rankings", asked, compute)
+    by_target, frame = parts["targets"], parts["summary"]
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])
-    frame = summary(by_target)
     write_frames(by_target, question.out / "choosing_targets")
     write_frames(frame, question.out / "choosing")
-    rows = [("a random order", "", *(_of_chance(frame.iloc[0], name) for name in QUALITIES))]
-    rows += [(row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES)) for row in frame.itertuples()]
-    better = frame.ranking[frame.ndcg_low > frame.ndcg_chance]
-    verdict = f"Better than a random order by NDCG, with 95 % limits: {', '.join(better) or 'none'}."
-    table = Table(("ranking", "targets", *TITLES.values()), rows)
+    rows = [("a random order", "", *(_of_chance(frame.iloc[0], name) for name in QUALITIES), "")]
+    rows += [
+        (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), number(row.p_corrected))
+        for row in frame.itertuples()
+    ]
+    verdict = (
+        f"Better than a random order by NDCG, p (corrected) at most {LEVEL:g}: {', '.join(better(frame)) or 'none'}."
+    )
+    table = Table(("ranking", "targets", *TITLES.values(), "p (corrected)"), rows)
     return Section(CHOOSING, [Text(TEXT), table, Text(verdict)])
 
 

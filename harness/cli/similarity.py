@@ -136,13 +136,15 @@ def _print_advice(advice: pd.DataFrame) -> None:
 
 
 def _print_quality(quality: pd.DataFrame) -> None:
+    from analysis.importance.ranking import better
+
     if quality.empty:
         print(UNJUDGED)
         return
     print("\nhow right such rankings were on finished targets: mean (95 % limits over targets), and of a random order")
     print_rows([_quality(row) for row in _records(quality)], as_json=False)
-    better = [str(row["ranking"]) for row in _records(quality) if row["ndcg_low"] > row["ndcg_chance"]]
-    print(f"\nbetter than a random order by NDCG, with 95 % limits: {', '.join(better) or 'none'}")
+    names = ", ".join(better(quality)) or "none"
+    print(f"\nbetter than a random order by NDCG (tasks permuted, corrected for all rankings): {names}")
 
 
 def _quality(row: Mapping[str, Any]) -> dict[str, object]:
@@ -151,7 +153,7 @@ def _quality(row: Mapping[str, Any]) -> dict[str, object]:
         f" {_short(row[f'{name}_chance'])}"
         for name in LIMITED
     }
-    return {"ranking": row["ranking"], "targets": row["n_targets"], **cells}
+    return {"ranking": row["ranking"], "targets": row["n_targets"], **cells, "p": _short(row["p_corrected"])}
 
 
 def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:

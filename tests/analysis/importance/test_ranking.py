@@ -12,6 +12,7 @@ from analysis.importance.ranking import (
     RANKING_QUALITIES,
     RANKINGS,
     SIZE,
+    better,
     ndcg,
     qualities,
     ranking_qualities,
@@ -107,14 +108,18 @@ def test_the_model_never_sees_the_family_that_it_ranks_for(published, similariti
 
 
 def test_a_ranking_by_the_truth_is_judged_perfect_and_others_are_not(published, similarities):
-    rows = ranking_qualities(published, rankings(published, similarities))
+    ranked = rankings(published, similarities)
+    rows = ranking_qualities(published, ranked)
     assert list(rows.columns) == list(RANKING_QUALITIES)
     perfect = rows[rows.ranking == "data_similarity"]
     assert len(perfect) == 18
     assert perfect.ndcg.to_numpy() == pytest.approx(1)
     assert perfect.regret_1.to_numpy() == pytest.approx(0, abs=1e-9)
     assert set(rows.ranking) == {"data_similarity", "task_similarity", SIZE, FUSION, MODEL}  # the others are unknown
-    found = summary(rows).set_index("ranking")
+    quality = summary(rows, published, ranked)
+    found = quality.set_index("ranking")
+    assert better(quality) == ["data_similarity", FUSION, MODEL]
+    assert found.p_corrected["data_similarity"] == pytest.approx(1 / 1000)
     assert found.tau["data_similarity"] == pytest.approx(1)
     line = found.loc["task_similarity"]
     assert line.tau_low < line.tau < line.tau_high
@@ -135,10 +140,11 @@ def test_unfinished_and_small_columns_are_not_judged(tmp_path):
     tasks = [FakeTask(name) for name in ("hope", "role", "distress", "warmth", "acts")]
     store, manifest = fake_study(tmp_path / "store", tasks, absent=[("hope", "role")])
     found = Results.of(store, manifest, draws=50)
-    rows = ranking_qualities(found, rankings(found, pd.DataFrame(columns=list(SIMILARITIES))))
+    ranked = rankings(found, pd.DataFrame(columns=list(SIMILARITIES)))
+    rows = ranking_qualities(found, ranked)
     assert set(rows.target) == {"hope", "distress", "warmth", "acts"}
     assert set(rows.ranking) == {SIZE, FUSION}  # 19 pairs are too few for a model
-    few = summary(rows[rows.target.isin(["hope", "acts"])])
+    few = summary(rows[rows.target.isin(["hope", "acts"])], found, ranked)
     assert few[["ndcg_low", "tau_high"]].isna().all(axis=None)
 
 

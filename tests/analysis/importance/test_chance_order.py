@@ -1,0 +1,111 @@
+"""Whether a ranking beats a random order: by enumeration, and how often it is said of random numbers."""
+
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import ndcg_score
+
+from analysis.importance.chance_order import p_of_orders
+from analysis.importance.ranking import ndcg
+
+FEWEST = 4
+
+
+def pairs(score, **orders):
+    """Frames of all pairs of two tasks, rankings and gains; arrays are [intermediates, targets]."""
+    rows = [(i, t) for t in range(len(score)) for i in range(len(score)) if i != t]
+    where = tuple(np.array(rows).T)
+    names = {"intermediate": [f"t{i}" for i, _ in rows], "target": [f"t{t}" for _, t in rows]}
+    ranked = pd.DataFrame({**names, **{name: order[where] for name, order in orders.items()}})
+    return ranked, pd.DataFrame({**names, "score": score[where], "gain": score[where]})
+
+
+def mean_ndcg(score, order):
+    """The mean over targets by scikit-learn, a target at a time."""
+    values = []
+    for target in range(len(score)):
+        others = [i for i in range(len(score)) if i != target]
+        own = score[others, target]
+        values.append(ndcg_score([(own - own.min()) / np.ptp(own)], [order[others, target]]))
+    return np.mean(values)
+
+
+def test_p_is_the_share_of_all_arrangements_of_tasks_that_rank_as_well():
+    rng = np.random.default_rng(4)
+    score, order = rng.normal(size=(2, 5, 5))
+    order = np.round(order + score, 1)  # with ties
+    frame = p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST)
+    means = [mean_ndcg(score, order[np.ix_(moved, moved)]) for moved in permutations(range(5))]
+    assert frame.p["mine"] == pytest.approx(np.mean(np.array(means) >= mean_ndcg(score, order) - 1e-12))
+    assert frame.p_corrected["mine"] == frame.p["mine"]
+
+
+def test_the_correction_is_by_the_largest_of_all_rankings():
+    rng = np.random.default_rng(5)
+    score = rng.normal(size=(5, 5))
+    orders = {"good": score + rng.normal(0, 0.4, size=(5, 5)), "bad": rng.normal(size=(5, 5))}
+    ranked, gains = pairs(score, **orders)
+    frame = p_of_orders(ranked.assign(unknown=np.nan), gains, [*orders, "unknown"], FEWEST)
+    means = np.array(
+        [[mean_ndcg(score, order[np.ix_(m, m)]) for order in orders.values()] for m in permutations(range(5))]
+    )
+    sizes = (means - means.mean(axis=0)) / means.std(axis=0)
+    expected = [(sizes.max(axis=1) >= size - 1e-9).mean() for size in sizes[0]]
+    assert frame.p_corrected[list(orders)].tolist() == pytest.approx(expected)
+    assert frame.loc["unknown"].isna().all()
+    assert (frame.p_corrected >= frame.p)[list(orders)].all()
+
+
+def test_a_task_without_a_finished_pair_and_a_ranking_with_a_gap_change_nothing_for_the_others():
+    rng = np.random.default_rng(6)
+    score, order = rng.normal(size=(2, 6, 6))
+    ranked, gains = pairs(score, mine=order, gappy=order)
+    ranked.loc[0, "gappy"] = np.nan
+    is_new = (ranked.intermediate == "t5") | (ranked.target == "t5")
+    gains.loc[is_new, ["score", "gain"]] = np.nan
+    ranked.loc[is_new, "mine"] = np.nan
+    old = p_of_orders(*pairs(score[:5, :5], mine=order[:5, :5]), ["mine"], FEWEST)
+    new = p_of_orders(ranked, gains, ["mine", "gappy"], FEWEST)
+    assert new.p["mine"] == old.p["mine"]
+    assert np.isnan(new.p["gappy"])
+
+
+def test_without_enough_candidates_nothing_is_said():
+    score = np.random.default_rng(7).normal(size=(4, 4))
+    assert p_of_orders(*pairs(score, mine=score), ["mine"], FEWEST).isna().all(axis=None)
+
+
+def test_the_ndcg_is_the_one_that_is_printed():
+    rng = np.random.default_rng(8)
+    score, order = rng.normal(size=(2, 5, 5))
+    others = [1, 2, 3, 4]
+    assert ndcg(order[others, 0], score[others, 0]) == pytest.approx(
+        ndcg_score([(score[others, 0] - score[others, 0].min()) / np.ptp(score[others, 0])], [order[others, 0]])
+    )
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("tasks", [6, 12])
+@pytest.mark.parametrize("kind", ["one order for all targets", "an order for each pair"])
+def test_random_numbers_are_called_better_in_one_grid_of_twenty(tasks, kind):
+    rng = np.random.default_rng(tasks)
+    grids, wrong = 200, 0
+    for _ in range(grids):
+        score = rng.normal(size=(tasks, 1)) + rng.normal(size=(1, tasks)) + rng.normal(size=(tasks, tasks))
+        shape = (tasks, 1) if kind.startswith("one") else (tasks, tasks)
+        order = np.broadcast_to(rng.normal(size=shape), (tasks, tasks))
+        wrong += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST).p["mine"] <= 0.05
+    assert wrong / grids <= 0.05 + 2.6 * np.sqrt(0.05 * 0.95 / grids)
+
+
+@pytest.mark.simulation
+def test_a_ranking_that_knows_half_of_what_differs_is_mostly_found():
+    rng = np.random.default_rng(1)
+    right = 0
+    for _ in range(40):
+        score = rng.normal(size=(12, 12))
+        order = score + rng.normal(size=(12, 12))
+        right += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST).p_corrected["mine"] <= 0.05
+    assert right >= 38
