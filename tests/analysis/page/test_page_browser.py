@@ -271,7 +271,8 @@ def test_everything_is_reached_by_keyboard(opened):
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)
     assert page.locator(".grid [tabindex='0']").count() == 1
-    assert SCRIPT in page.locator(".detail").text_content() and "gain" in page.locator(".detail").text_content()
+    detail = page.locator("#map .detail").text_content()
+    assert SCRIPT in detail and "gain" in detail
     page.keyboard.press("Enter")
     page.locator("#cell h1").wait_for()
     assert page.locator("#cell h1").text_content() == f"{SCRIPT} \u2192 {BOLD}"
@@ -315,9 +316,11 @@ def test_the_button_changes_the_colours_of_page_and_plots(opened):
 
 
 def test_paper_is_light_and_shows_all_that_is_folded(opened, screenshots):
+    from playwright.sync_api import expect
+
     page = opened(color_scheme="dark")
     page.emulate_media(media="print")
-    page.wait_for_function("document.querySelectorAll('#report-text details:not([open])').length === 0")
+    expect(page.locator("#report-text details:not([open])")).to_have_count(0)  # the page forbids a string as a script
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator(".top").is_visible() and not page.locator("#map-controls").is_visible()
     page.emulate_media(media="screen")
