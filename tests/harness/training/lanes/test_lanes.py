@@ -107,6 +107,7 @@ def test_a_saved_lane_predicts_the_same_in_the_library(tmp_path):
             np.testing.assert_allclose(logits[0, number], theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_loss_under_dropout_has_the_library_s_mean_and_spread():
     """Over 2,000 draws; what tells 8-bit masks apart stands in test_lane_invariance.py."""
     made, data = network(dropout=0.1), part(8, longest=12)
