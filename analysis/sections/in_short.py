@@ -56,7 +56,7 @@ def _significant(tested: pd.DataFrame) -> Iterator[str]:
     gains, harms = int((points > 0).sum()), int((points < 0).sum())
     yield (
         f"Gains: of {counted(len(tested), 'transfer')} with a p value, {_count(gains, 'gains')} and"
-        f" {_count(harms, 'harms')} {'is' if harms == 1 else 'are'} significant (p <= {LEVEL:g} with the false"
+        f" {_count(harms, 'harms')} are significant (p <= {LEVEL:g} with the false"
         f" discovery rate controlled over all of them); the other {len(tested) - gains - harms} are inconclusive."
     )
 
@@ -122,6 +122,8 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     alone = study.cells[(study.cells.role == BASELINE) & study.cells.collapsed.fillna(False).astype(bool)]
     if len(alone):
         yield f"{few([study.title(name) for name in dict.fromkeys(alone.target)])} alone learned nothing (collapsed)"
+    if len(tested) and tested.contaminated.isna().all():
+        yield "contamination was not measured"
     for flag, what in (
         ("collapsed", "of a collapsed cell"),
         ("contaminated", "on test items that are training material too"),

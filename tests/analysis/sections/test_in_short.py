@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_counts_are_those_of_the_gains(study: StudyResults) -> None:
     if tested.empty:
         assert "none has a p value" in text
         return
-    said = re.search(r"of (\d+) transfers? with a p value, (\w+) gains? and (\w+) harms?.*other (\d+) are", text)
+    said = re.search(r"of (\d+) transfers? with a p value, (\w+) gains? and (\w+) harms? are.*other (\d+) are", text)
     assert said is not None
     numbers = [0 if word == "no" else int(word) for word in said.groups()]
     points = tested.points[tested.significant]
@@ -94,6 +95,25 @@ def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
     )
     for flag, words in (("contaminated", "training material"), ("collapsed", "of a collapsed cell")):
         assert (words in cautions) == bool(tested[flag].fillna(False).astype(bool).any())
+
+
+def test_each_flag_and_a_missing_measure_of_contamination_is_a_caution(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, F1)
+    study = StudyResults.of(store, manifest, tmp_path, draws=100)
+    for flag, words in (
+        ("collapsed", "2 of 2 gains are of a collapsed cell"),
+        ("contaminated", "2 of 2 gains are on test items that are training material too"),
+        ("dead_intermediate", "2 of 2 gains are with an intermediate that hardly changes anything"),
+    ):
+        for value in (True, False):
+            given = replace(study, gains=study.gains.assign(**{flag: value}))
+            assert (words in sentences(given, pd.DataFrame(), answer())[-1]) == value
+    for value in (pd.NA, False):
+        given = replace(study, gains=study.gains.assign(contaminated=value))
+        said = "contamination was not measured" in sentences(given, pd.DataFrame(), answer())[-1]
+        assert said == (value is pd.NA)
+    cells = study.cells.assign(collapsed=study.cells.target == "hope")
+    assert "Title of hope alone learned nothing" in sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-1]
 
 
 def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path: Path) -> None:
