@@ -61,6 +61,14 @@ def monte_carlo_error(p: FloatArray, draws: FloatArray) -> FloatArray:
     return error
 
 
+def exact_interval(count: ArrayLike, of: ArrayLike, beyond: float = 0.05) -> tuple[FloatArray, FloatArray]:
+    """Ends of Clopper and Pearson's (1934) interval of a share, which leaves out ``beyond`` of chances."""
+    count, of = np.asarray(count), np.asarray(of)
+    low = np.nan_to_num(betaincinv(count, of - count + 1, beyond / 2), nan=0.0)
+    high = np.nan_to_num(betaincinv(count + 1, of - count, 1 - beyond / 2), nan=1.0)
+    return low, high
+
+
 def undecided(
     p: FloatArray, draws: FloatArray, correct: Callable[[ArrayLike], FloatArray] = np.asarray
 ) -> NDArray[np.bool_]:
@@ -73,9 +81,8 @@ def undecided(
     """
     counts = np.nan_to_num(p * (draws + 1) - 1)
     known = np.where(np.isfinite(draws), draws, 1.0)
-    low = np.nan_to_num(betaincinv(counts, known - counts + 1, DOUBT / 2), nan=0.0)
-    high = np.nan_to_num(betaincinv(counts + 1, known - counts, 1 - DOUBT / 2), nan=1.0)
-    least, most = (correct(np.where(np.isfinite(p), end, np.nan)) for end in (low, high))
+    ends = exact_interval(counts, known, DOUBT)
+    least, most = (correct(np.where(np.isfinite(p), end, np.nan)) for end in ends)
     doubtful: NDArray[np.bool_] = (least <= LEVEL) & (most > LEVEL)
     return doubtful
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
+from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL, FloatArray
 from analysis.ratings.random_families import Classes, numbered
 from analysis.results.published import results
@@ -38,10 +38,8 @@ def theme_calibration(classes: Classes, *, grids: int = GRIDS, draws: int = DRAW
             effects += planted * (classes.of_class == 0)[:, None]
             p_max = classes.chance(classes.fits(effects), draws, seed).p_max
             alarms = int((p_max <= LEVEL).any(axis=0).sum())
-            rate = binomtest(alarms, grids)
-            low, high = rate.proportion_ci()
             permuted = _is_alarmed_by_permuting(classes, effects, np.random.default_rng((seed, number, 1))).mean()
-            rows.append((sd, planted, grids, draws, alarms, rate.statistic, low, high, permuted))
+            rows.append((sd, planted, grids, draws, alarms, alarms / grids, *exact_interval(alarms, grids), permuted))
     names = ["family_sd", "planted", "grids", "draws", "alarms", "rate", "low", "high", "rate_permuted"]
     return pd.DataFrame(rows, columns=names)
 

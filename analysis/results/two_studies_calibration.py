@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
+from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL, FloatArray, Groups, difference_evidence, score_draws
 from analysis.results.two_studies import covariance_through_groups, p_of_differences
 from analysis.tables import write_csv
@@ -50,10 +50,10 @@ def two_studies_calibration(studies: int = STUDIES, seed: int = SEED) -> pd.Data
         independent = gains.assign(covariance=np.nan)
         for test, frame in zip(TESTS, (gains, independent), strict=True):
             alarms = int((p_of_differences(frame) <= LEVEL).sum())
-            rate = binomtest(alarms, studies)
             row = {**design._asdict(), "quality": better, "points": gains.difference.mean(), "test": test}
-            low, high = rate.proportion_ci()
-            rows.append({**row, "studies": studies, "alarms": alarms, "rate": rate.statistic, "low": low, "high": high})
+            low, high = exact_interval(alarms, studies)
+            shares = {"rate": alarms / studies, "low": low, "high": high}
+            rows.append({**row, "studies": studies, "alarms": alarms, **shares})
     return pd.DataFrame(rows)
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.gains.corrections import exact_interval
 from analysis.gains.significance import LEVEL
 from analysis.importance.features import CONSTRUCT, SIZE
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.backgrounds import BACKGROUNDS, effect_sizes
 from analysis.importance.mixed.components import standardised
-from analysis.importance.mixed.detection import exact_interval
 from analysis.importance.mixed.overlap import Overlaps
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest
 from analysis.importance.null_tests import Arrangements, against_nulls

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaincinv
 
+from analysis.gains.corrections import exact_interval
 from analysis.gains.power import POWER
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid
@@ -97,10 +97,3 @@ def smallest_detected(frame: pd.DataFrame) -> pd.DataFrame:
         sizes = part[["share", "points_per_step"]].to_numpy()
         rows.append((background, name, *(sizes[last - 1] + part_way * (sizes[last] - sizes[last - 1]))))
     return framed(pd.DataFrame(rows, columns=list(SMALLEST)), SMALLEST)
-
-
-def exact_interval(count: int, of: int) -> tuple[float, float]:
-    """Clopper and Pearson's 95 % interval of a share."""
-    low = betaincinv(count, of - count + 1, 0.025) if count else 0.0
-    high = betaincinv(count + 1, of - count, 0.975) if count < of else 1.0
-    return float(low), float(high)

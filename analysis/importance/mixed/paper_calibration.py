@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.gains.corrections import exact_interval
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.backgrounds import BACKGROUNDS
-from analysis.importance.mixed.detection import exact_interval
 from analysis.importance.paper_mode import SETTINGS, paper_importances
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
