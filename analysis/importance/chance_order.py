@@ -9,9 +9,9 @@ alike, and p is that of the largest among them (Westfall and Young 1993).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations
-from math import factorial
+from collections.abc import Sequence
+from itertools import permutations, product
+from math import factorial, prod
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from analysis.importance.similarity import PAIR
 
 DRAWS, SEED = 999, 20_241_123
 BLOCK = 100  # arrangements at a time
+ROUNDING = 1e-12  # of sums in another order
 Array = np.ndarray
 
 
@@ -35,19 +36,15 @@ def p_of_orders(ranked: pd.DataFrame, gains: pd.DataFrame, names: Sequence[str],
     if not shown or not grid.targets:
         return pd.DataFrame({"p": np.nan, "p_corrected": np.nan}, index=list(names))
     values = np.stack([grid.orders[name] for name in shown])
-    moved = np.stack(list(_arrangements(grid.roles)))
+    moved = _arrangements(grid.roles)
     blocks = np.array_split(moved, -(-len(moved) // BLOCK))
     draws = np.concatenate([grid.mean_ndcg(values, block) for block in blocks])
-    exact = _count(grid.roles) <= DRAWS + 1
-    observed, spread = draws[0], draws.std(axis=0)
+    spread = draws.std(axis=0)
     sizes = (draws - draws.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
-    compared = draws if exact else draws[1:]
-    largest = (sizes if exact else sizes[1:]).max(axis=1)
-    added = 0 if exact else 1
-    share = [(compared[:, k] >= observed[k] - 1e-12).sum() for k in range(len(shown))]
-    joint = [(largest >= sizes[0, k] - 1e-12).sum() for k in range(len(shown))]
-    frame = pd.DataFrame({"p": share, "p_corrected": joint}, index=shown)
-    return ((frame + added) / (len(compared) + added)).reindex(list(names))
+    # The observed order is one of all, or counts as a draw: either way it is among those that it is compared with.
+    share = (draws >= draws[0] - ROUNDING).mean(axis=0)
+    joint = (sizes.max(axis=1, keepdims=True) >= sizes[0] - ROUNDING).mean(axis=0)
+    return pd.DataFrame({"p": share, "p_corrected": joint}, index=shown).reindex(list(names))
 
 
 class _Grid:
@@ -116,34 +113,14 @@ def _roles(is_pair: Array) -> tuple[Array, ...]:
     return tuple(np.flatnonzero(kind) for kind in kinds if kind.any())
 
 
-def _count(roles: Sequence[Array]) -> int:
-    count = 1
-    for tasks in roles:
-        count *= factorial(min(len(tasks), 12))
-    return count
-
-
-def _arrangements(roles: Sequence[Array]) -> Iterator[Array]:
-    """The tasks' own order first; then all others where they are few, else ``DRAWS`` random ones."""
-    size = sum(len(tasks) for tasks in roles)
-    if _count(roles) <= DRAWS + 1:
-        yield from _all(roles, np.arange(size))
-        return
+def _arrangements(roles: Sequence[Array]) -> Array:
+    """Orders of tasks [draws, tasks], their own first; all others where they are few, else ``DRAWS`` random ones."""
+    own = np.arange(sum(len(tasks) for tasks in roles))
+    is_all = prod(factorial(len(tasks)) for tasks in roles) <= DRAWS + 1
     rng = np.random.default_rng(SEED)
-    yield np.arange(size)
-    for _ in range(DRAWS):
-        order = np.arange(size)
-        for tasks in roles:
-            order[tasks] = rng.permutation(tasks)
-        yield order
-
-
-def _all(roles: Sequence[Array], order: Array) -> Iterator[Array]:
-    if not roles:
-        yield order
-        return
-    first, *others = roles
-    for moved in permutations(first):
-        changed = order.copy()
-        changed[first] = moved
-        yield from _all(others, changed)
+    others = [[rng.permutation(tasks) for tasks in roles] for _ in range(0 if is_all else DRAWS)]
+    moved = list(product(*map(permutations, roles))) if is_all else [roles, *others]
+    orders = np.tile(own, (len(moved), 1))
+    for number, tasks in enumerate(roles):
+        orders[:, tasks] = [order[number] for order in moved]
+    return orders
