@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -91,34 +91,27 @@ def overrides_of(changes: Mapping[str, Any]) -> list[str]:
     >>> overrides_of({"epochs": 3, "seeds": [1, 2], "task": {"conv_empathy": {"learning_rate": 0.001}}})
     ['training.epochs=3', 'seeds=[1, 2]', 'task.conv_empathy.learning_rate=0.001']
     """
-    overrides = []
-    for name, value in changes.items():
-        key = IN_TABLES.get(name, name)
-        if isinstance(value, Mapping):
-            overrides += [f"{key}.{override}" for override in _flat(value)]
-        else:
-            overrides.append(f"{key}={_toml(name, value)}")
-    return overrides
+    return list(_overrides({IN_TABLES.get(name, name): value for name, value in changes.items()}))
 
 
-def _flat(table: Mapping[str, Any]) -> list[str]:
+def _overrides(table: Mapping[str, Any]) -> Iterator[str]:
     """``key=value`` of every value of a table and of the tables in it."""
-    parts = {key: _flat(value) if isinstance(value, Mapping) else None for key, value in table.items()}
-    return [
-        override
-        for key, inner in parts.items()
-        for override in ([f"{key}={_toml(key, table[key])}"] if inner is None else [f"{key}.{part}" for part in inner])
-    ]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from (f"{key}.{override}" for override in _overrides(value))
+        else:
+            yield f"{key}={_toml(key.rpartition('.')[2], value)}"
 
 
 def _toml(name: str, value: object) -> str:
     """A value as it stands in a study file."""
+    refusal = BadStudy(f"{name}={value!r}: a field is a text, a number, true or false, or a list of these")
+    if value is None:
+        raise refusal
     try:
-        if value is not None:
-            return json.dumps(value, allow_nan=False)
-        raise TypeError
+        return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        raise BadStudy(f"{name}={value!r}: a field is a text, a number, true or false, or a list of these") from None
+        raise refusal from None
 
 
 def study_names() -> list[str]:
