@@ -52,9 +52,14 @@ def plain_text_settings(salt: str) -> AbstractContextManager[None]:
     return mpl.rc_context({**FONT, "svg.hashsalt": salt, "svg.fonttype": "none"})
 
 
+def on_a_line(name: object) -> str:
+    """A name on one line, without control characters."""
+    return harmless(" ".join(str(name).split()))
+
+
 def shortened(name: object, longest: int = LONGEST) -> str:
     """A name on one line, its middle left out where it is long."""
-    text = harmless(" ".join(str(name).split()))
+    text = on_a_line(name)
     return text if len(text) <= longest else f"{text[: longest - END - 3]}...{text[-END:]}"
 
 

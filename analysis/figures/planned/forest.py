@@ -36,6 +36,8 @@ from analysis.figures.planned.plan import (
     fitting,
     legend,
     rounded,
+    title_of,
+    titles_of,
     with_texts,
     write_plan_files,
 )
@@ -78,7 +80,7 @@ def forest_frame(
     none; so they are the terms of the interval, and their mean is the gain where both have the same seeds.
     """
     gains, controls, cells = (part[part.setting == setting] for part in (gains, controls, cells))
-    titles = {name: harmless(" ".join(str(task["title"]).split())) for name, task in manifest["tasks"].items()}
+    titles = titles_of(manifest)
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
         shown = {"target": target, "panel": titles[target], "metric": manifest["tasks"][target]["metric"]}
@@ -137,9 +139,7 @@ def _seeds(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def forest_title(manifest: Manifest, setting: str) -> str:
     """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
-    data = "" if setting == "full" else f", {setting} of the training data"
-    synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
-    return f"{synthetic}Gains by target in {manifest['name']}{data}\nintermediates by their gain in points"
+    return title_of("Gains by target", manifest, setting, "intermediates by their gain in points")
 
 
 def write_forests(

@@ -25,7 +25,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from adapters_store.disk import write_bytes
-from analysis.figures.drawing import FigureFiles, file_of, luminance, named, pictures, plain_text_settings
+from analysis.figures.drawing import FigureFiles, file_of, luminance, named, on_a_line, pictures, plain_text_settings
+from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import write_csv
 
@@ -131,7 +132,19 @@ def _hundredths(value: Any) -> Any:  # noqa: ANN401 - a field of a mark
     return round(float(value), 2) + 0.0 if isinstance(value, float | int | np.number) and value is not True else value
 
 
-# Texts: how wide they are, where they stand, and what they stand on.
+# Texts: what they say, how wide they are, where they stand, and what they stand on.
+
+
+def titles_of(manifest: Manifest) -> dict[str, str]:
+    """The titles of a study's tasks, each on one line."""
+    return {name: on_a_line(task["title"]) for name, task in manifest["tasks"].items()}
+
+
+def title_of(what: str, manifest: Manifest, setting: str, below: str) -> str:
+    """A figure's title, with SYNTHETIC DATA where they are made up, the study and the setting; and a line ``below``."""
+    data = "" if setting == "full" else f", {setting} of the training data"
+    synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
+    return f"{synthetic}{what} in {manifest['name']}{data}\n{below}"
 
 
 @lru_cache(maxsize=50_000)

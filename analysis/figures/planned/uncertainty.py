@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.special import ndtri, stdtr, stdtrit
 
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.planned.plan import title_of, titles_of
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
 from analysis.tables import Declared, framed
@@ -58,7 +59,7 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
     metrics = dict(zip(shown.target, shown.metric, strict=True))
     targets = sorted(targets, key=lambda task: list(METRIC_NAMES).index(metrics[task]))
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
-    titles = {name: harmless(" ".join(str(task["title"]).split())) for name, task in manifest["tasks"].items()}
+    titles = titles_of(manifest)
     squares = [
         {
             **{"intermediate": row, "target": target, "row": titles[row], "column": titles[target]},
@@ -148,6 +149,4 @@ def map_title(gains: pd.DataFrame, manifest: Manifest, setting: str) -> str:
     """The title: SYNTHETIC DATA where they are made up, the study, and the training runs that intervals hold for."""
     shown = gains[(gains.setting == setting) & (gains.n_seeds > 0)]
     seeds = ", ".join(dict.fromkeys(shown.conditional)) or "no finished pair"
-    data = "" if setting == "full" else f", {setting} of the training data"
-    synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
-    return f"{synthetic}Gains in {manifest['name']}{data}\nintermediates (rows) on targets (columns), {seeds}"
+    return title_of("Gains", manifest, setting, f"intermediates (rows) on targets (columns), {seeds}")
