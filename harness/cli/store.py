@@ -21,7 +21,7 @@ from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 
 if TYPE_CHECKING:
-    from harness.study.migrate import MigrationReport
+    from harness.study.backbones.migrate import MigrationReport
 
 
 def add_store(store: argparse.ArgumentParser) -> None:
@@ -137,7 +137,7 @@ def collect(options: argparse.Namespace) -> int:
 def migrate(options: argparse.Namespace) -> int:
     """Print how many records have which keys of today, and a line for each that gets none; exit code 1 if any."""
     from harness.study.backbones.backbone import resolve
-    from harness.study.migrate import Migration
+    from harness.study.backbones.migrate import Migration
 
     for name in options.backbone:
         resolve(name)  # one that is not here is refused before anything is written

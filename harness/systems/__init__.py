@@ -20,7 +20,7 @@ from tasks.plain_text import nearest
 @cache
 def system_names() -> tuple[str, ...]:
     """The names of all systems, sorted."""
-    return tuple(sorted({module.name for module in iter_modules(__path__)} - {"system"}))
+    return tuple(sorted({module.name for module in iter_modules(__path__) if not module.ispkg} - {"system"}))
 
 
 def name_of_system(spec: Mapping[str, Any]) -> str:

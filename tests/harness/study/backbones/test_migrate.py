@@ -22,8 +22,8 @@ from harness.preflight.smoke import records
 from harness.preflight.why import why
 from harness.run.grid import GridReport, steps_of
 from harness.scoring.scorer import Scorer
+from harness.study.backbones.migrate import Migration
 from harness.study.cell import SCHEMA
-from harness.study.migrate import Migration
 from tasks.errors import BadInput, BadStudy
 from tests.support.studies.made_up_records import keep
 from tests.support.studies.old_keys import as_schema_1

@@ -1,0 +1,220 @@
+"""A system: a way to solve a task that is no adapter, as one file with a small contract.
+
+A system's file (``harness/systems/kinds/NAME.py``, or a user's own) is a module with
+
+- ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers,
+- ``READS``, what it needs besides the rows of its task (``Reads``),
+- ``Config``, a frozen dataclass of numbers, texts, switches and tuples of these, whose defaults are the paper's values,
+- ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
+- ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
+- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan.
+
+Nothing heavy is imported at the top of such a file: studies are planned without torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.study.backbones.backbone import Backbone
+from harness.study.device import ANY_DEVICE, Device
+from tasks.errors import BadStudy
+from tasks.plain_text import nearest
+from tasks.task import KINDS, Example, Label
+
+ROOM = "harness.systems.kinds"
+ENCODER = "encoder"  # weights of a kind that every backbone of a study is
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a system needs. A study is refused before anything runs where that is not there.
+
+    ``rationales``: the spans of ``Example.rationale``; their content then enters the keys of its cells.
+    ``siblings``: other tasks of the same rows, which its configuration names in a field ``siblings``.
+    ``weights``: empty, or ``encoder`` for those of the study's backbone, whose identity then enters the keys.
+    ``labels``: the kinds of labels that it can predict.
+    ``package``: the import name of an optional package, and ``extra`` the extra of this project that installs it.
+    """
+
+    rationales: bool = False
+    siblings: bool = False
+    weights: str = ""
+    labels: tuple[str, ...] = KINDS
+    package: str = ""
+    extra: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a system computes: a device, and the backbone of the study for those that read weights, else None."""
+
+    device: Device = ANY_DEVICE
+    backbone: Backbone | None = None
+
+
+@dataclass(frozen=True)
+class Sibling:
+    """Another task of the same rows: its label, and its training and validation rows in the order of the target's."""
+
+    label: Label
+    train: Sequence[Example]
+    validation: Sequence[Example]
+
+
+def _no_step(step: int, steps: int) -> None:
+    """Hear of a step and do nothing."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Everything that a system may learn from: no test row is in it.
+
+    ``metric`` is the task's, as tasks.metrics names it, and ``seed`` a 63-bit number from which all randomness comes.
+    ``checkpoint`` is a folder of this fit alone, which survives when the process is killed and is removed once the
+    record is stored; it need not exist yet. ``watch(step, steps)`` is told of every finished step, from 1.
+    """
+
+    train: Sequence[Example]
+    validation: Sequence[Example]
+    label: Label
+    metric: str
+    seed: int
+    config: Any
+    checkpoint: Path
+    place: Place = Place()
+    siblings: Mapping[str, Sibling] = field(default_factory=dict)
+    watch: Callable[[int, int], None] = _no_step
+
+
+class Span(NamedTuple):
+    """A predicted rationale: characters ``start`` to ``end`` (exclusive) of the text of the row at place ``row``."""
+
+    row: int
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predictions of rows: ``logits [n, outputs]`` as tasks.metrics.decisions reads them, spans, and what they cost.
+
+    A class's logit is highest for the class that is predicted; of several labels those above 0 hold; a continuous
+    label's single output is the value itself. ``cost`` may name tokens, money (in dollars) and seconds.
+    """
+
+    logits: NDArray[np.float32]
+    spans: Sequence[Span] = ()
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+
+class Fitted(ABC):
+    """A system that has learned. Trainings of several steps say how they went.
+
+    ``history`` has one entry per step, each with ``epoch``, ``train_loss`` and ``validation`` (the score on the
+    validation rows, or None), and ``best_epoch`` is the step whose weights were kept, from 1; None without steps.
+    """
+
+    history: Sequence[Mapping[str, float | int | None]] = ()
+    best_epoch: int | None = None
+
+    @abstractmethod
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Predict rows by ``context`` and ``text`` alone; their labels and rationales are not to be looked at."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A system's file, read: see the head of this module."""
+
+    name: str
+    version: int
+    reads: Reads
+    config: type
+    fit: Callable[[Fit], Fitted]
+    load: Callable[[Path, Place], Fitted]
+    kept_bytes: Callable[[Any, int, Backbone], int]
+
+    @classmethod
+    def of(cls, name: str, module: ModuleType) -> Kind:
+        """The kind that a module declares; BadStudy naming the first thing that it lacks."""
+        for part in ("VERSION", "READS", "Config", "fit", "load"):
+            if not hasattr(module, part):
+                raise BadStudy(f"system {name!r}: {module.__file__} has no {part}, which every system declares")
+        parameters = getattr(module.Config, "__dataclass_params__", None)
+        if parameters is None or not parameters.frozen:
+            raise BadStudy(f"system {name!r}: Config of {module.__file__} is no frozen dataclass")
+        kept = getattr(module, "kept_bytes", lambda config, outputs, backbone: 0)
+        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept)
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the optional package that it needs can be imported, if it needs any."""
+        return not self.reads.package or find_spec(self.reads.package) is not None
+
+    def configured(self, values: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - the kind's own Config
+        """Its Config with these ``values`` over the defaults; BadStudy, naming ``where``, for one that does not fit.
+
+        Lists become tuples, and whole numbers may stand for others. Ranges are checked by the Config itself, which
+        raises ValueError.
+        """
+        defaults = {item.name: getattr(self.config(), item.name) for item in dataclasses.fields(self.config)}
+        for name, value in values.items():
+            if name not in defaults:
+                raise BadStudy(f"{where}: system {self.name!r} has no setting {name!r}{nearest(name, defaults)}")
+            if not _is_like(value, defaults[name]):
+                raise BadStudy(f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}")
+        given = {name: _as(value, defaults[name]) for name, value in values.items()}
+        try:
+            return self.config(**given)
+        except ValueError as problem:
+            raise BadStudy(f"{where}: {problem}") from None
+
+
+def _is_like(value: object, default: object) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    if isinstance(default, tuple):
+        return isinstance(value, list | tuple) and all(_is_like(part, default[0]) for part in value if default)
+    return isinstance(value, type(default))
+
+
+def _as(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
+    if isinstance(default, tuple):
+        return tuple(_as(part, default[0]) if default else part for part in value)
+    return float(value) if isinstance(default, float) else value
+
+
+def kind_names() -> tuple[str, ...]:
+    """The names of the systems that are shipped, sorted; ``_`` of a file's name is ``-``."""
+    paths = list(import_module(ROOM).__path__)
+    return tuple(sorted(module.name.replace("_", "-") for module in iter_modules(paths)))
+
+
+@cache
+def kind_of(name: str) -> Kind:
+    """The system of this name; BadStudy if there is none."""
+    if name not in kind_names():
+        known = kind_names()
+        raise BadStudy(f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}")
+    return Kind.of(name, import_module(f"{ROOM}.{name.replace('-', '_')}"))
