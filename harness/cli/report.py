@@ -139,9 +139,9 @@ def write_figures(options: argparse.Namespace) -> int:
         frames = Frames.of(store, stored_manifest(store, name))
         pairs = frames.gains()
         question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
-        drawn = write_maps(pairs, frames.manifest, out, frames.kept)
+        drawn = write_maps(pairs, frames.manifest, out, frames.kept, prints=True)
         alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
-        drawn += write_forests(pairs, frames.controls(), alone, cells, frames.manifest, out, frames.kept)
+        drawn += write_forests(pairs, frames.controls(), alone, cells, frames.manifest, out, frames.kept, prints=True)
         drawn += write_heatmaps(pairs, alone, frames.manifest, out, frames.kept)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")

@@ -150,14 +150,19 @@ def write_forests(
     manifest: Manifest,
     out: Path,
     kept: Kept = NOWHERE,
+    *,
+    prints: bool = False,
 ) -> list[FigureFiles]:
-    """Draw a panel per target for every setting, in as many parts as pages are needed, unless they are kept."""
+    """Draw a panel per target for every setting, in as many parts as pages are needed, unless they are kept.
+
+    As PDF, too, where it ``prints``.
+    """
     files = []
     for setting in dict.fromkeys(gains.setting):
         frame = forest_frame(gains, controls, baselines, cells, manifest, setting)
         stem, title = f"{FOREST}-{setting.replace('%', 'pct')}", forest_title(manifest, setting)
         for name, part in forest_parts(frame, stem):
-            files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept))
+            files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept, prints=prints))
     return files
 
 

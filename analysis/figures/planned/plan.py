@@ -320,25 +320,33 @@ def figure_of_plan(frame: pd.DataFrame, title: str, *, planner: Planner) -> Figu
 
 
 def write_plan_files(
-    frame: pd.DataFrame, stem: Path, title: str, planner: Planner, *, kept: Kept = NOWHERE
+    frame: pd.DataFrame, stem: Path, title: str, planner: Planner, *, kept: Kept = NOWHERE, prints: bool = False
 ) -> FigureFiles:
-    """Write the frame as CSV and its plan as SVG, PNG and PDF; equal frames give equal bytes.
+    """Write the frame as CSV and its plan as SVG and PNG, and as PDF where it ``prints``.
 
-    A figure that is ``kept`` is not drawn again: ``planner`` is a function with a name, or a partial of such.
+    Equal frames give equal bytes. A figure that is ``kept`` is not drawn again: ``planner`` is a function with a name
+    or a partial of such.
     """
     write_csv(frame, stem)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
     draw = partial(figure_of_plan, planner=planner)
     asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": DPI}
 
-    def made() -> dict[str, bytes]:
+    def made(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
         with plain_text_settings(stem.name), mpl.rc_context({**SETTINGS, "pdf.fonttype": 42}):
-            figure = draw(frame, title)
-            return pictures(figure, DPI) | {"pdf": file_of(figure, "pdf", metadata={"CreationDate": None})}
+            return write(draw(frame, title))
 
-    for ending, content in kept.parts("planned figure", asked, made).items():
+    contents = kept.parts("planned figure", asked, lambda: made(lambda figure: pictures(figure, DPI)))
+    if prints:
+        contents |= kept.parts("planned print", asked, lambda: made(lambda figure: {"pdf": _print_of(figure)}))
+    for ending, content in contents.items():
         write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
+
+
+def _print_of(figure: Figure) -> bytes:
+    """The figure as PDF, without the time at which it was made."""
+    return file_of(figure, "pdf", metadata={"CreationDate": None})
 
 
 KINDS = {Box: "b", Dot: "d", Line: "l", Triangle: "t", Label: "s"}

@@ -62,8 +62,10 @@ TITLE, NUMBER = 8.0, SMALLEST  # points of the title, and of a number in a squar
 FILLED = 0.92  # side of the largest square as a share of its place
 
 
-def write_maps(gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE) -> list[FigureFiles]:
-    """Draw the uncertainty map of every setting that has transfers, unless it is kept."""
+def write_maps(
+    gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
+) -> list[FigureFiles]:
+    """Draw the uncertainty map of every setting that has transfers, unless it is kept; it ``prints`` PDF, too."""
     return [
         write_plan_files(
             map_frame(gains, manifest, setting=setting),
@@ -71,6 +73,7 @@ def write_maps(gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = 
             map_title(gains, manifest, setting),
             map_plan,
             kept=kept,
+            prints=prints,
         )
         for setting in dict.fromkeys(gains.setting)
     ]

@@ -116,7 +116,7 @@ def test_of_many_intermediates_a_page_shows_the_ends_and_the_targets_own_page_al
 
 
 def test_the_figure_is_recomputed_from_the_file_beside_it(frames, tmp_path):
-    (files,) = write_forests(*frames, tmp_path)
+    (files,) = write_forests(*frames, tmp_path, prints=True)
     stem = files.png.with_suffix("")
     for ending in ("png", "svg", "pdf", "csv"):
         assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending

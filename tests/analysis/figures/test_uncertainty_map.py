@@ -181,7 +181,7 @@ def test_tasks_stand_by_metric_family_and_median():
 def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
     manifest = made_up_manifest(6, title="A, \"quoted\" title\n")
     gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
-    (files,) = write_maps(gains, manifest, tmp_path)
+    (files,) = write_maps(gains, manifest, tmp_path, prints=True)
     stem = files.png.with_suffix("")
     for ending in ("png", "svg", "pdf", "csv"):
         assert stem.with_suffix(f".{ending}").stat().st_size > 1000, ending
@@ -190,7 +190,7 @@ def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
     assert map_plan(kept, files.title) == map_plan(files.frame, files.title)
     assert "SYNTHETIC DATA" in files.title and "SYNTHETIC DATA" in files.svg.read_text(encoding="utf-8")
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_maps(gains, manifest, tmp_path)
+    write_maps(gains, manifest, tmp_path, prints=True)
     assert first == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
