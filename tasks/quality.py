@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks import metrics
+from tasks.readers.rationales import placed
 from tasks.splits.clean import NAMES
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits
@@ -35,6 +36,7 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "labels": {name: labels_of(splits, rows) for name, rows in parts.items()},
         **_dropped_rows(splits),
         "conflicting": conflicting(splits),
+        **_rationales(splits),
         "words": {name: spread([_words(row.text) for row in rows]) for name, rows in parts.items()},
         "words_with_context": {name: spread([_words_of(row) for row in rows]) for name, rows in parts.items()},
         "repeated": repetitions(splits, texts),
@@ -54,6 +56,15 @@ def _dropped_rows(splits: Splits) -> dict[str, Any]:
         "dropped": {name: len(rows) for name, rows in lost.items()},
         "labels_before": {name: labels_of(splits, (*getattr(splits, name), *rows)) for name, rows in lost.items()},
     }
+
+
+def _rationales(splits: Splits) -> dict[str, Any]:
+    """How many spans support the labels, and how many of them stand nowhere in their text; empty where none do."""
+    rows = [row for name in splits.names for row in getattr(splits, name) if row.rationale]
+    if not rows:
+        return {}
+    unplaced = sum(placed(row.text, row.rationale).unplaced for row in rows)
+    return {"rationales": {"rows": len(rows), "spans": sum(len(row.rationale) for row in rows), "unplaced": unplaced}}
 
 
 def conflicting(splits: Splits) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from tasks.errors import MissingData
 from tasks.metrics import macro_f1, pearson_r
+from tasks.metrics.rationales import token_f1
 from tasks.readers import read
+from tasks.readers.rationales import placed
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, load
 from tasks.task import Example
@@ -231,3 +234,28 @@ def test_every_task_loads_with_each_row_in_one_split_at_most(name: str) -> None:
     cut = splits(name)
     ids = [row.id for part in (cut.train, cut.validation, cut.test) for row in part]
     assert 0 < len(ids) == len(set(ids)) <= len(rows(name))
+
+
+@pytest.mark.parametrize(
+    ("task", "spans", "verbatim", "aligned"),
+    [("epitome_er", 1_209, 1_197, 1_198), ("epitome_ip", 1_591, 1_460, 1_575), ("epitome_ex", 517, 509, 516)],
+)
+def test_spans_of_epitome_find_their_place_in_the_response(task, spans, verbatim, aligned):
+    rows = read(REGISTRY.task(task), DATA)
+    assert sum(len(row.rationale) for row in rows) == spans
+    assert sum(span.strip() in row.text for row in rows for span in row.rationale) == verbatim
+    assert spans - sum(placed(row.text, row.rationale).unplaced for row in rows) == aligned
+
+
+@pytest.mark.parametrize(
+    ("task", "every", "no"),
+    [("epitome_er", 0.853, 0.667), ("epitome_ip", 0.916, 0.533), ("epitome_ex", 0.941, 0.845)],
+)
+def test_constant_rationales_score_what_every_table_of_rationales_has_to_print(task, every, no):
+    gold = []
+    for row in read(REGISTRY.task(task), DATA):
+        spans = placed(row.text, row.rationale).spans
+        words = [word.span() for word in re.finditer(r"\S+", row.text)]
+        gold.append(np.array([any(a < end and start < b for start, end in spans) for a, b in words], dtype=bool))
+    assert token_f1(gold, [np.ones_like(marks) for marks in gold], "epitome") == pytest.approx(every, abs=5e-4)
+    assert token_f1(gold, [np.zeros_like(marks) for marks in gold], "micromodels") == pytest.approx(no, abs=5e-4)

@@ -1,0 +1,137 @@
+"""How well predicted rationales match those of annotators: T-F1 and IOU-F1, in two published forms and a third.
+
+A rationale marks tokens of a text; a post without a rationale has no mark at all. T-F1 is the F1 of marked tokens,
+IOU-F1 that of spans (runs of marked tokens), where a predicted span is a hit if its intersection with a gold span is at
+least half their union (DeYoung et al. 2020, ERASER, section 4.2). Both are means over posts. Figures of two papers
+cannot be compared before their form is known:
+
+- ``epitome`` (Sharma et al. 2020 and their public code): in a post without a rationale every token counts as marked, so
+  marking all is right there. A post of n tokens is judged on 2 n - 1 places, those after the text unmarked, because the
+  code takes the length of a string with commas. No mark on either side is an F1 of 0. Posts are averaged by batches.
+- ``micromodels`` (Lee et al. 2021 and their public code): a post without a rationale has no mark, and predicting none
+  there is an F1 of 1.
+- ``corrected``: posts with a rationale alone, and a gold span is hit once at most.
+
+In the first two a span that ends the judged places ends one token early, and every predicted span that reaches half of
+a gold one is a hit, so that two halves of a single span are two hits of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Marks = NDArray[np.bool_]
+Run = tuple[int, int]  # first token, and the token after the last
+HALF = 0.5  # of the union of two spans
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a form does with posts: see above. ``places`` is the most that are judged of a post, 0 for all."""
+
+    is_all_without: bool
+    empty: float
+    is_end_lost: bool
+    is_once: bool
+    is_rationale_needed: bool = False
+    is_padded: bool = False
+    places: int = 0
+    batch: int = 0
+
+
+FORMS = {
+    "epitome": Form(True, 0.0, True, False, is_padded=True, places=63, batch=32),
+    "micromodels": Form(False, 1.0, True, False),
+    "corrected": Form(False, 1.0, False, True, is_rationale_needed=True),
+}
+
+
+def token_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> float:
+    """T-F1 of posts, whose marks have shape ``[tokens]`` each and equal lengths on both sides; NaN without a post.
+
+    A post whose gold marks are all false has no rationale. ValueError for posts of unequal lengths.
+    """
+    return _mean(gold, predicted, FORMS[form], _token_f1)
+
+
+def iou_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> float:
+    """IOU-F1 of posts, else as ``token_f1``."""
+    return _mean(gold, predicted, FORMS[form], _iou_f1)
+
+
+def _mean(
+    gold: Sequence[Marks], predicted: Sequence[Marks], form: Form, score: Callable[[Marks, Marks, Form], float]
+) -> float:
+    scores = [
+        score(_judged(_with_all(true, form), form), _judged(marks, form), form)
+        for true, marks in zip(gold, predicted, strict=True)
+        if _is_fitting(true, marks) and (true.any() or not form.is_rationale_needed)
+    ]
+    if not scores:
+        return float("nan")
+    size = form.batch or len(scores)
+    return float(np.mean([np.mean(scores[start : start + size]) for start in range(0, len(scores), size)]))
+
+
+def _is_fitting(true: Marks, marks: Marks) -> bool:
+    if true.shape != marks.shape or true.ndim != 1:
+        raise ValueError(f"a post has gold marks of shape {true.shape} and predicted ones of {marks.shape}")
+    return True
+
+
+def _with_all(true: Marks, form: Form) -> Marks:
+    return np.ones_like(true) if form.is_all_without and not true.any() else true
+
+
+def _judged(marks: Marks, form: Form) -> Marks:
+    """The places of a post that a form looks at."""
+    if not form.is_padded:
+        return marks
+    places = min(max(2 * len(marks) - 1, 0), form.places)
+    return np.append(marks, np.zeros(max(places - len(marks), 0), dtype=bool))[:places]
+
+
+def _token_f1(true: Marks, marks: Marks, form: Form) -> float:
+    both = int(true.sum() + marks.sum())
+    return 2.0 * int((true & marks).sum()) / both if both else form.empty
+
+
+def _iou_f1(true: Marks, marks: Marks, form: Form) -> float:
+    gold, predicted = _runs(true, form), _runs(marks, form)
+    if not gold and not predicted:
+        return form.empty
+    near = np.array([[_overlap(span, other) >= HALF for other in gold] for span in predicted], dtype=bool)
+    near = near.reshape(len(predicted), len(gold))
+    hits = _matched(near) if form.is_once else int(near.any(axis=1).sum())
+    if not hits:
+        return 0.0
+    precision, recall = hits / len(predicted), hits / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _runs(marks: Marks, form: Form) -> list[Run]:
+    """Runs of marked tokens; where a form loses the end, a run up to the last place ends before it."""
+    changes = np.flatnonzero(np.diff(np.concatenate([[False], marks, [False]]).astype(np.int8)))
+    runs = [(int(start), int(end)) for start, end in changes.reshape(-1, 2)]
+    return [(start, end - (form.is_end_lost and end == len(marks))) for start, end in runs]
+
+
+def _overlap(span: Run, other: Run) -> float:
+    """Intersection over union of two runs; 0 where both are empty."""
+    shared = max(0, min(span[1], other[1]) - max(span[0], other[0]))
+    union = span[1] - span[0] + other[1] - other[0] - shared
+    return shared / union if union else 0.0
+
+
+def _matched(near: NDArray[np.bool_]) -> int:
+    """The most pairs of a predicted and a gold span that are near, each span in one pair at most."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    if not near.size:
+        return 0
+    return int((maximum_bipartite_matching(csr_array(near), perm_type="column") >= 0).sum())
