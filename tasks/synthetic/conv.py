@@ -17,7 +17,7 @@ SHORTEST, LENGTHS = 10, (0, 0, 0, 1, 2)
 TEMPLATES = (
     "on {t} the {a}, the {b}, the {c} and {i}",
     "the {i} for the {a}, the {b}, the {c} on {t}",
-    "i saw the {a}, the {b}, the {c} and {i} on {t}",
+    "saw the {a}, the {b}, the {c} and {i} on {t}",
 )
 
 

@@ -36,9 +36,9 @@ TRAIN = (
 DEV = ("conversation_id", "article_id", "essay", *ABOUT, "speaker_number", "split", "essay_id")
 GOLD = ("empathy", "distress", "emotion", *TRAITS)
 TEMPLATES = (
-    "{name} read of the {a}, the {b} and the {c} near the {p}; the {m} gate by the {q} was shut.",
-    'The report said "the {m} door" stood by the {p}, and the {a}, the {b} and the {c} left the {q}.',
-    "From the {p} to the {q}, {name} saw the {a} and the {b}, then the {c} on the {m} wall.",
+    "{name} saw {a}, {b}, {c} by the {m} {p} and {q}.",
+    '"the {m} {p}": {a}, {b}, {c}, {q}.',
+    "From {p} to {q}: {a}, {b}, {c}, {m} wall.",
 )
 
 
