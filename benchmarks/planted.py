@@ -30,7 +30,7 @@ from tasks.registry import Registry
 from tasks.synthetic import PLANTED
 
 FIRST_OF_DATA = 1000
-PAIRS = "empdial_ei>epitome_er,news_emotion>epitome_er"
+PAIRS = "conv_empathy>news_empathy,news_emotion>epitome_er"
 Pair = tuple[str, str]
 
 
@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for seed in range(1, options.seeds + 1):
         started = time.process_time()
         frames.append(gains_of(options.study, seed, pairs, options.set).assign(seed=seed))
-        said = ", ".join(f"{row.intermediate}>{row.target} {row.points:+.1f}" for row in frames[-1].itertuples())
+        said = ", ".join(
+            f"{row.intermediate}>{row.target} {row.points:+.1f} [{row.low:.1f}, {row.high:.1f}]"
+            for row in frames[-1].itertuples()
+        )
         print(f"seed {seed}, {time.process_time() - started:.0f} CPU s: {said}", flush=True)
     print(summary(pd.concat(frames)).round(2).to_string(index=False))
     print(machine.described())

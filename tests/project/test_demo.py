@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tasks.synthetic import PLANTED
+from tasks.synthetic import PLANTED, UNPLANTED
 
 FOLDER = os.environ.get("EMPATHY_DEMO")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="EMPATHY_DEMO does not name the results of a demo")
@@ -26,7 +26,7 @@ def cells():
 
 def test_every_cell_is_there_and_none_collapsed_alone(cells):
     alone = cells[cells.intermediate.isna()]
-    assert (len(cells), len(alone)) == (36, 6)
+    assert (len(cells), len(alone)) == (25, 5)
     assert (cells.status == "done").all()
     assert not alone.collapsed.any()
 
@@ -37,9 +37,16 @@ def test_every_baseline_clearly_beats_its_floor(cells):
     assert (alone.score > alone.floor + margin).all(), alone[["target", "score", "floor"]]
 
 
-def test_a_planted_pair_gains_and_an_unplanted_one_does_not(gains):
-    assert ("empdial_ei", "epitome_er") in PLANTED
-    assert gains.loc[("empdial_ei", "epitome_er"), "points"] > 4  # 8 to 9; processors differ by a point
+def test_a_planted_pair_gains_more_than_any_other_intermediate_of_its_target(gains):
+    onto = gains.xs("news_empathy", level="target")
+    others = [task for task in onto.index if (task, "news_empathy") not in PLANTED]
+    assert ("conv_empathy", "news_empathy") in PLANTED and len(others) == 3
+    assert onto.low["conv_empathy"] > 0  # how often, over seeds, is in benchmarks/RESULTS.md
+    assert onto.points["conv_empathy"] > onto.points[others].max()
+
+
+def test_an_intermediate_that_shares_no_meaning_does_not_gain(gains):
+    assert ("news_emotion", "epitome_er") in UNPLANTED
     assert gains.loc[("news_emotion", "epitome_er"), "low"] <= 0
 
 
