@@ -37,7 +37,7 @@ from tasks.plain_text import harmless
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
-ALONE = "none (target alone)"
+ALONE = "baseline (no intermediate)"
 ROBUST_PERCENTILE = 95
 COLOURS = "RdBu"  # red for harm, blue for gain: told apart by all common kinds of colour vision
 FILLS: dict[str, dict[str, Any]] = {

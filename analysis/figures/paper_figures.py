@@ -237,7 +237,8 @@ def heuristic_figures(
     """Draw Figure 2, and 9 and 10 as far as similarities were measured, into ``out``."""
     figures = []
     if not why_no_importances(results, similarities):
-        title = f"{results.banner}{NO_EVIDENCE}. Figure 2: importance of features in the paper's way, {results.name}"
+        title = f"{results.banner}{NO_EVIDENCE}. Figure 2: feature importance by the paper's procedure (in-sample),"
+        title += f" {results.name}"
         title += f"\n(setting {SETTING}, {SEEDS} seeds; unscaled inputs: importance depends on units)"
         frame, stem = kept_importances(results, similarities, kept), out / FIGURE_2
         figures.append(write_figure_files(frame, stem, title, importance_bars, kept=kept))
@@ -326,7 +327,8 @@ def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
         Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)
     ]
     if rows.is_stand_in.any():
-        handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label="random numbers stand in"))
+        label = "not measured (random placeholder)"
+        handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label=label))
     if rows.by_chance.notna().any():
         label = f"95 % of {rows.arrangements.max()} stay below,\nfacts permuted over tasks"
         style = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2, "color": "#b2182b"}
@@ -403,9 +405,9 @@ def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> s
     """Why there is no Figure 2; None where there is."""
     n_pairs = int(np.isfinite(results.gains.percent.to_numpy("float64")).sum())
     if n_pairs < FEWEST_PAIRS:
-        return f"{counted(n_pairs, 'pair')} with a percent change; the paper's way needs {FEWEST_PAIRS}"
+        return f"{counted(n_pairs, 'pair')} with a percent change; the paper's procedure needs {FEWEST_PAIRS}"
     if n_pairs > MOST_PAIRS:
         command = f"empathy-transfer analyze {results.name} --mode paper"
-        return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's way takes long: {command}"
+        return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's procedure takes long: {command}"
     known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
     return None if known else "no feature is known of every task"

@@ -43,7 +43,7 @@ def baselines(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int
     """One row per planned target and setting: mean score over seeds, its 95 % interval, and the floor.
 
     Where whole models were trained for reference, a row each with the role ``finetuned``.
-    ``is_above_floor`` says whether the interval's lower end is above the score of always giving the commonest answer.
+    ``is_above_floor`` says whether the interval's lower end is above the score of always predicting the majority class.
     """
     planned = planned_cells(store, manifest)
     planned = planned[planned.role.isin(SCORED_ALONE)]

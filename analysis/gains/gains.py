@@ -71,7 +71,7 @@ COLUMNS = {
     "df_over_full": Declared("float64", "its degrees of freedom"),
     "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0; not corrected"),
     "conditional": Declared("str", "training runs that the inference holds for"),
-    "collapsed": Declared("boolean", "score or baseline is at or below what always the commonest answer scores"),
+    "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
     "dead_intermediate": Declared("boolean", "switching the intermediate off hardly moves the logits"),
     "liveness": Declared("float64", "how far switching the intermediate off moves a logit"),

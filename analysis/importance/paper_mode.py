@@ -1,4 +1,4 @@
-"""The paper's way (its section 5.1): an SVR on random splits, and what shuffling a feature on the training rows costs.
+"""The paper's procedure (its section 5.1): an SVR on random splits, and the cost of shuffling a feature in training.
 
 Kept as the publication has it, with raw units and integer codes, so that its Table 6 can be compared. Its numbers
 describe a fit in the sample: ``analysis.importance.guarded`` says what of it holds for tasks that were not seen.
@@ -271,7 +271,9 @@ def _codes(values: pd.Series, *, alphabetical: bool) -> Array:
 
 def _notes(pairs: pd.DataFrame, usable: Array, left_out: list[str]) -> tuple[str, ...]:
     missing = [name for name in ("data_similarity", "task_similarity") if not pairs[name].notna().all()]
-    notes = [f"{' and '.join(missing)}: not measured for every pair; random numbers stand in"] if missing else []
+    notes = []
+    if missing:
+        notes.append(f"{' and '.join(missing)}: not measured for every pair; replaced by random placeholders")
     if left_out:
         notes.append(f"{', '.join(left_out)}: not known of every task, and left out")
     if not usable.all():

@@ -150,7 +150,7 @@ def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
 def _bars(frames: Frames) -> Iterator[Sheet]:
     """Figures that a column is wide enough for, and the two that need a page."""
     if (frame := frames.get(FIGURE_2)) is not None:
-        caption = f"{NO_EVIDENCE}: importance of features in the paper's way, means over seeds."
+        caption = f"{NO_EVIDENCE}: feature importance by the paper's procedure (in-sample), means over seeds."
         if frame.by_chance.notna().any():
             caption += (
                 f" Marks: 95 % of {frame.arrangements.max()} importances with facts permuted over tasks stay below."

@@ -88,7 +88,7 @@ def _heatmaps(stored: StudyResults | None) -> Frames:
 
 
 def _importances(subject: Subject) -> Frames:
-    """Importances in the paper's way; nothing where there are too few pairs or features for it, or too many pairs."""
+    """Importances by the paper's procedure; nothing where pairs or features are too few for it, or pairs too many."""
     question = subject.question
     if why_no_importances(question.results, question.similarities):
         return {}

@@ -146,7 +146,7 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
         " tasks and among families."
     )
     if beside := keys_of(uses, STATISTICS, PAPERS_WAY):
-        text += f" Importances in the paper's way{beside}, a fit in the sample, are given beside it."
+        text += f" Importances by the paper's procedure{beside}, a fit in the sample, are given beside it."
     return f"{text} {subject.question.primary.line().split('; hash')[0]}."
 
 

@@ -19,7 +19,7 @@ BACKBONES = {
     "roberta-large": ("liu-etal-2019-roberta",),
     "minilm": ("wang-etal-2020-minilm", "reimers-gurevych-2019-sentence"),
 }
-PAPERS_WAY, GUARDED, MIXED = "importances in the paper's way", "guarded analysis", "slopes on ratings"
+PAPERS_WAY, GUARDED, MIXED = "importances by the paper's procedure", "guarded analysis", "slopes on ratings"
 RANDOM = "random-tiny"  # not trained by anybody
 METHODS = {
     "seq_bn": ("pfeiffer-etal-2020-mad",),

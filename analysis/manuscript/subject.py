@@ -74,7 +74,7 @@ class Subject:
         return grid_of(self.results, self.question.primary.specification, self.question.similarities)
 
     def has_importances(self) -> bool:
-        """Whether there are importances in the paper's way."""
+        """Whether there are importances by the paper's procedure."""
         return not any(line.startswith("Figure 2 ") for line in why_not_drawn(self.results, self.question.similarities))
 
     @property

@@ -66,7 +66,7 @@ def slopes(frames: Frames) -> Iterator[Table]:
 
 
 def importances(frames: Frames) -> Iterator[Table]:
-    """What each feature is worth in the paper's way where that was computed, and the guarded verdict on it."""
+    """What each feature is worth by the paper's procedure where that was computed, and the guarded verdict on it."""
     if "guarded_features" not in frames:
         return
     frame = frames["guarded_features"]
@@ -159,7 +159,7 @@ def data_sets(frames: Frames) -> Iterator[Table]:
     yield Table("licences", "Data sets and their licences as their publishers state them.", columns, rows)
 
 
-ALONE = "none (target alone)"
+ALONE = "baseline (no intermediate)"
 NO_P_VALUE = "No transfer has a p value, so none is marked."
 LABEL = Column("", "label")
 
@@ -228,7 +228,7 @@ def _key(part: pd.DataFrame) -> str:
     if part.p_bh.isna().all():
         notes = [NO_P_VALUE]
     if (part.collapsed == True).any():  # noqa: E712 - a column of True, False and nothing
-        notes.append(f"{DAGGER} collapsed: no better than always the commonest answer.")
+        notes.append(f"{DAGGER} collapsed: no better than the majority class (r: 0).")
     if (part.contaminated == True).any():  # noqa: E712
         notes.append(f"{DOUBLE_DAGGER} contaminated: test items are training material.")
     if part.score.isna().any():
@@ -257,7 +257,7 @@ def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
         for baseline in frame.itertuples()
     )
     caption = (
-        "Targets alone. The floor is what always the commonest answer scores (or r = 0); intervals come from"
+        "Targets alone. The floor is the majority-class score (or r = 0); intervals come from"
         " resampled groups of test rows and, where there are several seeds, from their spread."
     )
     yield Table("alone", caption, columns, rows)
@@ -337,7 +337,7 @@ def contrasts(frames: Frames) -> Iterator[Table]:
     frame = frames["theme_contrasts"]
     frame = frame[frame.cells == ALL]
     columns = (*(Column(name, "label") for name in ("Role", "Contrast")), Column("Tasks"))
-    columns += tuple(map(Column, ("Difference", "By chance under", "p", "p (largest)")))
+    columns += tuple(map(Column, ("Difference", "95 % null limit", "p", "p (max-corrected)")))
     rows = tuple(
         (
             *(contrast.role, f"{contrast.theme_a} - {contrast.theme_b}", f"{contrast.n_a}, {contrast.n_b}"),
@@ -348,6 +348,6 @@ def contrasts(frames: Frames) -> Iterator[Table]:
     )
     caption = (
         "Mean gains of one theme's tasks less another's, in points, each task counted once in a role; p of the"
-        " likelihood ratio with random families, p (largest) corrected for all contrasts of the role."
+        " likelihood ratio with random families, p (max-corrected) corrected for all contrasts of the role."
     )
     yield Table("theme-contrasts", caption, columns, rows, labels=2)

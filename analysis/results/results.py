@@ -39,7 +39,7 @@ GAINS = {
     "standard_error_over_full": Declared("float64", "of gain_over_full"),
     "df_over_full": Declared("float64", "degrees of freedom of that standard error"),
     "p_over_full": Declared("float64", "two-sided, that the true gain over the full baseline is 0"),
-    "collapsed": Declared("boolean", "score or baseline is at or below what always the commonest answer scores"),
+    "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
 }
 TASKS = {

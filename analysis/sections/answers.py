@@ -120,9 +120,9 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
     text = (
         "Mean gains of themes, in points: every task counts once in a role, free of the partners that it had, and"
         " tasks of one family may be alike for reasons of their own. p: how often effects with as much of that, drawn"
-        " without a difference of themes, give as large a likelihood ratio; p (largest): the same for the largest"
+        " without a difference of themes, give as large a likelihood ratio; p (max-corrected): the same for the largest"
         " contrast of the role. Points of F1 and of r are taken as they stand. The last column gives the largest"
-        " p (largest) when each family is left out in turn."
+        " p (max-corrected) when each family is left out in turn."
     )
     is_part = contrasts.cells.str.startswith(WITHOUT)
     worst = contrasts[is_part].groupby(["role", "theme_a", "theme_b"]).p_max.max()
@@ -134,7 +134,7 @@ def _contrasts(contrasts: pd.DataFrame) -> list[Block]:
         )
         for row in contrasts[~is_part].itertuples()
     ]
-    head = ["pairs", "role", "contrast", "tasks", "difference", "95 % null limit", "p", "p (largest)"]
+    head = ["pairs", "role", "contrast", "tasks", "difference", "95 % null limit", "p", "p (max-corrected)"]
     return [Text(text), Table([*head, "largest p when one family is left out"], rows)]
 
 

@@ -169,9 +169,9 @@ def corrections(study: StudyResults) -> Section | None:
         for name, what in WAYS.items()
     ]
     text = (
-        f"By correction (at {LEVEL}; what each keeps down), all gains together. Undecided are gains that more draws may"
-        " still move across it, because a p from so many draws is known to its 99 % interval only; what is significant"
-        f" was drawn {MORE} times as often where it was undecided:"
+        f"Significant results by correction (alpha = {LEVEL}), and the error rate that it controls. Undecided are gains"
+        " that more draws may still move across alpha, because a p from so many draws is known to its 99 % interval"
+        f" only; where significance itself was undecided, {MORE} times as many were drawn:"
     )
     return Section("Gains by correction", [Text(text), Table(["correction", "gains", "harms", "undecided"], rows)])
 

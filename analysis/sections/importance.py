@@ -116,7 +116,7 @@ def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
 
 
 def _features(tested: pd.DataFrame) -> Table:
-    head = ["feature", "adds to Q2", "95 % interval of that", "by chance", "p (tasks)", "p (families)", "p (corrected)"]
+    head = ["feature", "adds to Q2", "95 % interval", "permuted: mean", "p (tasks)", "p (families)", "p (corrected)"]
     body = [
         (
             *(row.title, signed(row.added, 4), interval(row.low, row.high, 3), signed(row.null_mean, 4)),
@@ -154,21 +154,21 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
         )
         for row in curve.itertuples()
     ]
-    head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds", "by chance"]
+    head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds", "permuted: 95 %"]
     return [Text(text), Table([*head, "p (tasks)", "p (families)", "passes", "notes"], body)]
 
 
-# What explains gains, answered in the paper's way, with what its model is worth where it was not fitted beside it.
+# What explains gains, answered by the paper's procedure, beside what its model is worth where it was not fitted.
 
 SEEDS = 20
 PERMUTATIONS = 99  # of ratings over tasks
 CAVEAT = (
-    "The paper's way: an SVR on ten random splits, and how far R2 on the training pairs falls when a feature is"
+    "The paper's procedure: an SVR on ten random splits, and how far R2 on the training pairs falls when a feature is"
     " shuffled there. It describes a fit in the sample. Inputs have their raw units, and importance follows the unit;"
     " ratings permuted over tasks look important too. What holds for tasks that were not seen is said by"
     " --mode guarded."
 )
-TITLE = "What explains a gain, the paper's way"
+TITLE = "What explains a gain, the paper's procedure"
 
 
 def paper_answer(question: Question, progress: Progress) -> Answer:
@@ -268,7 +268,7 @@ def _permuted(null: pd.DataFrame) -> list[Block]:
         return []
     numbers = ("importance", "null_mean", "null_95", "p", "p_largest")
     body = [(row.feature, *(number(getattr(row, name)) for name in numbers)) for row in null.itertuples()]
-    head = ["construct", "importance", "permuted: mean", "95 %", "p", "p (largest)"]
+    head = ["construct", "importance", "permuted: mean", "95 %", "p", "p (max-corrected)"]
     text = f"V1, seed 0, without stand-ins, and {PERMUTATIONS} times with permuted ratings:"
     return [Text(text), Table(head, body)]
 
@@ -288,7 +288,7 @@ def _fit_notes(by_setting: BySetting) -> list[str]:
 
 
 def _lines(by_setting: BySetting, frames: dict[str, pd.DataFrame]) -> list[str]:
-    lines = ["the paper's way: a fit in the sample, which --mode guarded puts to the test"]
+    lines = ["the paper's procedure: a fit in the sample, which --mode guarded puts to the test"]
     for name, result in by_setting.items():
         ranked: list[Any] = list(result.mean().itertuples())
         unseen = frames["unseen"][frames["unseen"].variant == name].set_index("left_out").q2["target"]

@@ -265,9 +265,9 @@ def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     if frame.empty:
         return []
     text = Text(
-        f"Contrasts of mean gains between themes with p (largest) <= {LEVEL}, and whether what was rated passes the"
-        " gate of the guarded analysis, which leaves families out in any case. Not asked: the specification curve has"
-        " no such row.",
+        f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, and whether what was rated passes"
+        " the gate of the guarded analysis, which leaves families out in any case. Not asked: the specification curve"
+        " has no such row.",
         lead="Robustness: what explains gains when cells are removed",
     )
     rows = [

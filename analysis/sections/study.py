@@ -32,11 +32,11 @@ MIXED = Text(
 IN_SAMPLE = (
     "How far R2 falls on the very pairs that the model was fitted on. A mark is what 95 % of importances stay below"
     " when all facts of tasks are permuted over tasks, so that none says anything. One bar of twenty is beyond its mark"
-    " by chance, and more are where tasks of a family are alike. What holds is said under What explains a gain."
+    " without any effect; more are where tasks of a family are alike. What holds is said under What explains a gain."
 )
 CAPS = {"train": "train", "validation": "val", "test": "test"}  # splits as the fields max_... of a study call them
 MEANINGS = {
-    "collapsed": "at or below what always the commonest answer scores",
+    "collapsed": "at or below the majority-class score (r: 0)",
     "baseline_collapsed": "the gain is against a collapsed baseline",
     "constant_prediction": "the same prediction for every test row",
     "dead_intermediate": "switching the intermediate off hardly moves the logits",
@@ -129,7 +129,7 @@ def baselines(study: StudyResults) -> Section:
         for row, flags in zip(study.baselines.itertuples(), study.baselines["flags"], strict=True)
     ]
     text = (
-        "Each target alone. The floor is what a model that has learned nothing scores: always the commonest class,"
+        "Each target alone. The floor is the score of a model that has learned nothing: the majority class,"
         " or r = 0. Above floor: the whole interval lies above it. Intervals come from resampled groups (dialogues,"
         " posts, articles) and, where there are several, the spread between seeds. Gains are against adapters; a whole"
         " model is a reference."
@@ -204,7 +204,7 @@ def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
     """What this page cannot tell; ``left_out`` is what the search for near duplicates did not compare."""
     points = [
         "Gains of one column share their baseline, so they are not independent of each other.",
-        "The correction keeps down the share of false discoveries among all pairs; no single pair is certain.",
+        "The correction controls the expected share of false discoveries over all pairs; no single pair is certain.",
         "Tasks of one family share texts or people: a gain within a family may be recognition of texts.",
         "A group is the smallest unit that is resampled; with few groups an interval is only a rough guide.",
     ]

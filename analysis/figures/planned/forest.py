@@ -95,7 +95,7 @@ def forest_frame(
 
 
 def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The target alone, what always the commonest answer scores, and the whole model where there is one."""
+    """The target alone, the majority-class score, and the whole model where there is one."""
     alone = baselines[baselines.role == BASELINE]
     if alone.empty or not np.isfinite(alone.score.iloc[0]):
         return
@@ -277,13 +277,12 @@ def _panel(
 
 
 def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
-    """The target, and what it scores alone with what it faces."""
+    """The target, and the scores of its baseline, of its floor and of a whole model."""
     yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
     facts = []
-    for kind, name in (("alone", "alone"), ("floor", "floor"), ("whole model", "whole model")):
+    for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
         for row in part[(part.kind == kind) & part.score.notna()].itertuples():
-            value = bare(row.score) if kind == "alone" else signed(row.points, 1)
-            facts.append(f"{name} {value.replace('-', MINUS)}")
+            facts.append(f"{name} {bare(row.score).replace('-', MINUS)}")
     text = f"{METRIC_NAMES[part.metric.iloc[0]]}: {', '.join(facts)}" if facts else METRIC_NAMES[part.metric.iloc[0]]
     yield Label(x, y + 15.5, fitting(text, SMALLEST, width - 2), SMALLEST, "start", 0.0, SOFT)
 
@@ -341,7 +340,7 @@ def _legend(frame: pd.DataFrame) -> list[Item]:
         ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
         (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
         ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
-        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: always the commonest answer")),
+        ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
         ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
     ]
     return [item for occurs, item in entries if occurs]

@@ -56,9 +56,9 @@ def test_a_feature_that_random_numbers_stand_in_for_is_marked(importances):
     assert set(marked.feature) == {"data_similarity", "task_similarity"}
     assert set(marked.series) == {"recomputed (V1)"}
     legend = importance_bars(importances, "a title").legends[0]
-    assert "random numbers stand in" in [one.get_text() for one in legend.get_texts()]
+    assert "not measured (random placeholder)" in [one.get_text() for one in legend.get_texts()]
     legend = importance_bars(importances.assign(is_stand_in=False), "a title").legends[0]
-    assert "random numbers stand in" not in [one.get_text() for one in legend.get_texts()]
+    assert "not measured (random placeholder)" not in [one.get_text() for one in legend.get_texts()]
 
 
 def test_every_bar_that_is_not_of_random_numbers_has_its_mark_of_chance(importances):
@@ -102,7 +102,7 @@ def test_figures_are_drawn_with_their_frames_and_repeat(published, similarities,
         assert one.svg.read_bytes() == other.svg.read_bytes()
         assert one.png.with_suffix(".csv").is_file()
     assert why_not_drawn(few, similarities) == [
-        "Figure 2 is not drawn: 10 pairs with a percent change; the paper's way needs 20"
+        "Figure 2 is not drawn: 10 pairs with a percent change; the paper's procedure needs 20"
     ]
 
 

@@ -114,7 +114,7 @@ def test_missing_similarities_and_percentages_are_said(published):
     gains = published.gains.copy()
     gains.loc[:4, "percent"] = np.nan
     notes = paper_importances(replace(published, gains=gains), SETTINGS["V1"], [0]).notes
-    assert "random numbers stand in" in notes[0]
+    assert "random placeholder" in notes[0]
     assert "5 of 306 pairs have no percent change" in notes[1]
 
 

@@ -178,7 +178,7 @@ def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
     answer, page = answered(of_published(tmp_path), "paper")
     assert "| Definition |" in page
     assert "Table 6" in page
-    assert "random numbers stand in" in page
+    assert "random placeholder" in page
     assert answer.facts["importances"]["V1"][0]["feature"] == "definition"
     assert {row["variant"] for row in answer.facts["unseen"]} == {"V1", "V3"}
     assert {path.stem for path in tmp_path.glob("paper_*.csv")} == {

@@ -82,7 +82,7 @@ def test_importances_by_chance_are_those_of_gains_that_other_tasks_got(published
     results = replace(published, gains=kept)
     null = importances_by_chance(results, setting, arrangements=2, seed=seed)
     blocks = paper_blocks(results, pair_features(results), setting, seed)
-    assert set(null) == set(blocks) - {"data_similarity", "task_similarity"}  # random numbers stand in for those
+    assert set(null) == set(blocks) - {"data_similarity", "task_similarity"}  # random placeholders stand for those
     tasks = list(dict.fromkeys([*kept.intermediate, *kept.target]))
     orders = np.random.default_rng((seed, 4)).permuted(np.tile(np.arange(len(tasks)), (2, 1)), axis=1)
     for number, order in enumerate(orders):
@@ -191,5 +191,5 @@ def test_measured_similarities_take_the_place_of_random_ones_and_every_seed_is_t
         for known in (None, both)
     )
     assert steps == [(1, 3), (2, 3), (3, 3)] * 2
-    assert ["random numbers stand in" in " ".join(one.notes) for one in (drawn, measured)] == [True, False]
+    assert ["random placeholder" in " ".join(one.notes) for one in (drawn, measured)] == [True, False]
     assert not np.allclose(drawn.fits.r2_train, measured.fits.r2_train)

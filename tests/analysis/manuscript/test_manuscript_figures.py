@@ -21,7 +21,7 @@ def squares(n_tasks):
     rows = []
     for target in range(n_tasks):
         column = f"Target number {target}"
-        rows.append(Square("", f"t{target}", "none (target alone)", column, "baseline", 0.5))
+        rows.append(Square("", f"t{target}", "baseline (no intermediate)", column, "baseline", 0.5))
         for below in range(n_tasks):
             status = "not_planned" if below == target else "done"
             score = float("nan") if below == target else 0.85

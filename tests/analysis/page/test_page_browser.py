@@ -129,7 +129,7 @@ def is_narrow_enough(page):
 def test_tasks_are_sorted_in_the_picture_and_in_the_table(opened):
     page = opened()
     study = labels(page)
-    assert [study[0], len(study)] == ["none (target alone)", 1 + len(TASKS) + 4]
+    assert [study[0], len(study)] == ["baseline (no intermediate)", 1 + len(TASKS) + 4]
     page.get_by_role("combobox", name="Sort tasks by").select_option("name")
     byname = labels(page)
     assert byname[1:9] == sorted(study[1:9]) != study[1:9]
@@ -220,7 +220,7 @@ def test_cells_that_are_missing_controls_or_unknown_have_a_page_that_says_so(ope
     go(page, "location.hash = '#/cell/random/random/empathy_hope/full'")
     assert "an untrained adapter" in page.locator("#cell h1").text_content()
     go(page, "location.hash = '#/cell/transfer/felt/empathy_hope/full'")
-    assert "at or below what always the commonest answer scores" in page.locator("#cell").text_content()
+    assert "at or below the majority-class score (r: 0)" in page.locator("#cell").text_content()
     go(page, "location.hash = '#/cell/transfer/empathy_hope/news_distress/full'")
     assert "is not defined" in page.locator("#cell .lead").text_content()
     go(page, "location.hash = '#/cell/of/nobody'")

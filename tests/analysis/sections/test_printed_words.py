@@ -46,7 +46,7 @@ def test_a_study_of_one_family_is_told_so_in_the_singular(tmp_path):
 
 @pytest.fixture
 def frames():
-    """What a manuscript's table of importances is made from; random numbers stand in for the second feature."""
+    """What a manuscript's table of importances is made from; a random placeholder stands for the second feature."""
     features = pd.DataFrame({"feature": ["a", "b"], "title": ["Link", "Data similarity"], "verdict": "not tested"})
     features[["added", "low", "high", "p_tasks", "p_families", "p_corrected", "why"]] = float("nan")
     fitted = pd.DataFrame({"series": "V1", "feature": ["a", "b"], "title": ["Link", "Data similarity"]})

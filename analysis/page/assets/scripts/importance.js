@@ -30,7 +30,7 @@ const SUPPORTED = "supported";
 function featureFigure(features) {
   const rows = [...features].sort((a, b) => b.added - a.added);
   const note = "A bar to the right: without this feature, gains of families that were not seen are predicted worse. Lines are"
-    + " 95 % intervals; a cross is what the feature adds by chance. Blue bars are supported, grey ones are not.";
+    + " 95 % intervals; a cross is the mean under permutation. Blue bars are supported, grey ones are not.";
   return figure("What each feature adds", note, described(`What each feature adds to Q2. ${rows.map((row) => `${row.title}: ${row.verdict}`).join(". ")}.`),
     (node) => plot(node, (width, colours) => {
       const places = rows.map((_, i) => i);
@@ -98,9 +98,9 @@ function paperFigure(paper) {
   const rows = paper.rows.map((values) => Object.fromEntries(paper.columns.map((name, i) => [name, values[i]])))
     .sort((a, b) => b.importance - a.importance);
   const hover = (row) => [row.title, `importance ${fixed(row.importance, 4)}, standard deviation ${fixed(row.sd, 4)}`,
-    ...(row.is_stand_in ? ["random numbers stand in for it"] : []),
+    ...(row.is_stand_in ? ["not measured (random placeholder)"] : []),
     ...(row.by_chance === null ? [] : [`with facts permuted over tasks 95 % of ${row.arrangements} stay below ${fixed(row.by_chance, 4)}`])];
-  return figure("Importances in the paper's way", paper.title, described(paper.title),
+  return figure("Importances by the paper's procedure", paper.title, described(paper.title),
     (node) => plot(node, (width, colours) => ({
       data: [{
         type: "bar", orientation: "h", y: rows.map((_, i) => i), x: rows.map((row) => row.importance), hoverinfo: "text", width: 0.62,

@@ -85,7 +85,7 @@ window.addEventListener("hashchange", route);
 history.scrollRestoration = "manual";
 
 place("study").textContent = shown.name;
-place("footer").textContent = `${shown.title}. Made from the store alone; report.md beside this file says the same.`;
+place("footer").textContent = `${shown.title}. Made from stored results; report.md has the same content.`;
 nameScheme();
 measureBar();
 showReport();
