@@ -164,4 +164,5 @@ def aliases_by_key(store: Store) -> Mapping[str, Alias]:
 def _identity(record: Record, aliases: Mapping[str, Alias]) -> str:
     if alias := aliases.get(record.key):
         return alias.identity
-    return NAMED if "config_sha256" in record.spec["backbone"] else WEIGHTS
+    backbone = record.spec.get("backbone")  # a system may read none
+    return NAMED if backbone is None or "config_sha256" in backbone else WEIGHTS

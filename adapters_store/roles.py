@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BASELINE, TRANSFER, IMPORTED, FINETUNED = "baseline", "transfer", "imported", "finetuned"
+SYSTEM = "system"
 SELF, SHUFFLED, RANDOM, CONTROL = "self", "shuffled", "random", "control"
 OF_SELF, OF_SHUFFLED, OF_CONTROL = "self-intermediate", "shuffled-intermediate", "control-intermediate"
 
@@ -44,11 +45,12 @@ class Role:
     is_on_own_texts: bool = False  # its intermediate was trained on the target's own texts
     names_intermediate: bool = False  # its rows are told apart by the intermediate, which is no task of the grid
     scores_texts: bool = False  # its cells may score new texts
+    is_system: bool = False  # solved by a system that is no adapter: a row of the leaderboard, told apart by its name
 
     @property
     def trains(self) -> str:
         """What is trained, in words."""
-        return "whole model" if self.trains_whole_model else "adapter"
+        return "system" if self.is_system else "whole model" if self.trains_whole_model else "adapter"
 
 
 def _control(name: str, *, is_asked_for: bool = True, own_texts: bool = False, names: bool = False) -> Role:
@@ -112,6 +114,7 @@ ROLES: Mapping[str, Role] = {
             is_asked_for=True,
             trains_whole_model=True,
         ),
+        Role(SYSTEM, "systems", "system", "systems", "by a system", stands_alone=True, is_system=True),
     )
 }
 
@@ -120,6 +123,7 @@ GAIN_ROLES = tuple(name for name, role in ROLES.items() if role.is_gain)
 CONTROLS = tuple(name for name, role in ROLES.items() if role.is_control)
 HELPERS = tuple(name for name, role in ROLES.items() if role.is_helper)
 REFERENCES = tuple(name for name, role in ROLES.items() if role.is_reference)
+SYSTEMS = tuple(name for name, role in ROLES.items() if role.is_system)
 WHOLE_MODELS = tuple(name for name, role in ROLES.items() if role.trains_whole_model)
 ON_OWN_TEXTS = tuple(name for name, role in ROLES.items() if role.is_on_own_texts)
 NAMED_BY_INTERMEDIATE = tuple(name for name, role in ROLES.items() if role.names_intermediate)

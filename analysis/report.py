@@ -67,6 +67,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out)
+    planned, study = study, study.of_adapters
     glance = write_maps(study.gains, study.manifest, out, study.question.kept)
     frames = study.gains, study.controls, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, out, study.question.kept)
@@ -89,7 +90,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     )
     appendix = (
         Section("Appendix", [Text(APPENDIX)]),
-        study_sections.settings(study),
+        study_sections.settings(planned),
         study_sections.tasks(study),
         study_sections.baselines(study),
         gain_sections.corrections(study),

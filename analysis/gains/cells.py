@@ -34,6 +34,7 @@ TYPES = {
     "key": "str",
     "role": "str",
     "intermediate": "object",
+    "system": "str",
     "target": "str",
     "seed": "int64",
     "setting": "str",
@@ -80,7 +81,8 @@ def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
     """One row per planned cell, in the manifest's order; a cell without a record has the status ``missing``.
 
     ``role`` is what the study has the cell for: ``baseline``, ``transfer``, a control or what these stand on
-    (``self-intermediate``, ...), or ``finetuned``, a whole model trained on the target.
+    (``self-intermediate``, ...), ``finetuned``, a whole model trained on the target, or ``system``, whose name in the
+    study then is ``system``; of adapters it is empty.
     Every file of every record is checked: CorruptRecord names the first that differs from what was written.
     """
     frame = planned_cells(store, manifest)
@@ -124,7 +126,7 @@ def _numbered_columns(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray
 
 def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:
     plan = {name: cell[name] for name in ("key", "intermediate", "target", "seed", "setting")}
-    plan["role"] = planned_role(cell)
+    plan |= {"role": planned_role(cell), "system": cell.get("system", "")}
     plan |= {name: manifest["tasks"][cell["target"]][name] for name in ("version", "metric")}
     if cell["key"] not in store:
         return {**plan, "status": "missing", "flags": ""}

@@ -19,6 +19,7 @@ from analysis.gains.significance import FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 
 Scored = Callable[[str, Predictions, NDArray[Any], Groups, int, np.random.Generator], tuple[FloatArray, FloatArray]]
+VERSION_OF = {False: "training_version", True: "version"}  # of adapters, and of systems that are none
 FULL_BASELINE = "full-baseline"  # what the baseline of the full setting is called in a column of another setting
 
 
@@ -38,6 +39,7 @@ class Cell(NamedTuple):
     contaminated: Any
     liveness: float
     flags: str
+    system: str = ""
 
     @classmethod
     def all_of(cls, planned: pd.DataFrame) -> list[Cell]:
@@ -51,7 +53,7 @@ class Cell(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What tells the cells of a column apart; ``system`` is empty for an adapter, else the system's name."""
+    """What tells the cells of a column apart; ``system`` is empty for an adapter, else its name in the study."""
 
     role: str
     intermediate: str | None
@@ -111,8 +113,7 @@ def columns(
 def column_of(store: Store, cells: Sequence[Cell], *, draws: int, seed: int, scored: Scored = own_scores) -> Column:
     """The column of these finished cells of one target and setting, in their order."""
     records = [store.get(cell.key) for cell in cells]
-    systems = (record.spec.get("system", "") for record in records)
-    lanes = [Lane(cell.role, cell.intermediate, cell.seed, name) for cell, name in zip(cells, systems, strict=True)]
+    lanes = [Lane(cell.role, cell.intermediate, cell.seed, cell.system) for cell in cells]
     where = (cells[0].target, cells[0].setting)
     return _column(store, *where, _by_lane(lanes, records), draws=draws, seed=seed, scored=scored)
 
@@ -148,12 +149,13 @@ def _column(
     seed: int,
     scored: Scored,
 ) -> Column:
-    first, *others = records.values()
+    (lane, first), *others = records.items()
     shown = predictions(store, first)
-    decided = [shown.decisions]
-    for record in others:
+    decided, first_of = [shown.decisions], {lane.system: first}
+    for lane, record in others:
         own = predictions(store, record)
         _check_comparable(first, shown, record, own)
+        _check_training(first_of.setdefault(lane.system, record), record)
         decided.append(own.decisions)
     metric, groups = first.results["metric"], Groups.of(shown.groups)
     entropy = (seed, _crc(*np.unique(shown.groups).astype(str)))
@@ -174,15 +176,19 @@ def _crc(*names: str) -> int:
     return zlib.crc32("\n".join(names).encode())
 
 
-def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
-    """Raise MixedRecords unless two cells of a column share the training version, the backbone and the test rows."""
-    versions = [record.spec["training_version"] for record in (first, other)]
+def _check_training(first: Record, other: Record) -> None:
+    """Raise MixedRecords unless two cells of one way share its version, and the backbone if they have one."""
+    versions = [record.spec[VERSION_OF["system" in record.spec]] for record in (first, other)]
     if versions[0] != versions[1]:
         raise MixedRecords(
             f"records {first.key} and {other.key}: training versions {versions[0]} and {versions[1]} cannot be"
             " compared; run the study again to train both alike"
         )
     _check_identity(first, other)
+
+
+def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
+    """Raise MixedRecords unless two cells of a column have the same test rows."""
     for name in ("ids", "groups", "labels"):
         if not np.array_equal(getattr(shown, name), getattr(own, name)):
             raise MixedRecords(
@@ -198,7 +204,7 @@ def _check_identity(first: Record, other: Record) -> None:
             f"records {first.key} and {other.key}: keys of schemas {schemas[0]} and {schemas[1]} do not say that their"
             " backbones have one config and tokenizer; map the old ones with: empathy-transfer store migrate"
         )
-    backbone, another = (record.spec["backbone"] for record in (first, other))
+    backbone, another = (record.spec.get("backbone") or {} for record in (first, other))
     if odd := [name for name in sorted({*backbone, *another}) if backbone.get(name) != another.get(name)]:
         raise MixedRecords(
             f"records {first.key} and {other.key}: trained on backbones that differ ({', '.join(odd)}); run the study"

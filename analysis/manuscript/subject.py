@@ -93,7 +93,7 @@ def published() -> Subject:
 def stored_study(store: Store, manifest: Manifest) -> Subject:
     """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
     store = Snapshot.of(store)
-    study = StudyResults.of(store, manifest, Path())
+    study = StudyResults.of(store, manifest, Path()).of_adapters
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
     return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports)

@@ -39,7 +39,7 @@ UNNAMED = ("name", "title")  # of a study: what says nothing about its cells
 
 SCORES = {
     "role": Declared("str", "what the cell is for: baseline, transfer, a control, ..."),
-    "intermediate": Declared("str", "task whose adapter is below; empty: none"),
+    "intermediate": Declared("str", "task whose adapter is below, or name of the system; empty: neither"),
     "target": Declared("str", "task that was trained and tested"),
     "setting": Declared("str", "share of the target's training data"),
     "metric": Declared("str", "as tasks.metrics names it"),
@@ -103,15 +103,16 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
     done = frame[frame.status == "done"]
     records = finished(store, done)
     splits = {key: str(record.spec["splits_hash"]) for key, record in zip(done.key, records, strict=True)}
-    done = done.assign(intermediate=done.intermediate.fillna(""), splits=done.key.map(splits))
+    done = done.assign(intermediate=done.intermediate.fillna(done.system), splits=done.key.map(splits))
+    adapters = [record for record in records if "system" not in record.spec]
     groups = done.groupby(CELL, sort=False)
     scores = groups.agg(metric=("metric", "first"), score=("score", "mean"), splits=("splits", "first"))
     scores["n_seeds"] = groups.size()
     facts = _flat({name: value for name, value in manifest["study"].items() if name not in UNNAMED})
     facts |= {
         "tasks": ", ".join(manifest["tasks"]),
-        "backbone weights, sha256": _each(record.spec["backbone"]["weights_sha256"] for record in records),
-        "training version": _each(record.spec["training_version"] for record in records),
+        "backbone weights, sha256": _each(record.spec["backbone"]["weights_sha256"] for record in adapters),
+        "training version": _each(record.spec["training_version"] for record in adapters),
         "code": _each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from adapters_store.record import Record
+from adapters_store.roles import SYSTEMS
 from adapters_store.store import Store
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import Manifest, cells, contamination
@@ -158,6 +159,12 @@ class StudyResults:
         frame = frames.controls()
         means = control_means(frame, self.gains)
         return replace(self, controls=frame, control_means=means, others=frames.others())
+
+    @property
+    def of_adapters(self) -> StudyResults:
+        """The same without systems that are no adapters: they stand on the leaderboard (analysis.sections)."""
+        cells = self.cells[~self.cells.role.isin(SYSTEMS)].reset_index(drop=True)
+        return replace(self, cells=cells, records=[record for record in self.records if "system" not in record.spec])
 
     def title(self, task: str) -> str:
         """A task's title, by its id; what is no task is called by its name."""

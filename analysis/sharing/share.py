@@ -39,7 +39,7 @@ from tasks.ratings import Rating
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
     *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
     *("max_tokens", "caps", "splits", "metric", "class_weights", "history", "truncation", "tags"),
-    *("composition", "retry_collapsed", "trainer", "precision", "shared_noise"),
+    *("composition", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
 FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
@@ -148,6 +148,7 @@ class _Keys:
             self.of(cell["key"])
         elif {cell["target"], cell["intermediate"]} & set(self.names.tasks):
             planned = {name: self.names.task(cell.get(name)) for name in ("role", "intermediate", "target")}
+            planned |= {"system": cell["system"]} if "system" in cell else {}
             self.shown[cell["key"]] = key_of({**planned, "seed": cell["seed"], "setting": cell["setting"]})
         else:
             self.shown[cell["key"]] = cell["key"]

@@ -51,7 +51,11 @@ class Costs:
         means = {name: lengths.mean for name, lengths in self.tokens.items()}
         self.todo: list[Todo] = to_do(plan, study.store, means) if is_left else []
         measured = measured_rates(records, self.todo, means)
-        self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if is_left else [])
+        known = {way for rates in measured for way in rates.ways}
+        is_unknown = [todo.is_of_system and todo.way not in known for todo in self.todo]
+        self.unknown = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if is_so]
+        self.todo = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if not is_so]
+        self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if self.todo else [])
         self.disk: Disk = disk_of(plan, study.store, records)
 
     def column(self, target: str, *, as_json: bool) -> dict[str, object]:
@@ -72,14 +76,20 @@ class Costs:
             "checkpoint_bytes": self.disk.checkpoints,
             "free_bytes": _free(self.store.root),
             "further_seed": self._further_seed(),
+            "not_forecast": dict(Counter(todo.way for todo in self.unknown)),
         }
 
     def lines(self) -> list[str]:
         """The same in words; nothing where nothing is left to train."""
         if not self.todo:
-            return []
+            return [*self._unknown_lines(), self._disk_line()] if self.unknown else []
         hours = [line for rates in self.rates for line in self._hours_lines(rates)]
-        return [*hours, self._memory_line(), self._disk_line(), self._seed_line()]
+        return [*hours, *self._unknown_lines(), self._memory_line(), self._disk_line(), self._seed_line()]
+
+    def _unknown_lines(self) -> list[str]:
+        """How many cells of systems are in no forecast of hours."""
+        ways = Counter(todo.way for todo in self.unknown)
+        return [f"  {n} cells, {way}: hours not forecast, no record here tells" for way, n in ways.items()]
 
     def _total(self, rates: Rates) -> dict[str, Any]:
         expected, least, most = (sum(todo.hours(rates)[i] for todo in self.todo) for i in range(3))
@@ -177,7 +187,8 @@ class Costs:
         return f"peak memory of the largest pack: {', '.join(parts)}; one that has no room is trained in parts"
 
     def _disk_line(self) -> str:
-        how = f"{self.disk.measured} of {len(self.todo)} cells as measured, the rest by adapter and rows"
+        left = len(self.todo) + len(self.unknown)
+        how = f"{self.disk.measured} of {left} cells as measured, the rest by adapter and rows"
         kept, free = _amount(self.disk.checkpoints), _amount(_free(self.store.root))
         return (
             f"disk: {_amount(self.disk.records)} of records ({how}), {kept} of checkpoints a running pack; {free} free"

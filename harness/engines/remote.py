@@ -5,7 +5,7 @@ Data and backbone are read on the machine where it runs, and must have the hashe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tasks.splits.loading import load
+from tasks.splits.loading import load, rationale_hash
+from tasks.task import Task
 
 
 class OtherInputs(BadInput):
@@ -52,7 +53,7 @@ class Launch:
     def job(self, pack: Pack) -> RemotePack:
         """The pack as a job."""
         cells = tuple(
-            {name: getattr(cell, name) for name in ("target", "intermediate", "seed", "setting", "role")}
+            {name: getattr(cell, name) for name in ("target", "intermediate", "seed", "setting", "role", "system")}
             | {"spec": dict(cell.spec)}
             for cell in pack.cells
         )
@@ -113,11 +114,17 @@ class RemotePack:
 
     def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
         launch, spec = self.launch, pack.first.spec
-        task = Registry.load([Path(folder) for folder in launch.registry]).task(pack.target)
-        splits = load(task, Path(launch.data), launch.splits, Path(launch.ids) if launch.ids else None)
+        hashes = {pack.target: spec["splits_hash"], **spec.get("siblings", {})}
+        tasks, ids = self._tasks(list(hashes)), Path(launch.ids) if launch.ids else None
+        splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
         backbone = resolve(launch.backbone)
-        here = {"data of " + pack.target: splits.content_hash, "backbone": backbone.identity()}
-        planned = {"data of " + pack.target: spec["splits_hash"], "backbone": spec["backbone"]}
+        here: dict[str, object] = {f"data of {name}": rows.content_hash for name, rows in splits.items()}
+        planned: dict[str, object] = {f"data of {name}": content for name, content in hashes.items()}
+        if "backbone" in spec:  # a system may read no weights
+            here["backbone"], planned["backbone"] = backbone.identity(), spec["backbone"]
+        if "rationale_hash" in spec:
+            what = f"rationales of {pack.target}"
+            here[what], planned[what] = rationale_hash(splits[pack.target]), spec["rationale_hash"]
         for what, identity in here.items():
             if identity != planned[what]:
                 raise OtherInputs(
@@ -125,7 +132,11 @@ class RemotePack:
                     "give every machine the same files and run again"
                 )
         device = Device(launch.device)
-        return Runner(backbone, {pack.target: splits}, store, _silent, device, job, launch.keep)
+        return Runner(backbone, splits, store, _silent, device, job, launch.keep)
+
+    def _tasks(self, names: Sequence[str]) -> list[Task]:
+        registry = Registry.load([Path(folder) for folder in self.launch.registry])
+        return [registry.task(name) for name in names]
 
 
 def _silent(what: str, epoch: int, epochs: int) -> None:

@@ -138,6 +138,7 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
             role=planned_role(row),
             spec={"intermediate_key": row.get("intermediate_key")},
             key=row["key"],
+            system=row.get("system", ""),
         )
         for row in manifest["cells"]
     ]

@@ -15,11 +15,12 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.store import LEFT_OUT
-from harness.study.backbones.backbone import RANDOM_TINY, Backbone
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
 from harness.study.plan import Pack, Plan
 from harness.systems import system_of
+from harness.systems.fitted import OF_SYSTEM, way_of_system
 from harness.systems.system import WHOLE_MODEL
 from tasks.splits.loading import Splits
 
@@ -87,6 +88,11 @@ class Todo:
     work: float
     lanes: int = 1
 
+    @property
+    def is_of_system(self) -> bool:
+        """Whether a system that is no adapter solves it, whose own records alone tell what it takes."""
+        return self.way.startswith(OF_SYSTEM)
+
     def hours(self, rates: Rates) -> tuple[float, float, float]:
         """Device hours: expected, at the best measured rate and at the worst."""
         rate, start = rates.of(self.way), rates.start / self.lanes
@@ -142,22 +148,28 @@ def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapp
     todo = list(todo)
     if not todo:
         return []
-    like = {name: todo[0].cell.spec[name] for name in ("backbone", "precision", "max_tokens")}
-    least = SHORTEST * median(cell.work for cell in todo)
+    adapters = next((cell.cell.spec for cell in todo if not cell.is_of_system), None)
+    like = None if adapters is None else {name: adapters[name] for name in ("backbone", "precision", "max_tokens")}
+    work_of = {cell.way: [other.work for other in todo if other.way == cell.way] for cell in todo if cell.is_of_system}
+    least = {"": SHORTEST * median(cell.work for cell in todo if not cell.is_of_system) if like else 0.0}
+    least |= {way: SHORTEST * median(works) for way, works in work_of.items()}
     timings: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         spec, provenance = record.spec, record.provenance
-        if spec["target"] in tokens and all(spec.get(name) == value for name, value in like.items()):
+        way = way_of_system(str(spec["system"])) if "system" in spec else ""
+        is_like = way in work_of if way else like is not None and like.items() <= spec.items()
+        if spec["target"] in tokens and is_like:
             system, attempts = system_of(spec), 2 if "retried" in record.results else 1
             work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
-            if work >= least:
-                way = system.way(spec, int(provenance.get("lanes", 1)))
+            if work >= least[way]:
+                way = way or system.way(spec, int(provenance.get("lanes", 1)))
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
     return sorted((_rates(device, ways) for device, ways in timings.items()), key=lambda rates: -rates.whole.records)
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
-    every = [pair for pairs in ways.values() for pair in pairs]
+    of_adapters = {way: pairs for way, pairs in ways.items() if not way.startswith(OF_SYSTEM)}
+    every = [pair for pairs in (of_adapters or ways).values() for pair in pairs]
     return Rates(device, {way: _rate(pairs) for way, pairs in ways.items()}, _rate(every))
 
 
@@ -183,23 +195,14 @@ def _flat(seconds: float) -> Rate:
 
 def encoder_weights(backbone: Backbone) -> int:
     """Weights of the encoder's matrices, each of which multiplies every token once."""
-    layers, width, inner = _shape(backbone)
+    layers, width, inner = backbone.shape
     # A layer has query, key, value and output of attention (width x width), and two matrices (width x inner) after it.
     return layers * (4 * width * width + 2 * width * inner)
 
 
-def _shape(backbone: Backbone) -> tuple[int, int, int]:
-    """Layers, width and inner width."""
-    if backbone.folder is None:
-        return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["intermediate"]
-    config = json.loads((backbone.folder / "config.json").read_text(encoding="utf-8"))
-    return int(config["num_hidden_layers"]), int(config["hidden_size"]), int(config["intermediate_size"])
-
-
 def weight_bytes(cell: Cell, backbone: Backbone) -> int:
-    """Bytes in fp32 of what the record keeps of a cell's weights; 0 where its system does not know beforehand."""
-    layers, width, _ = _shape(backbone)
-    return 4 * system_of(cell.spec).weights(cell.spec, layers, width)
+    """Bytes of what the record keeps of a cell's weights; 0 where its system does not know beforehand."""
+    return system_of(cell.spec).kept_bytes(cell.spec, backbone)
 
 
 def _outputs(cell: Cell) -> int:
@@ -232,7 +235,7 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
 
 
 def _like(spec: Mapping[str, Any]) -> str:
-    names = ("target", "setting", "backbone", "adapter", "caps", "composition")
+    names = ("target", "setting", "backbone", "adapter", "caps", "composition", "system", "config")
     return json.dumps([spec.get(name) for name in names], sort_keys=True)
 
 

@@ -14,7 +14,7 @@ from harness.study.cell import Cell
 from harness.study.plan import Plan
 
 NEVER = "never trained"
-IDENTITY = ("role", "target", "intermediate", "seed", "setting")  # two specs that agree in these are of one cell
+IDENTITY = ("role", "system", "target", "intermediate", "seed", "setting")  # two specs that agree are of one cell
 OF_TASKS = ("training", "adapter", "splits_hash", "label", "metric", "class_weights", "history", "truncation", "tags")
 CHANGED = {"splits_hash": "data of {of} changed (content hash)", "label": "label of {of} changed"}
 LONGEST = 40  # characters of a value that is printed

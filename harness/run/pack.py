@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from harness.training.recipe import Attempt, Recipe, Watch
 from harness.training.trained import Trained, collapsed_on_validation
 from tasks.errors import BadInput
 from tasks.splits.loading import Splits
+
+NO_SIBLINGS: Mapping[str, Splits] = {}
 
 
 @dataclass
@@ -45,8 +47,9 @@ class PackRunner:
         for group in system_of(pack.first.spec).groups(pack.cells):
             error, trace = None, ""
             try:
-                splits = self.splits[pack.target]
-                run_cells(group, self.backbone, splits, self.store, self.watch, self.device, self.keep)
+                rows, run = self.splits[pack.target], (self.store, self.watch, self.device, self.keep)
+                siblings = {name: self.splits[name] for name in pack.first.spec.get("siblings", ())}
+                run_cells(group, self.backbone, rows, *run, siblings)
             except BadInput as problem:
                 error = str(problem)
             except Exception as problem:  # failure is data: the grid goes on and says what happened where
@@ -67,16 +70,18 @@ def run_cells(
     watch: Watch,
     device: Device = ANY_DEVICE,
     keep: str = "all",
+    siblings: Mapping[str, Splits] = NO_SIBLINGS,
 ) -> None:
     """Train cells of one column, prove their intermediates frozen and alive, and put their records into the store.
 
-    ``keep`` says whose adapters are stored: ``all``, or only of ``baselines``, of what stands on nothing.
+    ``keep`` says whose adapters are stored: ``all``, or only of ``baselines``, of what stands on nothing. ``siblings``
+    are the splits of the tasks of the same rows that a system reads.
     Cells with folds are trained once per fold; the first fold's adapter is the one that is kept. Where the study says
     so, cells that collapsed on validation are trained once more, together, at a smaller rate.
     """
     started = time.perf_counter(), time.process_time()
     recipe, system = Recipe.of(cells), system_of(cells[0].spec)
-    attempt = Attempt(cells, recipe, backbone, splits, store, watch, device)
+    attempt = Attempt(cells, recipe, backbone, splits, store, watch, device, siblings=siblings)
     first = _trained(system, attempt)
     collapsed = [lane for lane, cell in enumerate(cells) if _is_to_be_retried(first[cell.key], recipe)]
     second = _trained(system, attempt.again(collapsed)) if collapsed else {}

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from adapters_store.roles import SYSTEM
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.training import model
@@ -109,12 +110,14 @@ class CellResult:
         """What the first training has learned, and history and predictions of all."""
         folds = self.folds
         if with_adapter and folds[0].save is not None:
-            folds[0].save(folder / "adapter")
+            folds[0].save(folder / ("model" if self.cell.role == SYSTEM else "adapter"))
         for name in ("validation", "test"):
             frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]
             if len(folds) > 1:
                 frames = [frame.assign(fold=number) for number, frame in enumerate(frames, start=1)]
             pd.concat(frames, ignore_index=True).to_parquet(folder / f"{name}.parquet", index=False)
+        if any(spans for fold in folds for spans in fold.spans.values()):
+            _spans(folds).to_parquet(folder / "spans.parquet", index=False)
         history = [fold.fitted.history for fold in folds]
         text = json.dumps(history if len(folds) > 1 else history[0], allow_nan=False)
         (folder / "history.json").write_text(text, encoding="utf-8")
@@ -151,6 +154,17 @@ def _predictions(rows: Sequence[Example], logits: NDArray[np.float32]) -> pd.Dat
     else:
         columns["label"] = labels
     return pd.DataFrame(columns | {f"logit_{i}": logits[:, i] for i in range(logits.shape[1])})
+
+
+def _spans(folds: Sequence[Trained]) -> pd.DataFrame:
+    """One row per predicted rationale: split, id of its row, first and last character (exclusive) and score."""
+    rows = [
+        (part, getattr(fold.rows, part)[span.row].id, span.start, span.end, span.score)
+        for fold in folds
+        for part, spans in fold.spans.items()
+        for span in spans
+    ]
+    return pd.DataFrame(rows, columns=["split", "id", "start", "end", "score"])
 
 
 # What a record says about how it was made: versions, device, host and time; nothing of it enters a key.

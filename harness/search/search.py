@@ -205,7 +205,8 @@ def search_for(
         if name not in study.tasks:
             raise BadStudy(f"task {name!r} is not of study {study.name!r}{nearest(name, study.tasks)}")
     small = replace(study, tasks=tuple(dict.fromkeys(names)), seeds=study.seeds[:1], baseline_seeds=())
-    plan = make_plan(replace(small, settings=("full",), controls=(), imported={}, references=()), registry, data, ids)
+    small = replace(small, settings=("full",), controls=(), imported={}, references=(), systems=(), system={})
+    plan = make_plan(small, registry, data, ids)
     if absent := [name for name in names if name in plan.missing]:
         raise MissingData(plan.missing[absent[0]])
     baseline = None

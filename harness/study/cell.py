@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adapters_store import key_of
-from adapters_store.roles import BASELINE, OF_SHUFFLED, RANDOM, TRANSFER, WHOLE_MODELS
+from adapters_store.roles import BASELINE, OF_SHUFFLED, RANDOM, SYSTEM, TRANSFER, WHOLE_MODELS
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from tasks.splits.loading import Splits
+from harness.study.systems import check_rows, check_system, kind_and_config
+from tasks.splits.loading import Splits, rationale_hash
 
 SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
 TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
@@ -26,7 +28,8 @@ class Cell:
 
     ``role`` says what a study has the cell for: ``baseline`` or ``transfer``, a control (harness.study.plan) or a
     reference. ``spec`` holds every input that decides the result and nothing else, so two roles may share a cell;
-    ``key`` is the sha256 of its canonical JSON.
+    ``key`` is the sha256 of its canonical JSON. ``system`` is what the study calls the system that solves the task;
+    empty for adapters and whole models.
     """
 
     target: str
@@ -36,6 +39,7 @@ class Cell:
     role: str
     spec: Mapping[str, Any]
     key: str
+    system: str = ""
 
     @property
     def intermediate_key(self) -> str | None:
@@ -63,7 +67,7 @@ class Cell:
     def label(self) -> str:
         """The cell in words, for progress and messages, as in ``news_empathy -> emotion (control), seed 1, full``."""
         what = f"{self.intermediate} -> {self.target}" if self.intermediate else self.target
-        role = "" if self.role == TRANSFER else f" ({self.role})"
+        role = "" if self.role == TRANSFER else f" ({self.system or self.role})"
         return f"{what}{role}, seed {self.seed}, {self.setting}"
 
 
@@ -122,6 +126,50 @@ def make_cell(
         "shared_noise": study.shared_noise,
     }
     return Cell(task.id, intermediate_name, seed, setting, role, spec, key_of(spec))
+
+
+def make_system_cell(
+    study: StudyConfig,
+    backbone: Backbone,
+    splits: Mapping[str, Splits],
+    *,
+    target: str,
+    name: str,
+    seed: int,
+    setting: str,
+) -> Cell:
+    """The cell of a target that the study's system ``name`` solves; ``splits`` are those of all its tasks.
+
+    What it names follows from what its kind reads: the backbone, rationales, and the rows of sibling tasks. BadStudy
+    where the system cannot read this task.
+    """
+    kind, config = kind_and_config(name, study.system.get(name, {}), f"system.{name}")
+    rows, task = splits[target], splits[target].task
+    check_system(kind, name, backbone)
+    siblings = {sibling: splits.get(sibling) for sibling in getattr(config, "siblings", ())}
+    check_rows(kind, name, rows, siblings)
+    spec: dict[str, Any] = {
+        "schema": SCHEMA,
+        "system": kind.name,
+        "version": kind.version,
+        "config": json.loads(json.dumps(dataclasses.asdict(config))),  # lists for tuples, as a record has them
+        "role": SYSTEM,
+        "target": target,
+        "intermediate": None,
+        "intermediate_key": None,
+        "seed": seed,
+        "setting": setting,
+        "caps": {"train": study.max_train, "validation": study.max_val, "test": study.max_test},
+        "splits": task.split if task.folds else study.splits,
+        "splits_hash": rows.content_hash,
+        "label": {"kind": task.label.kind, "classes": list(task.label.classes)},
+        "metric": task.metric,
+        "history": task.history,
+        **({"backbone": backbone.identity()} if kind.reads.weights else {}),
+        **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
+        **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
+    }
+    return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name)
 
 
 def trainer_of(study: StudyConfig, role: str, intermediate: Cell | None = None) -> str:

@@ -93,6 +93,8 @@ class StudyConfig:
     transfers: bool = True
     composition: str = "stack"
     references: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    system: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by a system's name: kind, tasks, settings
     finetune_learning_rate: float = 2e-5
     retry_collapsed: bool = False
     input_format: str = "pair"
@@ -156,6 +158,7 @@ class StudyConfig:
             "slurm": dict(self.slurm),
             "ray": dict(self.ray),
             "task": {k: dict(v) for k, v in self.task.items()},
+            "system": {k: dict(v) for k, v in self.system.items()},
             "best": {k: dict(v) for k, v in self.best.items()},
         }
 

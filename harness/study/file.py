@@ -29,13 +29,14 @@ from harness.study.config import (
 )
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
+from harness.study.systems import check_systems
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.splits.loading import KINDS
 
 NOT_OF_FILES = {"best", "device"}  # the results of searches, and what a run was started with
-LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "settings", "registry")
+LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "systems", "settings", "registry")
 INPUT_FORMATS = ("pair", "tags")
 DATA = ("files", "synthetic")
 TRAINERS = ("lanes", "library")
@@ -172,11 +173,15 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
     ]
     tables += [(values.get("training", {}), training, "training.")]
     imported = values.get("imported", {})
-    tables.append((imported, set(imported) if isinstance(imported, Mapping) else set(), "imported."))  # names are free
+    tables.append((imported, _names_in(imported), "imported."))  # names are free
     tasks = values.get("task", {})
     if not isinstance(tasks, Mapping):
         raise BadStudy(f"{where}: task is a table of tables, one per task, got {tasks!r}")
     tables += [(table, training, f"task.{name}.") for name, table in tasks.items()]
+    systems = values.get("system", {})
+    if not isinstance(systems, Mapping):
+        raise BadStudy(f"{where}: system is a table of tables, one per system, got {systems!r}")
+    tables += [(table, _names_in(table), f"system.{name}.") for name, table in systems.items()]  # see check_systems
     for table, allowed, prefix in tables:
         if not isinstance(table, Mapping):
             raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
@@ -184,6 +189,10 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
             if key not in allowed:
                 written = {name: prefix + name for name in sorted(allowed)} | ({} if prefix else IN_TABLES)
                 raise BadStudy(f"{where}: unknown field {prefix + key!r}{nearest(key, written, written)}")
+
+
+def _names_in(table: object) -> set[str]:
+    return set(table) if isinstance(table, Mapping) else set()
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
@@ -239,6 +248,7 @@ def check(study: StudyConfig, where: str) -> None:
     _check_settings(study, where)
     _check_analysis(study, where)
     _check_imported(study, where)
+    check_systems(study.systems, study.system, study.tasks, where)
     options_of(Slurm, study.slurm, where)
     options_of(Ray, study.ray, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
@@ -256,6 +266,9 @@ def _check_types(study: StudyConfig, where: str) -> None:
     for task in study.tasks:
         if not ID_PATTERN.fullmatch(task):
             raise BadStudy(f"{where}: task {task!r}: an id may hold only small letters, digits and _")
+    for system in study.systems:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", system):
+            raise BadStudy(f"{where}: system {system!r}: a name may hold only small letters, digits, - and _")
 
 
 def _check_closed(study: StudyConfig, where: str) -> None:

@@ -48,7 +48,8 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
 
 
 def _cell_row(cell: Cell) -> dict[str, Any]:
-    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, "intermediate_key": cell.intermediate_key}
+    system = {"system": cell.system} if cell.system else {}
+    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, **system, "intermediate_key": cell.intermediate_key}
 
 
 def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
@@ -171,6 +172,8 @@ STUDY: Shape = {
     "splits": (*TEXT, True),
     "controls": (*TEXTS, False),
     "references": (*TEXTS, False),
+    "systems": (*TEXTS, False),
+    "system": (_tables, "a table of tables", False),
     "registry": (*TEXTS, False),
     "training": (_is_table, "a table", False),
     "task": (_tables, "a table of tables", False),
@@ -211,6 +214,7 @@ CELL: Shape = {
     "seed": (*COUNT, True),
     "setting": (*TEXT, True),
     "role": (*TEXT, False),
+    "system": (*TEXT, False),
     "intermediate_key": (_or_nothing(_is_key), "a key", False),
 }
 

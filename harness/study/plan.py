@@ -1,7 +1,7 @@
 """From a study to its cells and packs, in the order in which they run; no model is loaded here.
 
 First comes what stands on nothing: baselines, and what controls stand on. Then the column of every target: transfers,
-controls and cells on imported adapters. References are last.
+controls and cells on imported adapters. References are last, and after them systems that are no adapters.
 
 Controls tell what an intermediate teaches from what any second adapter does: ``self`` stands on the target itself,
 trained with another seed; ``shuffled`` on the target's own texts with permuted labels; ``random`` on an untrained
@@ -18,7 +18,7 @@ from pathlib import Path
 from adapters_store import Store, key_of
 from adapters_store.roles import CONTROL, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFFLED, RANDOM, SELF, SHUFFLED
 from harness.study.backbones.backbone import Backbone, resolve
-from harness.study.cell import Cell, make_cell
+from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.imported import imported_cells, imported_lanes
 from tasks.errors import BadStudy, MissingData
@@ -57,7 +57,7 @@ class Plan:
     """Everything a run needs to know: packs in two stages, rows per task, and what is missing and why.
 
     ``baselines`` holds all that stands on nothing, intermediates of controls too; ``transfers`` what stands on them
-    and, last, the references.
+    and, last, references and systems.
     """
 
     study: StudyConfig
@@ -158,7 +158,7 @@ def _packs(
             for setting in study.settings:
                 for name in grid.targets:
                     second += _packs_of_column(grid.column(name, setting, seed, full, of_controls[name]))
-    return tuple(Pack((cell,)) for cell in first), (*second, *_references(grid))
+    return tuple(Pack((cell,)) for cell in first), (*second, *_references(grid), *_systems(grid))
 
 
 def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:
@@ -180,6 +180,19 @@ def _references(grid: _Grid) -> list[Pack]:
         for seed in study.seeds_of_baselines
         for setting in study.settings
         for rows in grid.targets.values()
+    ]
+
+
+def _systems(grid: _Grid) -> list[Pack]:
+    """What is no adapter, each by itself: a pack for each system, target, setting and baseline seed."""
+    study, given = grid.study, (grid.study, grid.backbone, grid.splits)
+    return [
+        Pack((make_system_cell(*given, target=target, name=name, seed=seed, setting=setting),))
+        for name in study.systems
+        for seed in study.seeds_of_baselines
+        for setting in study.settings
+        for target in grid.targets
+        if target in study.system.get(name, {}).get("tasks", grid.targets)
     ]
 
 

@@ -7,6 +7,7 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own) is a module
 - ``Config``, a frozen dataclass of numbers, texts, switches and tuples of these, whose defaults are the paper's values,
 - ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
 - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
+- ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
 - where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
@@ -31,11 +32,13 @@ from numpy.typing import NDArray
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
+from tasks.splits.loading import Splits
 from tasks.task import KINDS, Example, Label
 
 ROOM = "harness.systems.kinds"
+OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
 
 
@@ -44,7 +47,7 @@ class Reads:
     """What a system needs. A study is refused before anything runs where that is not there.
 
     ``rationales``: the spans of ``Example.rationale``; their content then enters the keys of its cells.
-    ``siblings``: other tasks of the same rows, which its configuration names in a field ``siblings``.
+    ``siblings``: other tasks of the same rows, which its configuration names in a field ``siblings``, by default none.
     ``weights``: empty, or ``encoder`` for those of the study's backbone, whose identity then enters the keys.
     ``labels``: the kinds of labels that it can predict.
     ``package``: the import name of an optional package, and ``extra`` the extra of this project that installs it.
@@ -152,6 +155,7 @@ class Kind:
     fit: Callable[[Fit], Fitted]
     load: Callable[[Path, Place], Fitted]
     kept_bytes: Callable[[Any, int, Backbone], int]
+    packages: tuple[str, ...] = ("numpy",)
 
     @classmethod
     def of(cls, name: str, module: ModuleType) -> Kind:
@@ -163,7 +167,8 @@ class Kind:
         if parameters is None or not parameters.frozen:
             raise BadStudy(f"system {name!r}: Config of {module.__file__} is no frozen dataclass")
         kept = getattr(module, "kept_bytes", lambda config, outputs, backbone: 0)
-        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept)
+        packages = tuple(getattr(module, "PACKAGES", cls.packages))
+        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept, packages)
 
     @property
     def is_installed(self) -> bool:
@@ -195,7 +200,7 @@ def _is_like(value: object, default: object) -> bool:
     if isinstance(default, float):
         return isinstance(value, int | float)
     if isinstance(default, tuple):
-        return isinstance(value, list | tuple) and all(_is_like(part, default[0]) for part in value if default)
+        return isinstance(value, list | tuple) and all(_is_like(part, default[0] if default else "") for part in value)
     return isinstance(value, type(default))
 
 
@@ -218,3 +223,59 @@ def kind_of(name: str) -> Kind:
         known = kind_names()
         raise BadStudy(f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}")
     return Kind.of(name, import_module(f"{ROOM}.{name.replace('-', '_')}"))
+
+
+# What a study says of its systems, and whether they can read its tasks; each refusal is one line.
+
+
+def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Kind, Any]:
+    """The kind and settings of the system that a study calls ``name``, whose ``[system.NAME]`` is ``table``."""
+    kind = kind_of(str(table.get("kind", name)))
+    settings = {field: value for field, value in table.items() if field not in OF_STUDIES}
+    return kind, kind.configured(settings, where)
+
+
+def check_systems(
+    names: Sequence[str], tables: Mapping[str, Mapping[str, Any]], tasks: Sequence[str], where: str
+) -> None:
+    """BadStudy, naming ``where``, for a table that no system is called by, an unknown kind, setting or task."""
+    for name in tables:
+        if name not in names:
+            raise BadStudy(f"{where}: [system.{name}] is not among the study's systems{nearest(name, names)}")
+    for name in names:
+        table = tables.get(name, {})
+        kind_and_config(name, table, f"{where}: system.{name}")
+        listed = table.get("tasks", [])
+        if not isinstance(listed, list | tuple) or not set(listed) <= set(tasks):
+            raise BadStudy(f"{where}: system.{name}.tasks {listed!r} is not a list of the study's own tasks")
+
+
+def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
+    """BadInput where its package is not installed, or the study's backbone has weights of another kind."""
+    if not kind.is_installed:
+        pip = f"'empathy-transfer[{kind.reads.extra}]'" if kind.reads.extra else kind.reads.package
+        raise BadInput(f"system {name!r} needs an optional package; install it with: pip install {pip}")
+    if kind.reads.weights not in ("", ENCODER):
+        raise BadStudy(
+            f"system {name!r} reads weights of the kind {kind.reads.weights!r}, and backbone {backbone.name!r} is an"
+            f" {ENCODER}; leave the system out, or give a backbone of that kind"
+        )
+
+
+def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Splits | None]) -> None:
+    """BadStudy where a system cannot read the rows of a task: label, rationales, or those of its siblings."""
+    task, only = rows.task, f"or name its tasks: system.{name}.tasks"
+    if task.label.kind not in kind.reads.labels:
+        raise BadStudy(f"system {name!r} predicts no {task.label.kind} label, and {task.id!r} has one; {only}")
+    if kind.reads.rationales and not task.columns.get("rationale"):
+        raise BadStudy(f"system {name!r} needs rationales, and task {task.id!r} has no column of them; {only}")
+    for other, of in siblings.items():
+        if of is None:
+            raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")
+        for part in ("train", "validation", "test"):
+            ids, of_other = ({row.id for row in getattr(splits, part)} for splits in (rows, of))
+            if ids != of_other:
+                raise BadStudy(
+                    f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
+                    f" {part} rows differ; siblings are cut alike (docs/adding-a-system.md)"
+                )

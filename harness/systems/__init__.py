@@ -1,37 +1,39 @@
-"""Ways to solve a task, one file each; a file's name is the name by which cells ask for it.
+"""Ways to solve a task: two that train adapters, ``lanes`` and ``library``, and the kinds of systems that are none.
 
-A new system is one new file here with a ``SYSTEM`` in it (system.py says what that has to be able to do): packs, costs
-and notes of progress find it by the name in a cell's spec.
+A cell's spec names its way. Packs, costs and notes of progress find it by that name, and know of it what system.py
+says. A new system is one new file in ``kinds`` (harness.study.systems says what it has to be able to do).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
+from harness.study.file import TRAINERS
+from harness.study.systems import kind_names
+from harness.systems.fitted import system_of_kind
 from harness.systems.system import System
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
 
-@cache
 def system_names() -> tuple[str, ...]:
-    """The names of all systems, sorted."""
-    return tuple(sorted({module.name for module in iter_modules(__path__) if not module.ispkg} - {"system"}))
+    """The names of all ways to train and solve, sorted."""
+    return tuple(sorted((*TRAINERS, *kind_names())))
 
 
 def name_of_system(spec: Mapping[str, Any]) -> str:
-    """The system of a cell: the field ``system`` of its spec, or for an adapter the ``trainer``."""
+    """The way of a cell: the kind that its spec names as ``system``, or for an adapter the ``trainer``."""
     return str(spec.get("system") or spec["trainer"])
 
 
 def system_of(spec: Mapping[str, Any]) -> System:
     """The system that trains a cell with this spec; BadInput if there is none of its name."""
     name = name_of_system(spec)
-    if name not in system_names():
-        raise BadInput(f"no system {name!r} is known here{nearest(name, system_names())}; install the version that has")
+    if "system" in spec:
+        return system_of_kind(name)
+    if name not in TRAINERS:
+        raise BadInput(f"no trainer {name!r} is known here{nearest(name, TRAINERS)}; install the version that has it")
     system: System = import_module(f"{__name__}.{name}").SYSTEM
     return system

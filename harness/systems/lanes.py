@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, bottleneck_weights
+from harness.systems.system import ADAPTER_PACKAGES, bottleneck_bytes
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -30,9 +31,9 @@ class Lanes:
         """One lane costs more than a share of many."""
         return "lanes together" if lanes > 1 else "one lane"
 
-    def weights(self, spec: Mapping[str, Any], layers: int, width: int) -> int:
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """Those of the target's adapter and head."""
-        return bottleneck_weights(spec, layers, width)
+        return bottleneck_bytes(spec, backbone)
 
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the cells as lanes; torch is loaded here."""

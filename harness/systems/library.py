@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, WHOLE_MODEL, bottleneck_weights
+from harness.systems.system import ADAPTER_PACKAGES, WHOLE_MODEL, bottleneck_bytes
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -33,9 +34,9 @@ class Library:
         """A whole model costs more than an adapter."""
         return WHOLE_MODEL if spec["adapter"] is None else "library"
 
-    def weights(self, spec: Mapping[str, Any], layers: int, width: int) -> int:
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """Those of the target's adapter and head; nothing is kept of a whole model."""
-        return bottleneck_weights(spec, layers, width)
+        return bottleneck_bytes(spec, backbone)
 
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the only cell of the attempt; torch is loaded here."""

@@ -1,17 +1,10 @@
-"""What a system is: one way from the rows of a task to trained cells, behind one small contract.
+"""What those who run and cost cells ask of whatever trains them: one way from the rows of a task to trained cells.
 
-Two exist: ``lanes`` trains all cells of a pack in one loop, ``library`` one cell at a time through the adapters
-library. Whoever runs, costs or reports cells knows none of them; it asks the system that a cell's spec names.
+Three exist: ``lanes`` trains all cells of a pack in one loop, ``library`` one cell at a time through the adapters
+library, and ``fitted`` a system that is no adapter, whose file keeps the contract of harness.study.systems. Whoever
+runs, costs or reports cells knows none of them; it asks the one that a cell's spec names.
 
-A system that is no adapter (a bi-encoder, micromodels, a sequence-to-sequence or a prompted model) is one more file:
-
-- a frozen configuration with its paper's values as defaults, which enters the cell's spec under a new field, so that
-  the keys of all other cells stay what they are; its spec says ``system = NAME`` and ``intermediate_key = None``,
-- ``train``, which fits on the training and validation rows of the attempt alone, and only then predicts: no test row is
-  read before the last parameter is chosen,
-- ``save`` of each Trained, which writes safetensors and JSON, never a pickle, and what reads them again.
-
-Nothing heavy is imported at the top of a system's file: planning, costs and status load it without torch.
+Nothing heavy is imported at the top of these files: planning, costs and status load them without torch.
 """
 
 from __future__ import annotations
@@ -19,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 
 if TYPE_CHECKING:
@@ -50,8 +44,8 @@ class System(Protocol):
         """How a cell is trained beside ``lanes - 1`` others, in words, as far as that decides its costs."""
         ...
 
-    def weights(self, spec: Mapping[str, Any], layers: int, width: int) -> int:
-        """How many fp32 numbers a record keeps, on a backbone of this shape; 0 where that is not known beforehand."""
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
+        """How many bytes of weights a record keeps; 0 where that is not known beforehand."""
         ...
 
     def train(self, attempt: Attempt) -> list[Trained]:
@@ -63,10 +57,11 @@ class System(Protocol):
         ...
 
 
-def bottleneck_weights(spec: Mapping[str, Any], layers: int, width: int) -> int:
-    """Numbers in the adapter and head of a bottleneck cell; 0 where the adapter has no reduction factor."""
+def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
+    """Bytes in fp32 of adapter and head of a bottleneck cell; 0 where the adapter has no reduction factor."""
     if not spec["adapter"] or "reduction_factor" not in spec["adapter"]:
         return 0
+    layers, width, _ = backbone.shape
     inner = max(1, width // int(spec["adapter"]["reduction_factor"]))
     outputs = len(spec["label"]["classes"]) or 1
-    return layers * (2 * width * inner + inner + width) + (width + 1) * (width + outputs)
+    return 4 * (layers * (2 * width * inner + inner + width) + (width + 1) * (width + outputs))

@@ -10,7 +10,7 @@ For example, the recipe of three transfers onto one target has one ``metric`` an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from adapters_store import Store
@@ -115,8 +115,8 @@ def smaller(rate: float) -> float:
 class Attempt:
     """Cells of one target, seed and setting that are to be trained, and everything that this takes.
 
-    ``splits`` are those of the task, or of one of its folds. ``run`` tells its checkpoints in the store from those of
-    other folds and of a second attempt.
+    ``splits`` are those of the task, or of one of its folds, and ``siblings`` those of tasks of the same rows that its
+    system reads. ``run`` tells its checkpoints in the store from those of other folds and of a second attempt.
     """
 
     cells: Sequence[Cell]
@@ -127,13 +127,17 @@ class Attempt:
     watch: Watch
     device: Device
     run: str = ""
+    siblings: Mapping[str, Splits] = field(default_factory=dict)
 
     def folds(self) -> list[Attempt]:
         """An attempt for every fold of the task's splits, or for the splits themselves."""
         return [
-            replace(self, splits=fold, run=f"fold-{number}{self.run}")
+            replace(self, splits=fold, run=f"fold-{number}{self.run}", siblings=self._siblings_in(number - 1))
             for number, fold in enumerate(self.splits.folds or (self.splits,), start=1)
         ]
+
+    def _siblings_in(self, fold: int) -> Mapping[str, Splits]:
+        return {name: splits.folds[fold] if splits.folds else splits for name, splits in self.siblings.items()}
 
     def only(self, lanes: Sequence[int]) -> Attempt:
         """The attempt at some of the cells, by their places."""

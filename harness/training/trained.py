@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
+from harness.study.systems import Span
 from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
 from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
@@ -61,9 +62,12 @@ def cuts_of(parts: Mapping[str, Part]) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What training leaves: the epoch that was kept (from 1), its validation score, and the history per epoch."""
+    """What training leaves: the epoch that was kept (from 1), its validation score, and the history per epoch.
 
-    best_epoch: int
+    A system without epochs has none that was kept, and no history.
+    """
+
+    best_epoch: int | None
     validation: float
     history: list[dict[str, float | int | None]]
 
@@ -74,8 +78,8 @@ class Trained:
 
     ``logits`` are of the validation and test rows, ``[rows, outputs]``. ``cut`` counts per split what a length limit
     took from its rows, and ``proofs`` are facts that a record keeps of how it was trained; systems without tokens or
-    without adapters leave them empty. ``lanes`` is how many cells were trained at once, ``earlier`` the wall and CPU
-    seconds of interrupted runs.
+    without adapters leave them empty. ``spans`` are predicted rationales by split. ``lanes`` is how many cells were
+    trained at once, ``earlier`` the wall and CPU seconds of interrupted runs.
     """
 
     save: Callable[[Path], None] | None
@@ -84,6 +88,7 @@ class Trained:
     fitted: Fitted
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
     proofs: dict[str, Any] = field(default_factory=dict)
+    spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     lanes: int = 1
     earlier: tuple[float, float] = (0.0, 0.0)
 

@@ -15,6 +15,7 @@ from adapters_store.roles import (
     ROLES,
     SCORED_ALONE,
     SCORING,
+    SYSTEMS,
     TRANSFER,
     WHOLE_MODELS,
     planned_role,
@@ -30,6 +31,7 @@ def test_the_names_that_records_hold_are_these():
     assert REFERENCES == WHOLE_MODELS == ("finetuned",)
     assert ON_OWN_TEXTS == ("self", "shuffled")
     assert NAMED_BY_INTERMEDIATE == ("control", "imported")
+    assert SYSTEMS == ("system",)
     assert SCORING == ("baseline", "control-intermediate")
 
 

@@ -67,6 +67,15 @@ class Backbone:
             return RANDOM_TINY["hidden"]
         return int(self._config.get("hidden_size", SIZES["hidden_size"]))
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Layers, width and inner width of the encoder."""
+        if self.folder is None:
+            return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["intermediate"]
+        names = ("num_hidden_layers", "hidden_size", "intermediate_size")
+        layers, width, inner = (int(self._config[name]) for name in names)
+        return layers, width, inner
+
     @cached_property
     def vocabulary(self) -> int:
         """Rows of the embedding of a backbone in a folder: every id of a token is a smaller number."""

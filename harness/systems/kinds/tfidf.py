@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 READS = Reads()
+PACKAGES = ("numpy", "scipy", "scikit-learn")
 PARTS = {"both": ("context", "response"), "response": ("response",), "context": ("context",)}
 CLASS_WEIGHTS = ("balanced", "none")
 MOST_STEPS = 2000  # of the optimiser; no task here needs a tenth

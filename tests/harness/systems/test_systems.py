@@ -1,4 +1,4 @@
-"""What every system does for those who run and cost cells, and that a third one is a single file."""
+"""What trainers and systems do for those who run and cost cells, and what a system is handed and keeps."""
 
 from __future__ import annotations
 
@@ -6,77 +6,32 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
-import harness.systems
-from adapters_store import key_of
 from harness.engines.local import Runner
 from harness.run.pack import PackRunner
-from harness.study.cell import make_cell
+from harness.study.cell import make_cell, make_system_cell
+from harness.study.config import StudyConfig
 from harness.study.plan import Pack
+from harness.study.systems import Place, Reads, kind_names, kind_of
 from harness.systems import name_of_system, system_names, system_of
 from harness.systems.system import System
-from tasks.errors import BadInput
+from tasks.errors import BadInput, BadStudy
+from tasks.task import Label
 
-MAJORITY = """
-import json
-
-import numpy as np
-
-from harness.training.inputs import rows_of
-from harness.training.trained import Fitted, Trained
+TRAINERS = ("lanes", "library")
 
 
-class Majority:
-    packages = ("numpy",)
-
-    def groups(self, cells):
-        return [(cell,) for cell in cells]
-
-    def steps(self, spec):
-        return 1
-
-    def way(self, spec, lanes):
-        return "majority"
-
-    def weights(self, spec, layers, width):
-        return 0
-
-    def train(self, attempt):
-        (cell,) = attempt.cells
-        rows = rows_of(cell, attempt.splits)
-        counts = np.bincount([row.label for row in rows.train]).astype(np.float32)
-        logits = {name: np.tile(counts, (len(getattr(rows, name)), 1)) for name in ("validation", "test")}
-        attempt.watch(attempt.label, 1, 1)
-
-        def save(folder):
-            folder.mkdir()
-            (folder / "counts.json").write_text(json.dumps(counts.tolist()))
-
-        return [Trained(save, rows, logits, Fitted(1, 0.0, [{"epoch": 1, "train_loss": 0.0, "validation": 0.0}]))]
+def system_cell(name, target, splits, backbone, study=None, seed=1, **table):
+    """A system's cell of a target among the splits of toy tasks."""
+    config = StudyConfig("toy", tuple(splits), backbone="random-tiny", systems=(name,), system={name: table})
+    return make_system_cell(config, backbone, splits, target=target, name=name, seed=seed, setting="full")
 
 
-SYSTEM = Majority()
-"""
-
-
-@pytest.fixture
-def majority(tmp_path, monkeypatch, study, tiny, toy_splits):
-    """A cell of a system whose only file lies in a folder of its own."""
-    (tmp_path / "majority.py").write_text(MAJORITY)
-    monkeypatch.setattr(harness.systems, "__path__", [*harness.systems.__path__, str(tmp_path)])
-    system_names.cache_clear()
-    cell = make_cell(study, tiny, toy_splits("one"), seed=1, setting="full")
-    left_out = ("adapter", "composition", "training", "class_weights", "library", "precision", "retry_collapsed")
-    spec = {name: value for name, value in cell.spec.items() if name not in left_out} | {"system": "majority"}
-    yield dataclasses.replace(cell, spec=spec, key=key_of(spec))
-    sys.modules.pop("harness.systems.majority", None)
-    system_names.cache_clear()
-
-
-@pytest.mark.parametrize("name", system_names())
-def test_every_system_keeps_the_contract(name, study, tiny, toy_splits):
+@pytest.mark.parametrize("name", TRAINERS)
+def test_every_trainer_keeps_the_contract(name, study, tiny, toy_splits):
     cell = make_cell(dataclasses.replace(study, trainer=name), tiny, toy_splits("one"), seed=1, setting="full")
     other = make_cell(dataclasses.replace(study, trainer=name), tiny, toy_splits("one"), seed=2, setting="full")
     system = system_of(cell.spec)
@@ -84,38 +39,210 @@ def test_every_system_keeps_the_contract(name, study, tiny, toy_splits):
     assert [member for group in system.groups([cell, other]) for member in group] == [cell, other]
     assert system.steps(cell.spec) == cell.spec["training"]["epochs"]
     assert system.way(cell.spec, 1)
-    assert system.weights(cell.spec, layers=2, width=32) > 0
+    assert system.kept_bytes(cell.spec, tiny) > 0
     assert "torch" in system.packages
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_every_kind_is_a_system_as_trainers_are(name):
+    system, spec = system_of({"system": name}), {"system": name, "config": {}}
+    assert isinstance(system, System)
+    assert system.groups(["first", "second"]) == [("first",), ("second",)]
+    assert system.way(spec, 1) == f"system {name}"
+    assert system.steps(spec) == 1
+    assert system.steps({**spec, "config": {"epochs": 3}}) == 3
 
 
 def test_an_adapter_s_system_is_its_trainer_and_an_unknown_one_is_refused_by_name():
     assert name_of_system({"trainer": "lanes"}) == "lanes"
-    with pytest.raises(BadInput, match="no system 'lane' is known here; did you mean 'lanes'"):
-        system_of({"trainer": "lanes", "system": "lane"})
+    assert name_of_system({"system": "tfidf"}) == "tfidf"
+    assert system_names() == tuple(sorted((*TRAINERS, *kind_names())))
+    with pytest.raises(BadInput, match="no trainer 'lane' is known here; did you mean 'lanes'"):
+        system_of({"trainer": "lane"})
+    with pytest.raises(BadInput, match="no system 'tf-idf' is known here; did you mean 'tfidf'"):
+        system_of({"trainer": "lanes", "system": "tf-idf"})
 
 
 def test_asking_a_system_for_steps_and_costs_loads_no_torch():
-    code = "import sys; from harness.systems import *; from harness.systems import system_names, system_of;"
-    code += "[system_of({'trainer': name}) for name in system_names()]; assert 'torch' not in sys.modules"
+    code = "import sys; from harness.systems import system_of; from harness.study.systems import kind_names;"
+    code += "[system_of({'trainer': name}) for name in ('lanes', 'library')];"
+    code += "[system_of({'system': name}) for name in kind_names()]; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_third_system_is_one_file(majority, tiny, toy_splits, store):
-    heard = []
-    runner = PackRunner(tiny, {"one": toy_splits("one")}, store, lambda *said: heard.append(said))
-    (outcome,) = runner.run_pack(Pack((majority,)))
+def test_a_pack_of_a_system_leaves_a_record_as_any_other(tiny, toy_splits, store):
+    heard, splits = [], {"one": toy_splits("one")}
+    cell = system_cell("majority", "one", splits, tiny)
+    runner = PackRunner(tiny, splits, store, lambda *said: heard.append(said))
+    (outcome,) = runner.run_pack(Pack((cell,)))
     assert outcome.error is None, outcome.trace
-    record = store.get(majority.key)
+    record = store.get(cell.key)
     assert record.results["test"] == record.results["floor"]
     assert record.results["flags"] == ["collapsed", "constant_prediction"]
-    assert (record.results["cut"], record.results["liveness"]) == ({}, None)
+    assert (record.results["cut"], record.results["liveness"], record.results["best_epoch"]) == ({}, None, None)
     assert set(record.provenance["versions"]) == {"python", "numpy"}
-    assert "adapter/counts.json" in record.files
-    assert len(pd.read_parquet(store.open(majority.key, "test.parquet"))) == record.results["n_test"]
-    assert heard == [(majority.label, 1, 1)]
+    assert set(record.files) == {
+        *("model/frequencies.safetensors", "test.parquet", "validation.parquet", "history.json")
+    }
+    assert len(pd.read_parquet(store.open(cell.key, "test.parquet"))) == record.results["n_test"]
 
 
-def test_an_engine_runs_a_third_system_as_any_other(majority, tiny, toy_splits, store):
-    (outcome,) = Runner(tiny, {"one": toy_splits("one")}, store, lambda *_: None)(Pack((majority,)))
-    assert outcome.error is None
-    assert majority.key in store
+@pytest.mark.parametrize("name", ["majority", "tfidf"])
+def test_a_record_s_predictions_are_those_of_what_it_keeps(name, tiny, toy_splits, store):
+    splits = {"one": toy_splits("one", kind="continuous")}
+    cell = system_cell(name, "one", splits, tiny)
+    (outcome,) = Runner(tiny, splits, store, lambda *_: None)(Pack((cell,)))
+    assert outcome.error is None, outcome.trace
+    fitted = kind_of(name).load(store.open(cell.key, sorted(store.get(cell.key).files)[1]).parent, Place())
+    test = pd.read_parquet(store.open(cell.key, "test.parquet"))
+    np.testing.assert_array_equal(fitted.predict(splits["one"].test).logits[:, 0], test.logit_0)
+
+
+SPY = """
+from dataclasses import dataclass
+from harness.systems.kinds.majority import Config, VERSION, Frequencies, load
+from harness.study.systems import Fit, Fitted, Reads, Span, Predicted
+import numpy as np
+
+READS = Reads(siblings=True, rationales=True)
+SEEN = []
+
+
+@dataclass(frozen=True)
+class Config:
+    siblings: tuple = ()
+    epochs: int = 2
+
+
+class Spy(Fitted):
+    history = [{"epoch": 1, "train_loss": 1.0, "validation": 0.5}, {"epoch": 2, "train_loss": 0.5, "validation": 0.6}]
+    best_epoch = 2
+
+    def predict(self, rows):
+        SEEN.append(rows)
+        logits = np.tile(np.array([0, 1], np.float32), (len(rows), 1))
+        return Predicted(logits, [Span(0, 1, 4, 0.5)], {"tokens": len(rows)})
+
+    def save(self, folder):
+        folder.mkdir()
+
+
+def fit(fit):
+    SEEN.append(fit)
+    fit.watch(1, 2)
+    fit.watch(2, 2)
+    return Spy()
+"""
+
+
+@pytest.fixture
+def spy(tmp_path, monkeypatch):
+    """A kind that keeps what it is handed, in a file of its own."""
+    import harness.systems.kinds as room
+
+    (tmp_path / "spy.py").write_text(SPY)
+    monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
+    yield lambda: sys.modules["harness.systems.kinds.spy"].SEEN
+    kind_of.cache_clear()
+    sys.modules.pop("harness.systems.kinds.spy", None)
+
+
+def rationale_splits(toy_splits, name, word="because"):
+    splits = toy_splits(name)
+    columns = {"rationale": "why"}
+    rows = [tuple(row._replace(rationale=(word,)) for row in getattr(splits, part)) for part in PARTS]
+    task = dataclasses.replace(splits.task, columns=columns)
+    return dataclasses.replace(splits, task=task, **dict(zip(PARTS, rows, strict=True)))
+
+
+PARTS = ("train", "validation", "test")
+
+
+def test_a_system_sees_no_test_row_in_its_fit_and_no_answer_in_what_it_predicts(spy, tiny, toy_splits, store):
+    splits = {name: rationale_splits(toy_splits, name) for name in ("one", "two")}
+    cell, heard = system_cell("spy", "one", splits, tiny, siblings=["two"]), []
+    runner = PackRunner(tiny, splits, store, lambda *said: heard.append(said))
+    (outcome,) = runner.run_pack(Pack((cell,)))
+    assert outcome.error is None, outcome.trace
+    fit, *shown = spy()
+    assert (fit.train, fit.validation) == (splits["one"].train, splits["one"].validation)
+    sibling = fit.siblings["two"]
+    assert tuple(sibling.train) == splits["two"].train
+    assert tuple(sibling.validation) == splits["two"].validation
+    assert [len(rows) for rows in shown] == [16, 24]
+    assert {(row.label, row.rationale) for rows in shown for row in rows} == {(0, ())}
+    assert heard == [(cell.label, 1, 2), (cell.label, 2, 2)]
+    record = store.get(cell.key)
+    assert (record.results["best_epoch"], record.results["cost"]) == (2, {"tokens": 24})
+    spans = pd.read_parquet(store.open(cell.key, "spans.parquet"))
+    assert spans.to_dict("records")[1] == {"split": "test", "id": "r0", "start": 1, "end": 4, "score": 0.5}
+
+
+def test_a_changed_rationale_makes_new_cells_of_what_reads_it_and_of_nothing_else(spy, tiny, toy_splits):
+    before, after = ({"one": rationale_splits(toy_splits, "one", word)} for word in ("because", "since"))
+    keys = {
+        name: [system_cell(name, "one", splits, tiny).key for splits in (before, after)] for name in ("spy", "tfidf")
+    }
+    assert keys["spy"][0] != keys["spy"][1]
+    assert keys["tfidf"][0] == keys["tfidf"][1]
+
+
+def test_what_a_system_cannot_read_is_refused_in_one_line(spy, tiny, toy_splits, monkeypatch):
+    plain, marked = toy_splits("one"), rationale_splits(toy_splits, "one")
+    with pytest.raises(BadStudy, match=r"'spy' needs rationales, and task 'one' has no column of them; or name its"):
+        system_cell("spy", "one", {"one": plain}, tiny)
+    with pytest.raises(BadStudy, match="sibling 'three' is no task of the study with data here"):
+        system_cell("spy", "one", {"one": marked}, tiny, siblings=["three"])
+    other = rationale_splits(toy_splits, "two")
+    other = dataclasses.replace(other, train=other.train[1:])
+    with pytest.raises(BadStudy, match="'two' is no sibling of 'one': 1 ids of their train rows differ"):
+        system_cell("spy", "one", {"one": marked, "two": other}, tiny, siblings=["two"])
+    module = sys.modules["harness.systems.kinds.spy"]
+
+    def reads(**needed):
+        monkeypatch.setattr(module, "READS", Reads(**needed))
+        kind_of.cache_clear()
+
+    reads(weights="decoder")
+    with pytest.raises(BadStudy, match="reads weights of the kind 'decoder', and backbone 'random-tiny' is an encoder"):
+        system_cell("spy", "one", {"one": marked}, tiny)
+    reads(package="no_such_package", extra="forests")
+    with pytest.raises(BadInput, match=r"needs an optional package; .* pip install 'empathy-transfer\[forests\]'"):
+        system_cell("spy", "one", {"one": marked}, tiny)
+    reads(labels=("continuous",))
+    with pytest.raises(BadStudy, match="predicts no binary label, and 'one' has one"):
+        system_cell("spy", "one", {"one": marked}, tiny)
+
+
+def test_a_system_that_predicts_too_few_logits_fails_and_says_so(spy, tiny, toy_splits, store):
+    splits = {"one": rationale_splits(toy_splits, "one")}
+    splits["one"] = dataclasses.replace(splits["one"], task=dataclasses.replace(splits["one"].task, label=THREE))
+    rows = tuple(row._replace(label=place % 3) for place, row in enumerate(splits["one"].train))
+    splits["one"] = dataclasses.replace(splits["one"], train=rows)
+    cell = system_cell("spy", "one", splits, tiny)
+    (outcome,) = PackRunner(tiny, splits, store, lambda *_: None).run_pack(Pack((cell,)))
+    assert outcome.error == "system 'spy' predicts (16, 2) logits for 16 validation rows of 3 outputs; mend its predict"
+
+
+THREE = Label("label", "multiclass", ("0", "1", "2"))
+
+
+def test_the_same_kind_under_two_names_is_two_cells_and_equal_settings_are_one(tiny, toy_splits):
+    splits = {"one": toy_splits("one")}
+    tables = {"words": {"kind": "tfidf"}, "response": {"kind": "tfidf", "reads": "response"}, "tfidf": {}}
+    config = StudyConfig("toy", ("one",), systems=tuple(tables), system=tables)
+    cells = {
+        name: make_system_cell(config, tiny, splits, target="one", name=name, seed=1, setting="full") for name in tables
+    }
+    assert cells["words"].key == cells["tfidf"].key != cells["response"].key
+    assert cells["response"].label == "one (response), seed 1, full"
+    assert {cell.intermediate_key for cell in cells.values()} == {None}
+
+
+def test_keys_of_systems_stay_what_they_are(tiny, toy_splits):
+    splits = {"one": toy_splits("one")}
+    keys = {name: system_cell(name, "one", splits, tiny).key[:16] for name in ("majority", "tfidf")}
+    assert keys == GOLDEN
+
+
+GOLDEN = {"majority": "c591726d2635d1f7", "tfidf": "31702f5f8c0bb527"}

@@ -1,0 +1,129 @@
+"""Cells of systems that are no adapters: how a kind's ``fit`` and ``predict`` become what a record holds.
+
+A system is handed training and validation rows. Test rows come only to ``predict``, without labels and rationales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.study.backbones.backbone import Backbone
+from harness.study.cell import Cell, seed_of
+from harness.study.systems import Kind, Place, Sibling, kind_of
+from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    from harness.training.inputs import Rows
+    from harness.training.recipe import Attempt
+    from harness.training.trained import Trained
+    from tasks.splits.loading import Splits
+    from tasks.task import Example
+
+OF_SYSTEM = "system "  # how the ways of systems begin
+
+
+@dataclass(frozen=True)
+class FittedSystem:
+    """The system of cells whose spec names a kind of harness.study.systems."""
+
+    kind: Kind
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those that the kind declares."""
+        return self.kind.packages
+
+    def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
+        """Each cell alone."""
+        return [(cell,) for cell in cells]
+
+    def steps(self, spec: Mapping[str, Any]) -> int:
+        """The epochs of its configuration, or one step where it has none."""
+        return int(spec["config"].get("epochs", 1))
+
+    def way(self, spec: Mapping[str, Any], lanes: int) -> str:
+        """The kind: each costs what only its own records tell."""
+        return way_of_system(self.kind.name)
+
+    def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
+        """What the kind says of its configuration; 0 where it says nothing."""
+        return self.kind.kept_bytes(self._config(spec), len(spec["label"]["classes"]) or 1, backbone)
+
+    def train(self, attempt: Attempt) -> list[Trained]:
+        """Fit the attempt's only cell, then predict its validation and test rows."""
+        from harness.study.systems import Fit
+        from harness.training.inputs import rows_of
+        from harness.training.trained import Fitted, Trained
+        from tasks import metrics
+
+        (cell,), spec = attempt.cells, attempt.cells[0].spec
+        rows, task = rows_of(cell, attempt.splits), attempt.splits.task
+        place = Place(attempt.device, attempt.backbone if self.kind.reads.weights else None)
+        fitted = self.kind.fit(
+            Fit(
+                train=rows.train,
+                validation=rows.validation,
+                label=task.label,
+                metric=spec["metric"],
+                seed=seed_of(self.kind.name, cell.target, cell.seed),
+                config=self._config(spec),
+                checkpoint=attempt.store.pack_folder(cell.key) / attempt.run,
+                place=place,
+                siblings={name: _sibling(splits, rows) for name, splits in attempt.siblings.items()},
+                watch=lambda step, steps: attempt.watch(attempt.label, step, steps),
+            )
+        )
+        shown = {"validation": _blank(rows.validation), "test": _blank(rows.test)}
+        predicted = {name: fitted.predict(part) for name, part in shown.items()}
+        for name, part in predicted.items():
+            if part.logits.shape != (len(shown[name]), task.label.n_outputs):
+                raise BadInput(
+                    f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(shown[name])} {name} rows"
+                    f" of {task.label.n_outputs} outputs; mend its predict"
+                )
+        logits = {name: part.logits.astype("float32") for name, part in predicted.items()}
+        score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])
+        history = [dict(step) for step in fitted.history]
+        return [
+            Trained(
+                fitted.save,
+                rows,
+                logits,
+                Fitted(fitted.best_epoch, score, history),
+                proofs={"cost": dict(predicted["test"].cost)},
+                spans={name: part.spans for name, part in predicted.items()},
+            )
+        ]
+
+    def _config(self, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the kind's own Config
+        return self.kind.configured(spec["config"], f"system {self.kind.name!r}")
+
+
+def way_of_system(kind: str) -> str:
+    """How cells of a kind are trained, in words, as far as that decides their costs."""
+    return OF_SYSTEM + kind
+
+
+def system_of_kind(name: str) -> FittedSystem:
+    """The system of a kind; BadStudy if there is none of its name."""
+    return FittedSystem(kind_of(name))
+
+
+def _blank(rows: Sequence[Example]) -> tuple[Example, ...]:
+    """Rows whose labels and rationales are taken out: whatever a system does with them tells nothing."""
+    return tuple(row._replace(label=_no_answer(row.label), rationale=()) for row in rows)
+
+
+def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
+    return tuple(0 for _ in label) if isinstance(label, tuple) else type(label)(0)
+
+
+def _sibling(splits: Splits, rows: Rows) -> Sibling:
+    """A sibling's rows of the same ids as the target's training and validation rows, in their order; no test row."""
+    parts = []
+    for part in ("train", "validation"):
+        by_id = {row.id: row for row in getattr(splits, part)}
+        parts.append(tuple(by_id[row.id] for row in getattr(rows, part)))
+    return Sibling(splits.task.label, *parts)

@@ -1,0 +1,119 @@
+"""Studies that name systems: their files, plans, runs, and what every command says of them."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from analysis.gains.cells import planned_cells
+from analysis.gains.columns import Lane, columns
+from harness.engines.remote import RemotePack
+from harness.run.grid import GridReport, steps_of
+from harness.study.file import load_study
+from harness.study.plan import Pack
+from harness.systems.fitted import OF_SYSTEM
+from tasks.errors import BadStudy
+from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study
+
+SYSTEMS = (
+    'systems=["majority", "tfidf", "response"]',
+    'system.response.kind="tfidf"',
+    'system.response.reads="response"',
+    "transfers=false",
+)
+NAMES = ["majority", "tfidf", "response"]
+
+
+def system_study(store, *overrides):
+    return small_study(store, *SYSTEMS, *overrides)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The study after a run in which every cell was trained."""
+    study = system_study(tmp_path_factory.mktemp("systems") / "runs")
+    report = study.run()
+    assert report.is_complete, report
+    return study
+
+
+def test_a_plan_ends_with_the_cells_of_systems_and_leaves_those_of_adapters_as_they_are(store):
+    plan, without = system_study(store.root).plan, small_study(store.root, "transfers=false").plan
+    systems = [cell for cell in plan.cells if cell.system]
+    assert [cell.key for cell in plan.cells if not cell.system] == [cell.key for cell in without.cells]
+    assert [(cell.system, cell.target) for cell in systems] == [(name, task) for name in NAMES for task in (ONE, TWO)]
+    assert plan.cells[-len(systems) :] == systems
+    only = system_study(store.root, f'system.tfidf.tasks=["{TWO}"]').plan
+    assert [cell.target for cell in only.cells if cell.system == "tfidf"] == [TWO]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "refusal"),
+    [
+        (['systems=["majorty"]'], "no system 'majorty' is known here; did you mean 'majority'"),
+        (['system.tfdif.reads="both"'], r"\[system.tfdif\] is not among the study's systems; did you mean 'tfidf'"),
+        (["system.tfidf.rate=1"], "system.tfidf: system 'tfidf' has no setting 'rate'"),
+        (['system.tfidf.reads="all"'], "system.tfidf: reads 'all' is not one of both, response, context"),
+        (['system.tfidf.tasks=["moods"]'], r"system.tfidf.tasks \['moods'\] is not a list of the study's own tasks"),
+        (['systems=["Words"]'], "system 'Words': a name may hold only small letters"),
+        (["system=3"], "system is a table of tables"),
+        (["system.tfidf=3"], "system.tfidf is a table of fields"),
+    ],
+)
+def test_what_a_study_says_wrongly_of_its_systems_is_refused_in_one_line(overrides, refusal):
+    with pytest.raises(BadStudy, match=refusal) as problem:
+        load_study("tiny", ['systems=["tfidf"]', *overrides])
+    assert "\n" not in str(problem.value)
+
+
+def test_a_refused_system_ends_a_command_with_2(command, tmp_path):
+    code, _, err = command("plan", "tiny", "--store", tmp_path, "--set", 'systems=["majorty"]')
+    assert (code, len(err.splitlines())) == (2, 1)
+
+
+def test_two_systems_of_one_seed_are_two_rows_and_two_lanes(done):
+    manifest = done.store.manifest("tiny")
+    frame = planned_cells(done.store, manifest)
+    own = frame[(frame.role == "system") & (frame.target == ONE)]
+    assert own.system.tolist() == NAMES
+    assert own.status.tolist() == ["done"] * 3
+    assert set(frame.system[frame.role != "system"]) == {""}
+    column = next(iter(columns(done.store, frame[frame.target == ONE], draws=50, seed=1)))
+    assert set(column.lanes) == {Lane("baseline", None, 1), *(Lane("system", None, 1, name) for name in NAMES)}
+    assert column.draws.shape == (50, 4)
+
+
+def test_another_run_finds_every_cell_and_trains_none(done):
+    report = GridReport()
+    assert steps_of(done.plan, done.store, report) == []
+    assert len(report.stored) == len(done.plan.cells)
+
+
+def test_a_job_on_another_machine_runs_a_system_s_cell(store, done):
+    study = system_study(store.root)
+    cell = next(cell for cell in study.plan.cells if cell.system == "response")
+    job = study.launch(threads=1).job(Pack((cell,)))
+    assert isinstance(job, RemotePack)
+    assert job.pack.cells == (cell,)
+    from harness.engines.local import Job
+
+    (outcome,) = job(Job("tiny"))
+    assert outcome.error is None
+    ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
+    pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_status_and_plan_name_systems_and_forecast_them_by_their_own_records(done, command):
+    root = done.store.root
+    code, out, err = command("status", "tiny", "--store", root)
+    assert (code, err) == (0, "")
+    assert "system 6/6" in out
+    overrides = [word for override in (*OVERRIDES, *SYSTEMS) for word in ("--set", override)]
+    code, out, _ = command("plan", "tiny", "--store", root, "--json", *overrides, "--set", "seeds=[1, 2]")
+    plan = json.loads(out)
+    assert (code, plan["roles"]["system"]) == (0, 12)
+    (hours,) = plan["costs"]["hours"]
+    assert {way for way in hours["ways"] if way.startswith(OF_SYSTEM)} == {"system majority", "system tfidf"}
+    assert plan["costs"]["not_forecast"] == {}
