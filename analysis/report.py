@@ -22,6 +22,7 @@ from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
 from analysis.page.document import ReportContent, write_page
+from analysis.results.leaderboard import has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
@@ -30,7 +31,7 @@ from analysis.sections.blocks import Bullets, Section, Text, markdown
 from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, sentences
 from analysis.sections.paper_tables import write_tables
-from analysis.sections.study_results import Snapshot, StudyResults
+from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.tables import write_frames
 
 APPENDIX = "All that the answers above rest on. docs/glossary.md says what the words mean."
@@ -68,6 +69,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out)
     planned, study = study, study.of_adapters
+    board = _leaderboard(store, planned, out)
     glance = write_maps(study.gains, study.manifest, out, study.question.kept)
     frames = study.gains, study.controls, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, out, study.question.kept)
@@ -93,6 +95,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         study_sections.settings(planned),
         study_sections.tasks(study),
         study_sections.baselines(study),
+        board,
         gain_sections.corrections(study),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
@@ -109,6 +112,16 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     write_text(page, markdown(present))
     write_page(store, ReportContent(study, answer, figures, present), out / "report.html")
     return Written(page, tuple(top))
+
+
+def _leaderboard(store: Store, study: StudyResults, out: Path) -> Section | None:
+    """Write the frames of the leaderboard, and its section; none of a study without systems."""
+    if not has_systems(study.manifest):
+        return None
+    board = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept).board()
+    for name, frame in board.frames.items():
+        write_frames(frame, out / name)
+    return study_sections.leaderboard(study, board.board)
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:

@@ -137,6 +137,40 @@ def baselines(study: StudyResults) -> Section:
     return Section("Baselines", [Text(text), Table(head, rows), *_ordered(study)])
 
 
+BOARD_TEXT = (
+    "Every way to solve a target that was run, on the same test rows: systems, the adapter alone, and the transfer that"
+    " has the highest validation score. A tie: no more than chance apart from the highest score, by paired tests of all"
+    " against all on resampled groups, corrected by the step-down maximum within the target. Macro averages are over"
+    " the classes that occur in the test labels. Parameters: numbers that a record keeps of what was learned."
+    " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class."
+)
+BOARD_HEAD = (
+    *("system", "score", "95 % interval", "tied with the best", "accuracy", "macro P", "macro R", "macro F1"),
+    *("parameters", "seconds", "seeds"),
+)
+
+
+def leaderboard(study: StudyResults, board: pd.DataFrame) -> Section:
+    """A table for every target and setting: all systems beside the adapter."""
+    blocks: list[Block] = [Text(BOARD_TEXT)]
+    for (target, setting), rows in board.groupby(["target", "setting"], sort=False):
+        first = rows.iloc[0]
+        facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
+        blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
+        blocks.append(Table(BOARD_HEAD, [board_row(row) for row in rows.itertuples()]))
+    return Section("Leaderboard", blocks)
+
+
+def board_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the leaderboard
+    """A contestant in words."""
+    shares = (row.accuracy, row.macro_precision, row.macro_recall, row.macro_f1)
+    return (
+        *(row.system, number(row.score), interval(row.low, row.high, 2), yes_no(row.is_tied)),
+        *("" if pd.isna(share) else number(share) for share in shares),
+        *(count(row.parameters), number(row.seconds, 1), str(row.n_seeds)),
+    )
+
+
 def _ordered(study: StudyResults) -> list[Block]:
     """Table of the further metrics of targets whose classes have an order; nothing where there are none."""
     shown = study.baselines[study.baselines.quadratic_kappa.notna() | study.baselines.spearman_r.notna()]

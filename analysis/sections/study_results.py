@@ -7,7 +7,7 @@ study = StudyResults.of(store, store.manifest("tiny"), Path("results/tiny")).wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +22,7 @@ from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
 from analysis.kept import NOWHERE, Kept
+from analysis.results.leaderboard import FILES, Leaderboard, leaderboard
 from analysis.sections.blocks import Text
 from analysis.sections.question import Question, of_stored
 from analysis.tables import framed
@@ -104,6 +105,14 @@ class Frames:
     def others(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.other_metrics.other_gains``."""
         return self._frame("other gains", other_gains)
+
+    def board(self) -> Leaderboard:
+        """The leaderboard of the study."""
+        options = {"draws": self.draws, "seed": self.seed}
+        parts = self.kept.parts(
+            "leaderboard", options, lambda: dict(leaderboard(self.store, self.manifest, **options).frames)
+        )
+        return Leaderboard(**{field.name: parts[FILES[field.name]] for field in fields(Leaderboard)})
 
     def _frame(self, what: str, compute: Callable[..., pd.DataFrame], **further: bool) -> pd.DataFrame:
         """The frame that ``compute`` makes; beside records it hangs on the draws, and on the contacts that mark it."""

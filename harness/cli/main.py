@@ -110,6 +110,11 @@ NOUNS = (
         "Compare two studies: scores, gains, and the conclusions that differ, from the store alone.",
     ),
     Noun(
+        "leaderboard",
+        "leaderboard",
+        "Rank all systems of a study beside its adapters, task by task, with paired tests, from the store alone.",
+    ),
+    Noun(
         "paper",
         "paper",
         "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone.",

@@ -114,3 +114,26 @@ def floor(metric: str, labels: ArrayLike, answer: ArrayLike | None) -> float:
     if metric == "pearson_r" or answer is None:
         return 0.0
     return MEASURES[metric](true, np.broadcast_to(np.asarray(answer), true.shape))
+
+
+def of_classes(labels: ArrayLike, predictions: ArrayLike) -> dict[int, tuple[float, float, float, int]]:
+    """Precision, recall, F1 and number of rows of every class that occurs in ``labels``, by its index.
+
+    Both are class indices ``[n]``, or a 0 or 1 per class ``[n, classes]``. Precision is 0 where a class is never
+    predicted, so that means over these classes are the macro averages whose F1 is ``macro_f1``.
+    """
+    true, predicted = np.asarray(labels), np.asarray(predictions)
+    scores = {}
+    for index in range(true.shape[1]) if true.ndim == 2 else np.unique(true):
+        held, said = (true[:, index], predicted[:, index]) if true.ndim == 2 else (true == index, predicted == index)
+        n, answers, hits = int(held.sum()), int(said.sum()), int((held.astype(bool) & said.astype(bool)).sum())
+        if n:
+            scores[int(index)] = (hits / answers if answers else 0.0, hits / n, 2 * hits / (n + answers), n)
+    return scores
+
+
+def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """Share of rows whose answer is right; of several labels, all of them. NaN when there is no row."""
+    right = np.asarray(labels) == np.asarray(predictions)
+    right = right.all(axis=1) if right.ndim == 2 else right
+    return float(right.mean()) if right.size else float("nan")

@@ -60,6 +60,7 @@ def fake_study(
     baseline_seeds: Sequence[int] = (),
     controls: Sequence[str] = (),
     references: Sequence[str] = (),
+    systems: Sequence[str] = (),
     settings: Sequence[str] = ("full",),
     helpful: Collection[Pair] = (),
     constant: Collection[Pair] = (),
@@ -104,6 +105,8 @@ def fake_study(
                         alive = None if intermediate is None else (liveness or {}).get(seed, 0.3)
                         of_pair = list((flags or {}).get(pair, ()))
                         _put(store, task, spec, logits, of_pair, history, cut or CUT, alive)
+                for name in systems:
+                    cells.append(_put_system(store, task, name, seed, setting, history, (absent, helpful, constant)))
     manifest = {
         "schema": 1,
         "name": "fake",
@@ -159,7 +162,7 @@ def _put(
         "n_validation": 50,
         "n_test": task.rows,
         "n_test_groups": task.groups,
-        "cut": {"test": dict(cut)},
+        "cut": {"test": dict(cut)} if cut else {},
         "liveness": liveness,
         "intermediate_unchanged": None if spec["intermediate"] is None else True,
         "trainable_parameters": 1000,
@@ -180,6 +183,31 @@ def _spec(task: FakeTask, intermediate: str | None, seed: int, setting: str, ver
     spec["backbone"] = {"model_type": "roberta", "weights_sha256": "f" * 64}
     spec["training"] = {"epochs": 4, "batch_size": 16, "learning_rate": 1e-3}
     return {**spec, "seed": seed, "setting": setting, "splits_hash": "0" * 64, "metric": task.metric}
+
+
+def _system_spec(task: FakeTask, name: str, seed: int, setting: str) -> dict[str, Any]:
+    """A system's spec, which names neither a backbone nor a training version."""
+    spec = {"schema": 2, "system": name, "version": 1, "config": {}, "role": "system", "target": task.id}
+    spec |= {"intermediate": None, "intermediate_key": None, "seed": seed, "setting": setting}
+    return {**spec, "splits_hash": "0" * 64, "metric": task.metric}
+
+
+def _put_system(
+    store: Store,
+    task: FakeTask,
+    name: str,
+    seed: int,
+    setting: str,
+    history: Sequence[Any],
+    marked: tuple[Collection[Pair], Collection[Pair], Collection[Pair]],
+) -> dict[str, Any]:
+    """The manifest's row of a system's cell, whose record is stored unless it is absent."""
+    spec, pair, (absent, helpful, constant) = _system_spec(task, name, seed, setting), (name, task.id), marked
+    if pair not in absent:
+        noise = 0.1 if pair in helpful else 0.0 if pair in constant else 1.0
+        _put(store, task, spec, _logits(task, pair, seed, noise), [], history, {}, None)
+    row = {"key": key_of(spec), "intermediate": None, "target": task.id, "system": name}
+    return {**row, "seed": seed, "setting": setting, "role": "system"}
 
 
 def _study(tasks: Sequence[FakeTask], seeds: Sequence[int], settings: Sequence[str]) -> dict[str, Any]:

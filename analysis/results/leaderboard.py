@@ -1,0 +1,310 @@
+"""All ways to solve a task on one footing: systems, the adapter alone, and the transfer that validation would pick.
+
+Everything follows from stored predictions; nothing is trained. Contestants of a target and setting are scored on the
+same test rows, and every pair is tested on the same resampled groups. Within a target and setting the step-down maximum
+(Westfall and Young 1993) bounds the probability of a single false difference among all pairs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.record import Record
+from adapters_store.roles import BASELINE, SCORED_ALONE, SYSTEM, TRANSFER, role_of
+from adapters_store.store import LEFT_OUT, Store
+from analysis.gains.baselines import RANGE
+from analysis.gains.cells import Manifest, planned_cells, predictions
+from analysis.gains.columns import Cell, Column, Lane, column_of
+from analysis.gains.gains import SEED
+from analysis.gains.maxima import GainTest, reaches, step_down
+from analysis.gains.pairs import conditional_on
+from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
+from analysis.tables import Declared, framed
+from tasks.metrics import accuracy, of_classes
+
+WEIGHTS = ".safetensors"
+FILES = {"board": "leaderboard", "pairs": "leaderboard_pairs", "classes": "leaderboard_classes"}  # by frame
+
+BOARD = {
+    "target": Declared("str", "task that was trained and tested"),
+    "setting": Declared("str", "share of the target's training data"),
+    "system": Declared("str", "name of the system in the study; of adapters what was trained"),
+    "role": Declared("str", "system, baseline, finetuned, or transfer: the one that validation picks"),
+    "intermediate": Declared("str", "of the transfer: task whose adapter is below"),
+    "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
+    "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: the score is"),
+    "score": Declared("float64", "test score, mean over seeds"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "is_tied": Declared("boolean", "not significantly different from the highest score; undefined: not tested"),
+    "validation": Declared("float64", "validation score, mean over seeds"),
+    "accuracy": Declared("float64", "share of right answers; undefined for numbers"),
+    "macro_precision": Declared("float64", "mean over the classes that occur in the test labels"),
+    "macro_recall": Declared("float64", "the same of recall"),
+    "macro_f1": Declared("float64", "the same of F1"),
+    "n_seeds": Declared("int64", "training runs behind the score"),
+    "parameters": Declared("Int64", "numbers that a record keeps of what was learned; undefined: weights left out"),
+    "seconds": Declared("float64", "wall clock of one training, mean over seeds"),
+    "n_test": Declared("int64", "rows of the test split"),
+    "n_groups": Declared("int64", "groups that its rows fall into"),
+    "conditional": Declared("str", "training runs that the interval holds for"),
+}
+PAIRS = {
+    "target": Declared("str", "task that was trained and tested"),
+    "setting": Declared("str", "share of the target's training data"),
+    "a": Declared("str", "contestant, as ``system`` of the leaderboard"),
+    "b": Declared("str", "the other"),
+    "points": Declared("float64", "100 (score of a - score of b)"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
+    "p_max": Declared("float64", "p after the step-down maximum over all pairs of the target and setting"),
+    "significant": Declared("bool", "p_max is at most .05"),
+}
+CLASSES = {
+    "target": Declared("str", "task that was trained and tested"),
+    "setting": Declared("str", "share of the target's training data"),
+    "system": Declared("str", "contestant, as ``system`` of the leaderboard"),
+    "class": Declared("str", "name of the class"),
+    "precision": Declared("float64", "mean over seeds; 0 where the class is never predicted"),
+    "recall": Declared("float64", "mean over seeds"),
+    "f1": Declared("float64", "mean over seeds"),
+    "n": Declared("int64", "test rows of the class"),
+}
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Frames of contestants (BOARD), of all their pairs (PAIRS), and of their classes (CLASSES)."""
+
+    board: pd.DataFrame
+    pairs: pd.DataFrame
+    classes: pd.DataFrame
+
+    @property
+    def frames(self) -> Mapping[str, pd.DataFrame]:
+        """The frames by the names of their files."""
+        return {file: getattr(self, name) for name, file in FILES.items()}
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """One row of a leaderboard: its finished cells, one per seed, in the order of the seeds."""
+
+    name: str
+    cells: Sequence[Cell]
+
+    @property
+    def seeds(self) -> list[int]:
+        return [cell.seed for cell in self.cells]
+
+    def lanes(self, column: Column, seeds: Sequence[int]) -> list[int]:
+        first = self.cells[0]
+        return [column.lanes[Lane(first.role, first.intermediate, seed, first.system)] for seed in seeds]
+
+
+def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> Leaderboard:
+    """The leaderboard of every target and setting of a stored study; without a finished cell there is no row.
+
+    MixedRecords if cells do not compare. Seeds that a contestant has not finished are left out of its score.
+    """
+    planned = planned_cells(store, manifest)
+    rows: tuple[list[dict[str, Any]], ...] = ([], [], [])
+    for _, frame in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
+        contestants = list(_contestants(frame))
+        if contestants:
+            cells = [cell for contestant in contestants for cell in contestant.cells]
+            column = column_of(store, cells, draws=draws, seed=seed)
+            classes = manifest["tasks"][column.target]["classes"]
+            for kept, of_column in zip(rows, _column_rows(store, column, contestants, classes), strict=True):
+                kept += of_column
+    board, pairs, classes_of = (pd.DataFrame(part) for part in rows)
+    return Leaderboard(framed(board, BOARD), framed(pairs, PAIRS), framed(classes_of, CLASSES))
+
+
+def _contestants(done: pd.DataFrame) -> Iterator[_Contestant]:
+    """Those of a target and setting among finished cells: alone, the picked transfer, then systems by name."""
+    for role in SCORED_ALONE:
+        if len(own := done[done.role == role]):
+            yield _Contestant("adapter alone" if role == BASELINE else role_of(role).trains, _by_seed(own))
+    transfers = done[done.role == TRANSFER]
+    if (picked := picked_transfer(transfers)) is not None:
+        yield _Contestant(f"adapter on {picked}", _by_seed(transfers[transfers.intermediate == picked]))
+    systems = done[done.role == SYSTEM]
+    for name in dict.fromkeys(systems.system):
+        yield _Contestant(name, _by_seed(systems[systems.system == name]))
+
+
+def picked_transfer(transfers: pd.DataFrame) -> str | None:
+    """The intermediate of the highest mean validation score, the first of equals; test scores take no part.
+
+    Only intermediates with as many finished seeds as any other are asked; None where no score is defined.
+    """
+    scores = transfers.groupby("intermediate", sort=False).validation.agg(["mean", "size"])
+    scores = scores[(scores["size"] == scores["size"].max()) & scores["mean"].notna()]
+    return str(scores["mean"].idxmax()) if len(scores) else None
+
+
+def _by_seed(rows: pd.DataFrame) -> list[Cell]:
+    return Cell.all_of(rows.sort_values("seed"))
+
+
+def _column_rows(
+    store: Store, column: Column, contestants: Sequence[_Contestant], classes: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    where = {"target": column.target, "setting": column.setting}
+    pairs = [where | pair for pair in _pairs(column, contestants)]
+    board, of_classes_ = [], []
+    for contestant in contestants:
+        records = [store.get(cell.key) for cell in contestant.cells]
+        by_class = _class_scores(store, records, classes)
+        of_classes_ += [where | {"system": contestant.name} | row for row in by_class]
+        board.append(where | _row(store, column, contestant, records, by_class))
+    scores = np.array([row["score"] for row in board])
+    best = contestants[int(np.nanargmax(scores))].name if np.isfinite(scores).any() else ""
+    for row in board:
+        row["rank"] = pd.NA if np.isnan(row["score"]) else 1 + int(np.count_nonzero(scores > row["score"]))
+        row["is_tied"] = _is_tied(row["system"], best, pairs)
+    return sorted(board, key=lambda row: len(board) if row["rank"] is pd.NA else row["rank"]), pairs, of_classes_
+
+
+def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - True, False or NA
+    """Whether a contestant differs from the best by no more than chance; the best is tied with itself."""
+    if name == best:
+        return True
+    own = next((pair for pair in pairs if {pair["a"], pair["b"]} == {name, best}), None)
+    return pd.NA if own is None or np.isnan(own["p_max"]) else not own["significant"]
+
+
+def _row(
+    store: Store,
+    column: Column,
+    contestant: _Contestant,
+    records: Sequence[Record],
+    by_class: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
+    scores = column.scores[lanes]
+    own = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
+    low, high = np.clip((own.low, own.high), *RANGE[first.metric])
+    means = {f"macro_{name}": float(np.mean([row[name] for row in by_class])) for name in SCORES} if by_class else {}
+    return {
+        "system": contestant.name,
+        "role": first.role,
+        "intermediate": first.intermediate or "",
+        "metric": first.metric,
+        "score": float(scores.mean()),
+        "low": low,
+        "high": high,
+        "validation": float(np.mean([_number(record.results["validation"]) for record in records])),
+        "accuracy": _accuracy(store, records) if by_class else np.nan,
+        **means,
+        "n_seeds": len(records),
+        "parameters": parameters(store, records[0]),
+        "seconds": float(np.mean([record.provenance["wall_seconds"] for record in records])),
+        "n_test": column.n_test,
+        "n_groups": column.groups.count,
+        "conditional": conditional_on(len(records)),
+    }
+
+
+SCORES = ("precision", "recall", "f1")
+
+
+def _class_scores(store: Store, records: Sequence[Record], classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of every class that occurs, mean over seeds; nothing of a number."""
+    if records[0].results["metric"] == "pearson_r":
+        return []
+    shown = [predictions(store, record) for record in records]
+    by_seed = [of_classes(seed.labels, seed.decisions) for seed in shown]
+    return [
+        {
+            "class": classes[index] if index < len(classes) else f"class {index}",
+            **{name: float(np.mean([seed[index][place] for seed in by_seed])) for place, name in enumerate(SCORES)},
+            "n": by_seed[0][index][3],
+        }
+        for index in by_seed[0]
+    ]
+
+
+def _accuracy(store: Store, records: Sequence[Record]) -> float:
+    shown = [predictions(store, record) for record in records]
+    return float(np.mean([accuracy(seed.labels, seed.decisions) for seed in shown]))
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
+
+
+def parameters(store: Store, record: Record) -> int | None:
+    """How many numbers the record's weights hold, by their files' headers; None where they are not there."""
+    names = [name for name in record.files if name.endswith(WEIGHTS)]
+    if not names or LEFT_OUT in record.provenance:
+        return None
+    total = 0
+    for name in names:
+        with store.open(record.key, name).open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        total += sum(int(np.prod(part["shape"])) for key, part in header.items() if key != "__metadata__")
+    return total
+
+
+def _pairs(column: Column, contestants: Sequence[_Contestant]) -> list[dict[str, Any]]:
+    """Every pair of contestants, its difference and its p before and after the maximum over all pairs."""
+    rows: list[dict[str, Any]] = []
+    tests = []
+    for position, (a, b) in enumerate(combinations(contestants, 2)):
+        points, own = _difference(column, a, b)
+        rows.append({"a": a.name, "b": b.name, "points": points, **_of_evidence(own), "p_max": np.nan})
+        if np.isfinite(own.p):
+            where = (column.target, column.setting)
+            tests.append((position, GainTest.of(points / 100, own, where, column.entropy)))
+    columns, _ = reaches(tests)
+    for reach, adjusted in zip(columns, [step_down([reach])[0] for reach in columns], strict=True):
+        for position, p in zip(reach.positions, adjusted, strict=True):
+            rows[position]["p_max"] = float(p)
+    return [row | {"significant": bool(float(row["p_max"]) <= LEVEL)} for row in rows]
+
+
+def _of_evidence(own: Evidence) -> dict[str, float]:
+    return {"low": 100 * own.low, "high": 100 * own.high, "p": own.p}
+
+
+def _difference(column: Column, a: _Contestant, b: _Contestant) -> tuple[float, Evidence]:
+    """Points of a over b and their evidence, over the seeds that both have; over all of the one that has more."""
+    few, many = (a, b) if len(a.cells) <= len(b.cells) else (b, a)
+    shared = [seed for seed in few.seeds if seed in many.seeds]
+    further = [seed for seed in many.seeds if seed not in shared] if len(shared) == len(few.cells) else []
+    if not shared:
+        return np.nan, _UNTESTED
+    top, base = few.lanes(column, shared), many.lanes(column, [*shared, *further])
+    own = difference_evidence(
+        column.scores[top],
+        column.scores[base],
+        column.draws[:, top],
+        column.draws[:, base],
+        column.groups,
+        column.rng(a.name, b.name),
+    )
+    points = 100 * float(column.scores[top].mean() - column.scores[base].mean())
+    return (points, own) if few is a else (-points, _mirrored(own))
+
+
+def _mirrored(own: Evidence) -> Evidence:
+    """The evidence of the difference taken the other way round."""
+    return Evidence(-own.high, -own.low, own.p, own.standard_error, own.df, own.seed_error, own.sizes)
+
+
+_UNTESTED = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
+
+
+def has_systems(manifest: Manifest) -> bool:
+    """Whether a study plans any system beside its adapters."""
+    return any(cell.get("role") == SYSTEM for cell in manifest["cells"])

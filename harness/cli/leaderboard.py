@@ -1,0 +1,50 @@
+"""``leaderboard``: every way to solve a study's tasks on one footing, from stored predictions alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.options import leaf_options
+from harness.cli.study import name_of
+from harness.cli.terminal import print_json, print_rows
+from tasks.errors import BadInput
+from tasks.plain_text import nearest
+
+
+def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
+    """Add the options of ``leaderboard``."""
+    leaf_options(leaderboard, "leaderboard demo", show_leaderboard)
+    leaderboard.add_argument("study", metavar="STUDY", help="a study that the store has")
+    leaderboard.add_argument("--target", metavar="TASK", action="append", default=[], help="(repeatable; default: all)")
+
+
+def show_leaderboard(options: argparse.Namespace) -> int:
+    """Write the frames of the leaderboard, and print a table for every target and setting."""
+    from analysis.sections.study import BOARD_HEAD, board_row
+    from analysis.sections.study_results import Frames
+    from analysis.tables import write_frames
+
+    name = name_of(options.study)
+    store = Store(Path(options.store))
+    frames = Frames.of(store, stored_manifest(store, name))
+    board, out = frames.board(), Path(options.out or f"results/{name}")
+    for target in options.target:
+        if target not in (known := list(frames.manifest["tasks"])):
+            raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")
+    for file, frame in board.frames.items():
+        write_frames(frame, out / file)
+    shown = board.board[board.board.target.isin(options.target)] if options.target else board.board
+    if options.json:
+        rows = json.loads(shown.to_json(orient="records", double_precision=15))
+        print_json({"leaderboard": rows, "files": [f"{out / file}.csv" for file in board.frames]})
+        return 0
+    for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
+        print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
+        print_rows([dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()], as_json=False)
+        print()
+    print(*(f"{out / file}.csv" for file in board.frames), sep="\n")
+    return 0
