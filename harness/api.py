@@ -160,6 +160,7 @@ class Study:
         from harness.engines.cluster import cluster_engine
         from harness.engines.local import Job, LocalEngine, Runner, WorkersEngine
         from harness.study.device import Device, cores
+        from harness.study.systems import own_files
 
         if name != "local":
             return cluster_engine(name, self.config, self.store.root), self.launch(device, threads)
@@ -171,6 +172,7 @@ class Study:
             Device(device),
             Job(self.config.name),
             self.config.keep,
+            own_files(),
         )
         return LocalEngine() if workers == 1 else WorkersEngine(workers, threads or max(1, cores() // workers)), runner
 
@@ -178,6 +180,7 @@ class Study:
         """What the jobs of a scheduler have in common, with absolute paths."""
         from harness.engines.remote import Launch
         from harness.raw.data_folder import data_folder
+        from harness.study.systems import own_files
 
         config = self.config
         folder = data_folder(config, self.registry, self.data, self.store.root)
@@ -193,6 +196,7 @@ class Study:
             device=device,
             threads=threads,
             keep=config.keep,
+            systems=own_files(),
         )
 
     def search(

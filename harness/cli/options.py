@@ -134,6 +134,13 @@ def plan_options(leaf: argparse.ArgumentParser) -> None:
     best_option(leaf)
     run_options(leaf)
     splits_option(leaf)
+    leaf.add_argument(
+        "--system",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="run this Python file of your own, a system that the study names (repeatable; docs/adding-a-system.md)",
+    )
 
 
 def train_options(leaf: argparse.ArgumentParser) -> None:

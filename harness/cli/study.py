@@ -37,6 +37,10 @@ def add_study(study: argparse.ArgumentParser) -> None:
 
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
     """The study that a command names, changed as its options say and by ``further`` lines ``key=value``."""
+    if files := getattr(options, "system", []):
+        from harness.study.systems import add_files
+
+        add_files(files)
     places = {"data": options.data, "store": options.store, "splits": options.splits}
     study = Study(options.study, overrides=[*overrides(options), *further], best=options.best, **places)
     if getattr(options, "smoke", False):

@@ -22,6 +22,7 @@ from harness.run.grid import Outcome, RunPack, Step, final_outcomes, startable
 from harness.study.backbones.backbone import Backbone
 from harness.study.device import ANY_DEVICE, Device, let_torch_use
 from harness.study.plan import Pack
+from harness.study.systems import add_files
 from harness.systems import system_of
 from tasks.splits.loading import Splits
 
@@ -62,7 +63,7 @@ class Runner:
     """A function that runs a pack; it can be sent to another process, and loads torch only when it is called.
 
     ``watch`` is called with the label, epoch and number of epochs of what is trained. ``keep`` says whose adapters are
-    stored: ``all``, or only those of ``baselines``.
+    stored: ``all``, or only those of ``baselines``. ``systems`` are the Python files that the command line has named.
     """
 
     backbone: Backbone
@@ -72,6 +73,7 @@ class Runner:
     device: Device = ANY_DEVICE
     job: Job = NO_STUDY
     keep: str = "all"
+    systems: tuple[str, ...] = ()
 
     def __call__(self, pack: Pack) -> Iterator[Outcome]:
         """The outcome of every cell of the pack; notes in the store show its progress and failures to others."""
@@ -79,6 +81,7 @@ class Runner:
 
     def run_as(self, id: str, pack: Pack) -> Iterator[Outcome]:
         """The same, with notes under the id that the pack had when it was planned."""
+        add_files(self.systems)
         missing, outcomes = startable(pack, self.store)
         yield from outcomes
         if missing is not None:

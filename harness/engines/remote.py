@@ -18,6 +18,7 @@ from harness.study.backbones.backbone import resolve
 from harness.study.cell import Cell
 from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
+from harness.study.systems import add_files, kind_of
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.loading import load, rationale_hash
@@ -32,7 +33,8 @@ class OtherInputs(BadInput):
 class Launch:
     """What all jobs of a run have in common: the study's name, and folders by absolute paths that all machines see.
 
-    ``threads`` is how many torch may use; None means all that the job has.
+    ``threads`` is how many torch may use; None means all that the job has. ``systems`` are the Python files that the
+    command line of the run has named.
     """
 
     study: str
@@ -45,6 +47,7 @@ class Launch:
     device: str = "auto"
     threads: int | None = None
     keep: str = "all"
+    systems: tuple[str, ...] = ()
 
     def __call__(self, pack: Pack) -> Iterator[Outcome]:
         """Run the pack here, as a job would."""
@@ -114,6 +117,7 @@ class RemotePack:
 
     def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
         launch, spec = self.launch, pack.first.spec
+        add_files(launch.systems)
         hashes = {pack.target: spec["splits_hash"], **spec.get("siblings", {})}
         tasks, ids = self._tasks(list(hashes)), Path(launch.ids) if launch.ids else None
         splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
@@ -122,6 +126,9 @@ class RemotePack:
         planned: dict[str, object] = {f"data of {name}": content for name, content in hashes.items()}
         if "backbone" in spec:  # a system may read no weights
             here["backbone"], planned["backbone"] = backbone.identity(), spec["backbone"]
+        if "file_sha256" in spec:
+            what = f"file of system {spec['system']}"
+            here[what], planned[what] = kind_of(spec["system"]).file_sha256, spec["file_sha256"]
         if "rationale_hash" in spec:
             what = f"rationales of {pack.target}"
             here[what], planned[what] = rationale_hash(splits[pack.target]), spec["rationale_hash"]

@@ -165,6 +165,7 @@ def make_system_cell(
         "label": {"kind": task.label.kind, "classes": list(task.label.classes)},
         "metric": task.metric,
         "history": task.history,
+        **({"file_sha256": kind.file_sha256} if kind.file_sha256 else {}),
         **({"backbone": backbone.identity()} if kind.reads.weights else {}),
         **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
         **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),

@@ -1,6 +1,6 @@
 """A system: a way to solve a task that is no adapter, as one file with a small contract.
 
-A system's file (``harness/systems/kinds/NAME.py``, or a user's own) is a module with
+A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding-a-system.md) is a module with
 
 - ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers,
 - ``READS``, what it needs besides the rows of its task (``Reads``),
@@ -16,12 +16,14 @@ Nothing heavy is imported at the top of such a file: studies are planned without
 from __future__ import annotations
 
 import dataclasses
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
@@ -156,6 +158,7 @@ class Kind:
     load: Callable[[Path, Place], Fitted]
     kept_bytes: Callable[[Any, int, Backbone], int]
     packages: tuple[str, ...] = ("numpy",)
+    file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
     @classmethod
     def of(cls, name: str, module: ModuleType) -> Kind:
@@ -216,13 +219,61 @@ def kind_names() -> tuple[str, ...]:
     return tuple(sorted(module.name.replace("_", "-") for module in iter_modules(paths)))
 
 
-@cache
 def kind_of(name: str) -> Kind:
-    """The system of this name; BadStudy if there is none."""
-    if name not in kind_names():
-        known = kind_names()
-        raise BadStudy(f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}")
+    """The system of this name, shipped or of a file that was named on the command line; BadStudy if there is none."""
+    if name in _own:
+        return _own[name][1]
+    known = (*kind_names(), *_own)
+    if name not in known:
+        raise BadStudy(
+            f"no system {name!r} is known here{nearest(name, known)}; known: {', '.join(known)}; a file of your own is"
+            " named with --system FILE.py"
+        )
+    return _shipped(name)
+
+
+@cache
+def _shipped(name: str) -> Kind:
     return Kind.of(name, import_module(f"{ROOM}.{name.replace('-', '_')}"))
+
+
+# Users' own files. Their code is run, so nothing names them but the command line (SECURITY.md).
+
+_own: dict[str, tuple[Path, Kind]] = {}
+
+
+def add_files(paths: Sequence[str | Path]) -> None:
+    """Run these Python files, each a system called by its name; BadStudy for one that is none or has a taken name.
+
+    A file that was added before is run again only if its content has changed.
+    """
+    for path in map(Path, paths):
+        name = path.stem.replace("_", "-")
+        if path.suffix != ".py" or not path.is_file():
+            raise BadStudy(f"--system {path}: no such Python file")
+        if name in kind_names():
+            raise BadStudy(f"--system {path}: {name!r} is a system that is shipped; give the file another name")
+        digest = sha256(path.read_bytes()).hexdigest()
+        if name not in _own or _own[name][1].file_sha256 != digest:
+            _own[name] = path.resolve(), dataclasses.replace(Kind.of(name, _run(path)), file_sha256=digest)
+
+
+def own_files() -> tuple[str, ...]:
+    """The files that were added, as absolute paths: what a job has to add before it can run their cells."""
+    return tuple(str(path) for path, _ in _own.values())
+
+
+def _run(path: Path) -> ModuleType:
+    """The module that a file makes; BadStudy, in one line, where it raises."""
+    spec = spec_from_file_location(f"own_system_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for what their fields are annotated with
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise BadStudy(f"--system {path}: it cannot be run: {type(problem).__name__}: {problem}") from None
+    return module
 
 
 # What a study says of its systems, and whether they can read its tasks; each refusal is one line.

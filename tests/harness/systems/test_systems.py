@@ -12,6 +12,7 @@ import pytest
 
 from harness.engines.local import Runner
 from harness.run.pack import PackRunner
+from harness.study import systems
 from harness.study.cell import make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Pack
@@ -143,7 +144,7 @@ def spy(tmp_path, monkeypatch):
     (tmp_path / "spy.py").write_text(SPY)
     monkeypatch.setattr(room, "__path__", [*room.__path__, str(tmp_path)])
     yield lambda: sys.modules["harness.systems.kinds.spy"].SEEN
-    kind_of.cache_clear()
+    systems._shipped.cache_clear()
     sys.modules.pop("harness.systems.kinds.spy", None)
 
 
@@ -201,7 +202,7 @@ def test_what_a_system_cannot_read_is_refused_in_one_line(spy, tiny, toy_splits,
 
     def reads(**needed):
         monkeypatch.setattr(module, "READS", Reads(**needed))
-        kind_of.cache_clear()
+        systems._shipped.cache_clear()
 
     reads(weights="decoder")
     with pytest.raises(BadStudy, match="reads weights of the kind 'decoder', and backbone 'random-tiny' is an encoder"):

@@ -1,0 +1,171 @@
+"""Systems of a user's own: Python files that run only if the command line names them, on every engine as any other."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.results.leaderboard import leaderboard
+from harness.engines.local import Job, LocalEngine, WorkersEngine
+from harness.run.grid import Step
+from harness.study import systems
+from harness.study.plan import Pack
+from harness.study.systems import Fit, Place, add_files, kind_of, own_files
+from tasks.errors import BadStudy
+from tests.harness.systems.test_kinds import label_of, rows_of
+from tests.support.studies.small_study import ONE, TWO, small_study
+
+FOLDER = Path(__file__).resolve().parents[2] / "support" / "systems"
+FILES = (FOLDER / "nearest_text.py", FOLDER / "length.py")
+SYSTEMS = (
+    'systems=["nearest-text", "length"]',
+    f'system.nearest-text.tasks=["{ONE}"]',
+    f'system.length.tasks=["{TWO}"]',
+    "transfers=false",
+)
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """Files that a test adds are unknown to the next."""
+    monkeypatch.setattr(systems, "_own", {})
+
+
+def test_each_is_about_forty_lines():
+    for path in FILES:
+        code = [line for line in path.read_text().splitlines() if line.strip() and not line.strip().startswith('"""')]
+        assert 35 <= len(code) <= 50
+
+
+def test_a_file_that_was_not_named_is_no_system(command, tmp_path):
+    arguments = ("plan", "tiny", "--store", tmp_path, "--set", 'systems=["length"]')
+    code, _, err = command(*arguments)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "a file of your own is named with --system FILE.py" in err
+    code, out, err = command(*arguments, "--system", FOLDER / "length.py", "--set", f'tasks=["{TWO}"]')
+    assert (code, err) == (0, "")
+    assert "system length: hours not forecast" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refusal"),
+    [
+        ("own.py", "raise ValueError('odd')", "own.py: it cannot be run: ValueError: odd"),
+        ("own.py", "VERSION = 1", "own.py has no READS, which every system declares"),
+        ("majority.py", "VERSION = 1", "'majority' is a system that is shipped; give the file another name"),
+        ("own.txt", "", "own.txt: no such Python file"),
+    ],
+)
+def test_a_file_that_is_no_system_is_refused_in_one_line(name, text, refusal, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadStudy, match=refusal) as problem:
+        add_files([tmp_path / name])
+    assert "\n" not in str(problem.value)
+    assert own_files() == ()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A study with both systems after a run here."""
+    add_files(FILES)
+    study = small_study(tmp_path_factory.mktemp("own") / "runs", *SYSTEMS)
+    assert study.run().is_complete
+    systems._own.clear()
+    return study
+
+
+def own_cells(study):
+    return [cell for cell in study.plan.cells if cell.system]
+
+
+def test_both_land_in_every_table(done, command, tmp_path):
+    manifest = done.store.manifest("tiny")
+    board = leaderboard(done.store, manifest, draws=50).board
+    assert set(board.system[board.target == ONE]) == {"adapter alone", "nearest-text"}
+    assert set(board.system[board.target == TWO]) == {"adapter alone", "length"}
+    code, out, err = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert "nearest-text" in out
+    assert "length" in pd.read_csv(tmp_path / "out" / "leaderboard.csv").system.tolist()
+    code, _, err = command("leaderboard", "tiny", "--store", done.store.root, "--target", "news_empathi")
+    assert (code, len(err.splitlines())) == (2, 1)
+    code, out, _ = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path, "--json")
+    assert {row["system"] for row in json.loads(out)["leaderboard"]} == set(board.system)
+
+
+@pytest.mark.parametrize("engine", ["jobs", pytest.param("workers", marks=pytest.mark.slow)])
+def test_other_engines_run_them_and_find_the_file_by_themselves(engine, done, store):
+    add_files(FILES)
+    study = small_study(store.root, *SYSTEMS)
+    steps = [Step(Pack((cell,))) for cell in own_cells(study)]
+    if engine == "jobs":
+        launch = study.launch(threads=1)
+        assert launch.systems == own_files()
+        outcomes = list(LocalEngine().run(launch, steps))
+    else:
+        _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
+        outcomes = list(WorkersEngine(2, 1).run(runner, steps))
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    for cell in own_cells(study):
+        ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
+        pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_a_job_refuses_a_file_that_has_changed_since_the_plan(store, tmp_path):
+    own = tmp_path / "length.py"
+    own.write_text((FOLDER / "length.py").read_text())
+    add_files([own])
+    study = small_study(store.root, 'systems=["length"]', f'tasks=["{TWO}"]', "transfers=false")
+    (cell,) = own_cells(study)
+    job = study.launch(threads=1).job(Pack((cell,)))
+    own.write_text(own.read_text() + "\n")
+    (outcome,) = job(Job("tiny"))
+    assert "file of system length differ here from what was planned" in outcome.error
+
+
+def test_a_changed_file_makes_new_cells(store, tmp_path):
+    keys = []
+    for text in ("", "# another\n"):
+        own = tmp_path / "length.py"
+        own.write_text((FOLDER / "length.py").read_text() + text)
+        add_files([own])
+        study = small_study(store.root, 'systems=["length"]', f'tasks=["{TWO}"]', "transfers=false")
+        keys += [cell.key for cell in own_cells(study)]
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_they_keep_the_contract(path, tmp_path):
+    add_files([path])
+    own = kind_of(path.stem.replace("_", "-"))
+    for kind in own.reads.labels:
+        rows = rows_of(kind, 40, 1), rows_of(kind, 9, 2)
+        fit = Fit(*rows, label_of(kind), "macro_f1", 1, own.config(), tmp_path / kind)
+        fitted, rows = own.fit(fit), rows_of(kind, 12, 3)
+        fitted.save(tmp_path / kind / "model")
+        again = own.load(tmp_path / kind / "model", Place()).predict(rows)
+        np.testing.assert_allclose(again.logits, fitted.predict(rows).logits, rtol=1e-6)
+        assert again.logits.shape == (12, label_of(kind).n_outputs)
+
+
+def test_one_that_dies_goes_on_from_its_checkpoint(tmp_path):
+    add_files([FOLDER / "length.py"])
+    own, rows, heard = kind_of("length"), rows_of("continuous", 40, 1), []
+
+    def die_at_seven(step, steps):
+        heard.append(step)
+        if len(heard) == 7:
+            raise KeyboardInterrupt
+
+    fit = Fit(rows, rows, label_of("continuous"), "pearson_r", 1, own.config(), tmp_path / "a", watch=die_at_seven)
+    with pytest.raises(KeyboardInterrupt):
+        own.fit(fit)
+    interrupted = own.fit(dataclasses.replace(fit, watch=lambda step, steps: heard.append(step)))
+    whole = own.fit(dataclasses.replace(fit, checkpoint=tmp_path / "b", watch=lambda step, steps: None))
+    assert heard == list(range(1, 21))
+    assert interrupted.line == whole.line
