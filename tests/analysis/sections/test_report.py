@@ -15,40 +15,57 @@ CLASSIFICATION = (FakeTask("hope"), FakeTask("role"))
 BOTH = (*CLASSIFICATION, FakeTask("distress", "continuous"))
 
 
-def _page(tmp_path: Path, *study: object, are_drawn: bool = False, **options: object) -> str:
+def _page(tmp_path: Path, *study: object, are_drawn: bool = False, title: str = "", **options: object) -> str:
     """The text of a report; its figures are made, and turned into pictures only where a test looks at one."""
     store, manifest = fake_study(tmp_path / "store", *study, **options)  # type: ignore[arg-type]
+    manifest["tasks"]["hope"]["title"] = title or manifest["tasks"]["hope"]["title"]
     with pytest.MonkeyPatch.context() as patch:
-        if not are_drawn:
-            patch.setattr("analysis.figures.drawing.pictures", lambda *_: {"png": b"", "svg": b""})
+        for module in () if are_drawn else ("drawing", "planned.plan"):
+            patch.setattr(f"analysis.figures.{module}.pictures", lambda *_: {"png": b"", "svg": b""})
         page = report(store, manifest, tmp_path / "out", draws=300).page
     assert page == tmp_path / "out" / "report.md"
     return page.read_text()
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The report of two tasks by real data, and its folder."""
+    root = tmp_path_factory.mktemp("two")
+    return _page(root, CLASSIFICATION), root / "out"
+
+
+@pytest.fixture(scope="module")
+def less_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The report of two seeds and of a quarter of the training data beside all, and its folder."""
+    root = tmp_path_factory.mktemp("less_data")
+    return _page(root, BOTH, seeds=(1, 2), settings=("full", "25%")), root / "out"
+
+
+def _check_whole(page: str, out: Path) -> None:
+    """No page has a NaN, and every link leads somewhere."""
+    assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", page)
+    for link in re.findall(r"\]\((.+?)\)", page):
+        assert (out / link).is_file()
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"seeds": (1, 2), "settings": ("full", "half")},
         {"constant": [("hope", "distress"), (None, "role")]},
         {"controls": CONTROLS, "settings": ("full", "25%"), "seeds": (1,), "baseline_seeds": (1, 2)},
         {"controls": CONTROLS, "constant": [("self", "distress")], "absent": [("random", "hope"), ("hope", "role")]},
         {"references": ("finetuned",), "constant": [("finetuned", "distress")], "absent": [("finetuned", "hope")]},
         {"constant": [(None, "distress")]},
-        {"absent": [("hope", "role"), (None, "distress")]},
         {"absent": [(a, b) for b in ("hope", "role", "distress") for a in (None, "hope", "role", "distress")]},
     ],
 )
 def test_no_page_has_a_nan_and_every_link_leads_somewhere(tmp_path: Path, options: dict[str, object]) -> None:
-    page = _page(tmp_path, BOTH, **options)
-    assert not re.search(r"\bnan\b|<NA>|\bNone\b|\binf\b", page)
-    for link in re.findall(r"\]\((.+?)\)", page):
-        assert (tmp_path / "out" / link).is_file()
+    _check_whole(_page(tmp_path, BOTH, **options), tmp_path / "out")
 
 
 def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
     page = _page(tmp_path, BOTH, missing_tasks={"condolence": "condolence.csv is not there; ask its authors"})
+    _check_whole(page, tmp_path / "out")
     for part in ("A made-up study", "Title of hope", "fakes", "seq_bn", "clean", "random-tiny", "torch 2.0", "f" * 64):
         assert part in page
     assert "| condolence | condolence.csv is not there; ask its authors |" in page
@@ -56,26 +73,27 @@ def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
     assert "what another seed would give" in page
     assert "9 of 9 finished" in page
     assert "at most: train 400\n" in page
+    assert "points over full" not in page  # all training data, and nothing to compare them with
 
 
-def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path) -> None:
-    assert "SYNTHETIC DATA" in _page(tmp_path / "made", CLASSIFICATION, synthetic=True, are_drawn=True)
-    assert "SYNTHETIC DATA" in (tmp_path / "made" / "out" / "heatmap-macro-f1-full.svg").read_text()
-    assert "SYNTHETIC" not in _page(tmp_path / "real", CLASSIFICATION)
+def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path, two: tuple[str, Path]) -> None:
+    assert "SYNTHETIC DATA" in _page(tmp_path, CLASSIFICATION, synthetic=True, are_drawn=True)
+    assert "SYNTHETIC DATA" in (tmp_path / "out" / "heatmap-macro-f1-full.svg").read_text()
+    assert "SYNTHETIC" not in two[0]
 
 
-def test_a_page_holds_every_answer_and_figure_with_its_reason_where_there_is_none(tmp_path: Path) -> None:
-    page = _page(tmp_path, BOTH, settings=("full", "half"))
+def test_a_page_holds_every_answer_and_figure_with_its_reason_where_there_is_none(less_data: tuple[str, Path]) -> None:
+    page, out = less_data
+    _check_whole(page, out)
     for part in ("Ratings", "What explains a gain", "Themes", "Less data", "The paper's figures"):
         assert f"\n## {part}" in page, part
     assert "Figures 9 and 10: not measured" in page
-    assert (tmp_path / "out" / "figure-3-themes.png").is_file()
-    assert (tmp_path / "out" / "table-4-training.csv").is_file()
+    assert (out / "figure-3-themes.png").is_file()
+    assert (out / "table-4-training.csv").is_file()
 
 
-def test_there_is_no_heatmap_of_a_metric_that_no_task_has(tmp_path: Path) -> None:
-    _page(tmp_path, CLASSIFICATION)
-    assert [path.name for path in sorted((tmp_path / "out").glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
+def test_there_is_no_heatmap_of_a_metric_that_no_task_has(two: tuple[str, Path]) -> None:
+    assert [path.name for path in sorted(two[1].glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
 
 
 def test_counts_are_given_with_and_without_collapsed_cells(tmp_path: Path) -> None:
@@ -88,16 +106,18 @@ def test_counts_are_given_with_and_without_collapsed_cells(tmp_path: Path) -> No
 
 
 def test_missing_cells_are_counted(tmp_path: Path) -> None:
-    page = _page(tmp_path, BOTH, absent=[("hope", "role")])
-    assert "8 of 9 finished" in page
-    assert "1 of 9 planned cells are missing" in page
+    page = _page(tmp_path, BOTH, absent=[("hope", "role"), (None, "distress")])
+    _check_whole(page, tmp_path / "out")
+    assert "7 of 9 finished" in page
+    assert "2 of 9 planned cells are missing" in page
 
 
-def test_a_test_set_of_one_class_can_be_reported(tmp_path: Path) -> None:
+def test_a_test_set_of_one_class_can_be_reported_and_a_bar_in_a_title_breaks_no_table(tmp_path: Path) -> None:
     flag = "class_missing_in_test:low"
     tasks = (FakeTask("hope", only_class=1), FakeTask("role"))
-    page = _page(tmp_path, tasks, flags={(None, "hope"): [flag]})
+    page = _page(tmp_path, tasks, flags={(None, "hope"): [flag]}, title="hope | despair")
     assert f"| {flag} | a class has no test row and is not averaged | 1 |" in page
+    assert "hope \\| despair" in page
 
 
 def test_a_single_group_has_no_interval(tmp_path: Path) -> None:
@@ -108,13 +128,6 @@ def test_a_single_group_has_no_interval(tmp_path: Path) -> None:
 
 def test_a_study_of_one_task_plans_no_transfer(tmp_path: Path) -> None:
     assert "The study plans no transfer." in _page(tmp_path, CLASSIFICATION[:1])
-
-
-def test_a_bar_in_a_title_does_not_break_a_table(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path / "store", CLASSIFICATION)
-    manifest["tasks"]["hope"]["title"] = "hope | despair"
-    page = report(store, manifest, tmp_path / "out", draws=100).page.read_text()
-    assert "hope \\| despair" in page
 
 
 def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
@@ -151,17 +164,15 @@ def test_controls_have_a_table_of_their_own_and_stay_out_of_all_others(tmp_path:
     assert (tmp_path / "out" / "controls.csv").is_file() and (tmp_path / "out" / "control_means.csv").is_file()
 
 
-def test_less_data_is_compared_with_both_baselines(tmp_path: Path) -> None:
-    page = _page(tmp_path, BOTH, settings=("full", "25%"))
-    assert "points over full" in page
-    assert "heatmap-macro-f1-25pct.png" in page
-    assert "points over full" not in _page(tmp_path / "full", BOTH)
+def test_less_data_is_compared_with_both_baselines(less_data: tuple[str, Path]) -> None:
+    assert "points over full" in less_data[0]
+    assert "heatmap-macro-f1-25pct.png" in less_data[0]
 
 
-def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path) -> None:
+def test_a_whole_model_is_a_line_among_the_baselines_alone(tmp_path: Path, two: tuple[str, Path]) -> None:
     page = _page(tmp_path, CLASSIFICATION, references=("finetuned",))
     assert page.count("| whole model |") == 2
-    plain = _page(tmp_path / "plain", CLASSIFICATION)
+    plain, _ = two
     for begin, end in (("## Gains", "## Appendix"), ("## Gains by correction", "## Flags")):
         part = page.partition(begin)[2].partition(end)[0]
         assert part and part == plain.partition(begin)[2].partition(end)[0]
