@@ -17,6 +17,7 @@ from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
 from harness.study.systems import check_rows, check_system, kind_and_config
 from tasks.splits.loading import Splits, rationale_hash
+from tasks.task import Task
 
 SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
 TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
@@ -110,7 +111,7 @@ def make_cell(
         "input_format": study.input_format,
         "max_tokens": study.max_tokens,
         "caps": {"train": study.max_train, "validation": study.max_val, "test": study.max_test},
-        "splits": task.split if task.folds else study.splits,
+        "splits": _cut_of(study, task),
         "splits_hash": splits.content_hash,
         "label": {"kind": task.label.kind, "classes": list(task.label.classes), **_permutations(role, task.id, seed)},
         "metric": task.metric,
@@ -160,7 +161,7 @@ def make_system_cell(
         "seed": seed,
         "setting": setting,
         "caps": {"train": study.max_train, "validation": study.max_val, "test": study.max_test},
-        "splits": task.split if task.folds else study.splits,
+        "splits": _cut_of(study, task),
         "splits_hash": rows.content_hash,
         "label": {"kind": task.label.kind, "classes": list(task.label.classes)},
         "metric": task.metric,
@@ -171,6 +172,11 @@ def make_system_cell(
         **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
     }
     return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name)
+
+
+def _cut_of(study: StudyConfig, task: Task) -> str:
+    """How the rows are cut: by the study's protocol, by the folds of the entry, or as the study says."""
+    return task.split if task.folds and not study.protocol else study.splits
 
 
 def trainer_of(study: StudyConfig, role: str, intermediate: Cell | None = None) -> str:

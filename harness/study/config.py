@@ -87,6 +87,7 @@ class StudyConfig:
     seeds: tuple[int, ...] = (1,)
     settings: tuple[str, ...] = ("full",)
     splits: str = "clean"
+    protocol: Mapping[str, Any] = field(default_factory=dict)  # of tasks.splits.protocol, whose name ``splits`` then is
     baseline_seeds: tuple[int, ...] = ()
     controls: tuple[str, ...] = ()
     imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
@@ -155,6 +156,7 @@ class StudyConfig:
             **{name: value for name, value in dataclasses.asdict(self).items() if name != "device"},
             "training": dict(self.training),
             "imported": dict(self.imported),
+            "protocol": dict(self.protocol),
             "slurm": dict(self.slurm),
             "ray": dict(self.ray),
             "task": {k: dict(v) for k, v in self.task.items()},

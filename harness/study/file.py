@@ -31,9 +31,10 @@ from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
 from harness.study.systems import check_systems
 from tasks.entry import ID_PATTERN
-from tasks.errors import BadStudy
+from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.splits.loading import KINDS
+from tasks.splits.protocol import Protocol
 
 NOT_OF_FILES = {"best", "device"}  # the results of searches, and what a run was started with
 LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "systems", "settings", "registry")
@@ -168,6 +169,7 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         (values, known, ""),
         (values.get("adapter", {}), {f.name for f in dataclasses.fields(Adapter)}, "adapter."),
         (values.get("analysis", {}), {f.name for f in dataclasses.fields(Analysis)}, "analysis."),
+        (values.get("protocol", {}), {f.name for f in dataclasses.fields(Protocol)}, "protocol."),
         (values.get("slurm", {}), {f.name for f in dataclasses.fields(Slurm)}, "slurm."),
         (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
     ]
@@ -224,15 +226,30 @@ def _build(values: dict[str, Any], where: str) -> StudyConfig:
     listed: dict[str, Any] = {key: _tuple_of(values[key], key, where) for key in LISTS if key in values}
     adapter = Adapter(**values.get("adapter", {}))
     analysis = Analysis(**values["analysis"]) if "analysis" in values else None
+    if values.get("protocol"):
+        listed["splits"] = _protocol_name(values, where)
     study = StudyConfig(**(values | listed | {"adapter": adapter, "analysis": analysis}))
     check(study, where)
     return study
 
 
-def _tuple_of(value: Any, key: str, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - any TOML value
+def _protocol_name(values: Mapping[str, Any], where: str) -> str:
+    """The protocol's name, which is what ``splits`` of the study says; BadStudy where both are written."""
+    table = dict(values["protocol"])
+    if "splits" in values:
+        raise BadStudy(f"{where}: splits {values['splits']!r} and [protocol] are two ways to cut rows; leave one out")
+    if "shares" in table:
+        table["shares"] = _tuple_of(table["shares"], "protocol.shares", where, distinct=False)
+    try:
+        return Protocol(**table).name
+    except BadInput as problem:
+        raise BadStudy(f"{where}: {problem}") from None
+
+
+def _tuple_of(value: Any, key: str, where: str, *, distinct: bool = True) -> tuple[Any, ...]:  # noqa: ANN401 - any TOML
     if not isinstance(value, list | tuple):
         raise BadStudy(f"{where}: {key} is a list, got {value!r}")
-    if len(set(map(str, value))) != len(value):
+    if distinct and len(set(map(str, value))) != len(value):
         raise BadStudy(f"{where}: {key} names something twice: {', '.join(map(str, value))}")
     return tuple(value)
 
@@ -273,7 +290,7 @@ def _check_types(study: StudyConfig, where: str) -> None:
 
 def _check_closed(study: StudyConfig, where: str) -> None:
     closed: list[tuple[str, object, Sequence[str]]] = [
-        ("splits", study.splits, KINDS),
+        ("splits", study.splits, (study.splits,) if study.protocol else KINDS),
         ("input_format", study.input_format, INPUT_FORMATS),
         ("data", study.data, DATA),
         ("trainer", study.trainer, TRAINERS),

@@ -122,8 +122,13 @@ def block_hashes(family: str, blocks: Sequence[str]) -> NDArray[np.uint64]:
 
 def splits_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.int64]:
     """Split of each block under a salt: 0 train, 1 validation, 2 test."""
-    share = (_mix(hashes ^ _mix(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
-    return np.searchsorted(CUTS, share, side="right")
+    return np.searchsorted(CUTS, places_of(hashes, salt), side="right")
+
+
+def places_of(hashes: NDArray[np.uint64], salt: int) -> NDArray[np.float64]:
+    """A number from 0 to 1 for every block, spread evenly, under a salt."""
+    places: NDArray[np.float64] = (_mix(hashes ^ _mix(np.array([salt], dtype=np.uint64))) >> np.uint64(11)) / 2.0**53
+    return places
 
 
 def find_salt(task: Task, rows: Sequence[Example], hashes: NDArray[np.uint64], block_of: NDArray[np.int64]) -> int:

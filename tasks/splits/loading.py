@@ -20,6 +20,7 @@ from tasks.readers import TaskRows, read_task
 from tasks.splits.as_published import as_published
 from tasks.splits.clean import NAMES, Parts, clean
 from tasks.splits.folds import make_folds
+from tasks.splits.protocol import Protocol, cut
 from tasks.splits.units import units_of
 from tasks.task import Example, Task
 
@@ -57,12 +58,12 @@ class Splits:
 
 
 def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None) -> Splits:
-    """Read the task's files below ``data`` and split them, ``clean`` or ``as-published``.
+    """Read the task's files below ``data`` and split them, ``clean``, ``as-published`` or by a protocol's name.
 
     ``ids`` is the folder of published split ids, by default ``data/splits``. MissingData, BadRow, BadEntry or BadInput
     when that fails.
     """
-    if splits not in KINDS:
+    if splits not in KINDS and Protocol.of(splits) is None:
         raise BadInput(f"splits {splits!r} is not one of {', '.join(KINDS)}")
     with without_collection():
         return _split(read_task(task, data), data, splits, ids, content_hash)
@@ -85,6 +86,8 @@ def _no_hash(*_: Sequence[Example]) -> str:
 def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Callable[..., str]) -> Splits:
     """The rows of a task, split, and the digest of the splits."""
     known, rows, notes = read
+    if protocol := Protocol.of(splits):
+        return _by_protocol(known, rows, notes, protocol, digest)
     if (splits == "clean" or known.folds) and any(row.split for row in rows):
         notes = (*notes, UNUSED)
     if known.folds:
@@ -95,6 +98,19 @@ def _split(read: TaskRows, data: Path, splits: str, ids: Path | None, digest: Ca
     sets = (parts.train, parts.validation, parts.test)
     warnings = (*notes, *parts.warnings)
     return Splits(known, *sets, digest(*sets), warnings, parts.known, dropped=parts.dropped)
+
+
+def _by_protocol(
+    task: Task, rows: Sequence[Example], notes: tuple[str, ...], protocol: Protocol, digest: Callable[..., str]
+) -> Splits:
+    """The rows as a study's protocol cuts them, whatever the entry says of its split."""
+    notes = (*notes, UNUSED) if any(row.split for row in rows) else notes
+    each = [_pseudonymise(task, parts) for parts in cut(task, rows, protocol)]
+    if protocol.folds:
+        return _fold_splits(task, each, notes, digest)
+    (parts,) = each
+    sets = (parts.train, parts.validation, parts.test)
+    return Splits(task, *sets, digest(*sets), (*notes, *parts.warnings), dropped=parts.dropped)
 
 
 def _pseudonymise(task: Task, parts: Parts) -> Parts:

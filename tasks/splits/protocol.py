@@ -1,0 +1,96 @@
+"""How a study that follows a publication cuts the rows of every task: into shares, or into folds.
+
+A unit's part is a hash of family and unit alone: labels are not asked, so that siblings of one family are cut alike,
+and a system that reads several of them never learns from a test row. Shares of rows are therefore met on average, as by
+a random split, and not to the row.
+
+For example ``Protocol((0.75, 0.05, 0.2))`` is how the authors of EPITOME cut their pairs, here by post, and
+``Protocol(folds=5)`` tests on every row once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.errors import BadInput
+from tasks.splits.clean import NAMES, Parts, block_hashes, make_parts, places_of
+from tasks.splits.units import units_of
+from tasks.task import MOST_FOLDS, Example, Task
+
+UNITS = ("group", "row")
+SALT = 75_520  # any fixed number but those of clean splits, so that the two cut independently of each other
+VALIDATION = 0.1  # share of a fold's training part that selects the best epoch
+WRITTEN = re.compile(r"(?:shares-([\d.]+)-([\d.]+)-([\d.]+)|folds-(\d{1,2}))-(group|row)")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Shares of training, validation and test, or a number of folds; ``unit`` is what no cut divides."""
+
+    shares: tuple[float, ...] = ()
+    folds: int = 0
+    unit: str = "group"
+
+    def __post_init__(self) -> None:
+        """Refuse what cuts nothing; BadInput naming the field."""
+        if bool(self.shares) == bool(self.folds):
+            raise BadInput("protocol: give either shares, such as [0.75, 0.05, 0.2], or folds, such as 5")
+        if self.folds and not (type(self.folds) is int and 2 <= self.folds <= MOST_FOLDS):
+            raise BadInput(f"protocol: folds {self.folds!r} is not a whole number from 2 to {MOST_FOLDS}")
+        is_three = len(self.shares) == len(NAMES) and all(isinstance(share, int | float) for share in self.shares)
+        if self.shares and not (is_three and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9):
+            raise BadInput(f"protocol: shares {list(self.shares)!r} are not three numbers above 0 that add up to 1")
+        if self.unit not in UNITS:
+            raise BadInput(f"protocol: unit {self.unit!r} is not one of {', '.join(UNITS)}")
+
+    @property
+    def name(self) -> str:
+        """The protocol in one word, as the ``splits`` of a study: ``shares-0.75-0.05-0.2-group``, ``folds-5-row``."""
+        cut = f"folds-{self.folds}" if self.folds else "-".join(["shares", *(f"{share:.10g}" for share in self.shares)])
+        return f"{cut}-{self.unit}"
+
+    @classmethod
+    def of(cls, name: str) -> Protocol | None:
+        """The protocol of such a word; None for any other."""
+        match = WRITTEN.fullmatch(name)
+        if match is None:
+            return None
+        *shares, folds, unit = match.groups()
+        return cls(folds=int(folds), unit=unit) if folds else cls(tuple(map(float, shares)), unit=unit)
+
+
+def cut(task: Task, rows: Sequence[Example], protocol: Protocol) -> list[Parts]:
+    """Training, validation and test of every fold, or of the only cut, of a task whose classes are known.
+
+    Rows that repeat a later split's context and text are dropped, as in clean splits. BadInput where a part is empty.
+    """
+    if not rows:
+        raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
+    place, inner = (_places(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
+    if not protocol.folds:
+        bounds = np.cumsum(protocol.shares)[:2]
+        part = np.searchsorted(bounds, place, side="right")
+        return [_parts(task, rows, part)]
+    fold, is_validation = np.floor(place * protocol.folds), inner < VALIDATION
+    return [
+        _parts(task, rows, np.where(fold == number, 2, is_validation.astype(np.int64)))
+        for number in range(protocol.folds)
+    ]
+
+
+def _places(task: Task, rows: Sequence[Example], protocol: Protocol, salt: int) -> NDArray[np.float64]:
+    """A number from 0 to 1 for every row ``[rows]``, the same for rows of one unit."""
+    if protocol.unit == "row":
+        return places_of(block_hashes(task.dataset.family, [row.id for row in rows]), salt)
+    units = units_of(task, rows)
+    return places_of(block_hashes(task.dataset.family, units.names), salt)[units.of_row]
+
+
+def _parts(task: Task, rows: Sequence[Example], part: NDArray[np.int64]) -> Parts:
+    return make_parts(task, *(tuple(compress(rows, part == number)) for number in range(len(NAMES))))

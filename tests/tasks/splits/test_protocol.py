@@ -1,0 +1,107 @@
+"""Protocols: siblings are cut alike, no unit lies on two sides, and shares and folds are what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.study.file import load_study
+from harness.study.plan import make_plan
+from tasks.errors import BadInput, BadStudy
+from tasks.registry import Registry
+from tasks.splits.loading import load
+from tasks.splits.protocol import Protocol
+
+SIBLINGS = ("epitome_er", "epitome_ip", "epitome_ex")
+SHARES, FOLDS = Protocol((0.75, 0.05, 0.2)), Protocol(folds=5)
+
+
+def splits_of(data, protocol, names=SIBLINGS):
+    registry = Registry.load()
+    return [load(registry.task(name), data, protocol.name) for name in names]
+
+
+def ids(rows):
+    return {row.id for row in rows}
+
+
+@pytest.mark.parametrize("protocol", [SHARES, FOLDS, Protocol((0.6, 0.2, 0.2), unit="row")], ids=lambda p: p.name)
+def test_siblings_are_cut_alike_and_no_row_is_on_two_sides(protocol, data):
+    first, *others = splits_of(data, protocol)
+    for other in others:
+        for one, two in zip(first.folds or (first,), other.folds or (other,), strict=True):
+            assert ids(one.test) == ids(two.test)
+            kept = [ids((*splits.train, *splits.validation)) for splits in (one, two)]
+            assert not (kept[0] | kept[1]) & ids(one.test)
+    for splits in first.folds or (first,):
+        parts = (splits.train, splits.validation, splits.test)
+        assert sum(map(len, parts)) == len(set().union(*map(ids, parts)))
+        if protocol.unit == "group":
+            assert not {row.group for row in splits.test} & {row.group for row in (*splits.train, *splits.validation)}
+
+
+def test_shares_are_met_on_average_and_by_row_more_closely(data):
+    (splits,) = splits_of(data, Protocol((0.6, 0.2, 0.2), unit="row"), ["news_empathy"])
+    kept = [len(part) for part in (splits.train, splits.validation, splits.test)]
+    total = sum(kept) + sum(map(len, splits.dropped))
+    for size, share in zip(kept, (0.6, 0.2, 0.2), strict=True):
+        assert abs(size / total - share) < 0.1
+    assert not splits.folds
+
+
+def test_folds_test_every_row_once(data):
+    (splits,) = splits_of(data, FOLDS, ["news_empathy"])
+    tested = [row.id for fold in splits.folds for row in fold.test]
+    assert len(splits.folds) == 5
+    assert len(tested) == len(set(tested)) == len(splits.test)
+    for fold in splits.folds:
+        assert not ids((*fold.train, *fold.validation)) & ids(fold.test)
+
+
+@pytest.mark.parametrize("protocol", [SHARES, FOLDS, Protocol((0.5, 0.25, 0.25), unit="row")])
+def test_a_protocol_is_read_from_its_name(protocol):
+    assert Protocol.of(protocol.name) == protocol
+    assert Protocol.of("clean") is None
+    assert (SHARES.name, FOLDS.name) == ("shares-0.75-0.05-0.2-group", "folds-5-group")
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ({}, "give either shares"),
+        ({"shares": (0.75, 0.05, 0.2), "folds": 5}, "give either shares"),
+        ({"shares": (0.7, 0.05, 0.2)}, "three numbers above 0 that add up to 1"),
+        ({"shares": (0.8, 0.2)}, "three numbers above 0 that add up to 1"),
+        ({"folds": 1}, "folds 1 is not a whole number from 2 to 20"),
+        ({"folds": 5, "unit": "post"}, "unit 'post' is not one of group, row"),
+    ],
+)
+def test_what_cuts_nothing_is_refused(fields, refusal):
+    with pytest.raises(BadInput, match=refusal):
+        Protocol(**fields)
+
+
+def test_a_study_says_its_protocol_and_only_its_cells_are_others(data):
+    overrides = ['tasks=["epitome_er", "epitome_ip"]', 'data="files"', "transfers=false"]
+    plain = load_study("tiny", overrides)
+    cut = load_study("tiny", [*overrides, "protocol.shares=[0.75, 0.05, 0.2]"])
+    assert (plain.splits, cut.splits) == ("clean", SHARES.name)
+    plans = [make_plan(study, Registry.load(), data) for study in (plain, cut)]
+    for one, two in zip(*(plan.cells for plan in plans), strict=True):
+        assert one.key != two.key
+        assert two.spec["splits"] == SHARES.name
+        assert {name for name in one.spec if one.spec[name] != two.spec[name]} == {"splits", "splits_hash"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "refusal"),
+    [
+        (["protocol.shares=[0.75, 0.2]"], "shares .* are not three numbers"),
+        (["protocol.shares=0.75"], "protocol.shares is a list"),
+        (["protocol.repeats=10"], "unknown field 'protocol.repeats'"),
+        (["protocol.folds=5", 'splits="as-published"'], r"splits 'as-published' and \[protocol\] are two ways"),
+        (["protocol=5"], "protocol is a table of fields"),
+    ],
+)
+def test_what_a_study_says_wrongly_of_its_protocol_is_refused_in_one_line(overrides, refusal):
+    with pytest.raises(BadStudy, match=refusal):
+        load_study("real-small", overrides)
