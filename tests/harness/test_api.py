@@ -12,6 +12,7 @@ from harness.api import Study
 from harness.cli.main import main
 from harness.study.file import load_study, overrides_of
 from tasks.errors import BadInput, BadStudy
+from tests.support.studies.fake_study import without_pictures
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO
 
 
@@ -54,7 +55,8 @@ def test_status_counts_what_is_stored(study):
 
 
 def test_frames_are_those_of_the_report(study, tmp_path):
-    study.report(tmp_path)
+    with without_pictures():
+        study.report(tmp_path)
     for name, frame in (("gains", study.gains()), ("baselines", study.baselines())):
         written = pd.read_csv(tmp_path / f"{name}.csv")
         assert list(written.target) == list(frame.target)

@@ -20,6 +20,7 @@ from tasks.splits.near import LeftOut
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("news"))
+LEFT_OUT = LeftOut(grams=12, most=3456, texts=78)
 
 
 def contact(target: str, intermediate: str, same_group: int = 0, near: int = 0) -> Contact:
@@ -34,9 +35,8 @@ def measured(tmp_path: Path) -> tuple[Store, dict[str, Any]]:
         task["splits_hash"] = name * 10
     shared = {("hope", "role"): 40, ("news", "news"): 90}
     found = [contact(a.id, b.id, shared.get((a.id, b.id), 0), near=2) for a in TASKS for b in TASKS]
-    store.put_measure(
-        CONTAMINATION, contamination_inputs(manifest["tasks"]), {"contacts": [list(one) for one in found]}, 1.0
-    )
+    result = {"contacts": [list(one) for one in found], "left_out": LEFT_OUT._asdict()}
+    store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), result, 1.0)
     return store, manifest
 
 
@@ -67,21 +67,11 @@ def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_p
         gains(*measured, draws=50), baselines(*measured, draws=50), measured[1], metric="macro_f1", setting="full"
     )
     assert shown.is_contaminated.sum() == 3
+    assert not_compared(*measured) == LEFT_OUT
     page = report(*measured, tmp_path / "out", draws=50).page.read_text()
     assert "| contaminated | test items are training material" in page
-    assert "contaminated: test items are training material" in (tmp_path / "out/heatmap-macro-f1-full.svg").read_text()
-
-
-def test_the_report_says_what_the_search_for_near_duplicates_left_out(tmp_path: Path) -> None:
-    store, manifest = fake_study(tmp_path / "store", TASKS)
-    for name, task in manifest["tasks"].items():
-        task["splits_hash"] = name * 10
-    left_out = LeftOut(grams=12, most=3456, texts=78)
-    result = {"contacts": [list(contact("hope", "role"))], "left_out": left_out._asdict()}
-    store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), result, 1.0)
-    assert not_compared(store, manifest) == left_out
-    page = report(store, manifest, tmp_path / "out", draws=50).page.read_text()
     assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
+    assert "contaminated: test items are training material" in (tmp_path / "out/heatmap-macro-f1-full.svg").read_text()
 
 
 def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:

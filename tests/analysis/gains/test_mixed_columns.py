@@ -8,7 +8,7 @@ import pytest
 
 from analysis.gains.cells import mixed_columns, planned_cells
 from analysis.report import report
-from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 TASKS = (FakeTask("one"), FakeTask("two"), FakeTask("three"))
 
@@ -70,7 +70,8 @@ def test_missing_cells_do_not_matter(tmp_path):
 
 def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch):
     store, manifest = fake_study(tmp_path / "runs", TASKS[:2])
-    page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
+    with without_pictures():
+        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
     assert "Mixed columns" not in page
     get, odd = type(store).get, manifest["cells"][0]["key"]
 
@@ -79,7 +80,8 @@ def test_the_report_warns_of_a_mixed_column_and_only_then(tmp_path, monkeypatch)
         return replace(record, provenance={**record.provenance, "device": "other"}) if key == odd else record
 
     monkeypatch.setattr(type(store), "get", moved)
-    page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
+    with without_pictures():
+        page = report(store, manifest, tmp_path / "out", draws=50).page.read_text(encoding="utf-8")
     [line] = [line for line in page.splitlines() if line.startswith("- one, full: ")]
     assert line == "- one, full: device cpu; other"
     assert "**Mixed columns.**" in page

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from adapters_store import Store
 from adapters_store.roles import CONTROLS
 from analysis.report import report
-from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 CLASSIFICATION = (FakeTask("hope"), FakeTask("role"))
 BOTH = (*CLASSIFICATION, FakeTask("distress", "continuous"))
@@ -19,9 +20,7 @@ def _page(tmp_path: Path, *study: object, are_drawn: bool = False, title: str = 
     """The text of a report; its figures are made, and turned into pictures only where a test looks at one."""
     store, manifest = fake_study(tmp_path / "store", *study, **options)  # type: ignore[arg-type]
     manifest["tasks"]["hope"]["title"] = title or manifest["tasks"]["hope"]["title"]
-    with pytest.MonkeyPatch.context() as patch:
-        for module in () if are_drawn else ("drawing", "planned.plan"):
-            patch.setattr(f"analysis.figures.{module}.pictures", lambda *_: {"png": b"", "svg": b""})
+    with nullcontext() if are_drawn else without_pictures():
         page = report(store, manifest, tmp_path / "out", draws=300).page
     assert page == tmp_path / "out" / "report.md"
     return page.read_text()
@@ -195,6 +194,7 @@ def test_a_report_reads_every_record_at_most_once_and_checks_every_file_at_most_
 
     monkeypatch.setattr(Store, "get", counted_get)
     monkeypatch.setattr(Store, "open", counted_open)
-    report(store, manifest, tmp_path / "out", draws=50)
+    with without_pictures():
+        report(store, manifest, tmp_path / "out", draws=50)
     assert {key for key, *name in reads if not name} == {cell["key"] for cell in manifest["cells"]}
     assert set(reads.values()) == {1}

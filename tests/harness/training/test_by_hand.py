@@ -23,6 +23,7 @@ from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast, get
 from tasks.registry import Registry
 from tasks.splits.loading import load
 
+pytestmark = pytest.mark.slow  # the harness trains in a process of its own, once for each way
 SEED, EPOCHS, BATCH, RATE, WARMUP = 3, 2, 16, 2e-3, 0.1
 DROPOUT = {"library": 0.1, "lanes": 0.0}
 STUDY = """

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from adapters_store import Store, key_of
 from tasks.metrics import floor, score, secondary
@@ -18,6 +20,15 @@ from tasks.task import METRICS
 Pair = tuple[str | None, str]
 BELOW = {"random": "random", "control": "chat", "imported": "glasswort_er"}  # other controls stand on the target
 CUT = {"rows": 100, "history": 4, "target": 2, "windows": 100}
+
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Figures are made in here, but not turned into pictures: for reports whose pictures no test looks at."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("drawing", "planned.plan"):
+            patch.setattr(f"analysis.figures.{module}.pictures", lambda *_: {"png": b"", "svg": b""})
+        yield
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from harness.scoring.scorer import Scorer
 from harness.study.backbones.migrate import Migration
 from harness.study.cell import SCHEMA
 from tasks.errors import BadInput, BadStudy
+from tests.support.studies.fake_study import without_pictures
 from tests.support.studies.made_up_records import keep
 from tests.support.studies.old_keys import as_schema_1
 from tests.support.studies.small_study import OVERRIDES, small_study
@@ -169,7 +170,8 @@ def pages(store, out):
     from analysis.report import report
     from harness.api import stored_manifest
 
-    report(store, stored_manifest(store, "tiny"), out)
+    with without_pictures():
+        report(store, stored_manifest(store, "tiny"), out, draws=200)
     files = (path for path in sorted(out.rglob("*")) if path.suffix in (".md", ".csv"))
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
