@@ -2,7 +2,9 @@
 
 Everything follows from stored predictions; nothing is trained. Contestants of a target and setting are scored on the
 same test rows, and every pair is tested on the same resampled groups. Within a target and setting the step-down maximum
-(Westfall and Young 1993) bounds the probability of a single false difference among all pairs.
+(Westfall and Young 1993) bounds the probability of a single false difference among all pairs. Where a study's protocol
+repeats its split, scores are means over repeats, and intervals and tests those of Nadeau and Bengio, with Holm's
+correction over the pairs.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from adapters_store.store import LEFT_OUT, Store
 from analysis.gains.baselines import RANGE
 from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.columns import Cell, Column, Lane, column_of
+from analysis.gains.corrections import holm
 from analysis.gains.gains import SEED
 from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
+from analysis.results.repeats import nadeau_bengio, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
 
@@ -65,7 +69,7 @@ PAIRS = {
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "its upper end"),
     "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
-    "p_max": Declared("float64", "p after the step-down maximum over all pairs of the target and setting"),
+    "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting; repeats: Holm"),
     "significant": Declared("bool", "p_max is at most .05"),
 }
 CLASSES = {
@@ -123,7 +127,10 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             cells = [cell for contestant in contestants for cell in contestant.cells]
             column = column_of(store, cells, draws=draws, seed=seed)
             classes = manifest["tasks"][column.target]["classes"]
-            for kept, of_column in zip(rows, _column_rows(store, column, contestants, classes), strict=True):
+            is_repeated = manifest["study"].get("protocol", {}).get("repeats", 1) > 1
+            own = _column_rows(store, column, contestants, classes)
+            own = _over_repeats(store, own, contestants) if is_repeated else own
+            for kept, of_column in zip(rows, own, strict=True):
                 kept += of_column
     board, pairs, classes_of = (pd.DataFrame(part) for part in rows)
     return Leaderboard(framed(board, BOARD), framed(pairs, PAIRS), framed(classes_of, CLASSES))
@@ -156,9 +163,33 @@ def _by_seed(rows: pd.DataFrame) -> list[Cell]:
     return Cell.all_of(rows.sort_values("seed"))
 
 
+def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant]) -> _Rows:
+    """The rows of a column with scores, intervals and tests over repeated splits; Holm's correction over the pairs."""
+    board, pairs, classes = rows
+    scores = {
+        contestant.name: repeats_of(store, [store.get(cell.key) for cell in contestant.cells])
+        for contestant in contestants
+    }
+    for row in board:
+        own = scores[row["system"]]
+        mean = nadeau_bengio(own.scores, own.ratio)
+        low, high = np.clip((mean.low, mean.high), *RANGE[row["metric"]])
+        row |= {"score": mean.mean, "low": low, "high": high, "conditional": f"{own.scores.size} repeats"}
+    for pair in pairs:
+        a, b = scores[pair["a"]], scores[pair["b"]]
+        difference = nadeau_bengio(100 * (a.scores - b.scores), a.ratio)
+        pair |= {"points": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
+    for pair, p in zip(pairs, holm(np.array([pair["p"] for pair in pairs], dtype=float)), strict=True):
+        pair |= {"p_max": float(p), "significant": bool(p <= LEVEL)}
+    return _ranked(board, pairs), pairs, classes
+
+
+_Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+
+
 def _column_rows(
     store: Store, column: Column, contestants: Sequence[_Contestant], classes: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+) -> _Rows:
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
     board, of_classes_ = [], []
@@ -167,12 +198,17 @@ def _column_rows(
         by_class = _class_scores(store, records, classes)
         of_classes_ += [where | {"system": contestant.name} | row for row in by_class]
         board.append(where | _row(store, column, contestant, records, by_class))
+    return _ranked(board, pairs), pairs, of_classes_
+
+
+def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows from the highest score to the lowest, with ranks and ties."""
     scores = np.array([row["score"] for row in board])
-    best = contestants[int(np.nanargmax(scores))].name if np.isfinite(scores).any() else ""
+    best = board[int(np.nanargmax(scores))]["system"] if np.isfinite(scores).any() else ""
     for row in board:
         row["rank"] = pd.NA if np.isnan(row["score"]) else 1 + int(np.count_nonzero(scores > row["score"]))
         row["is_tied"] = _is_tied(row["system"], best, pairs)
-    return sorted(board, key=lambda row: len(board) if row["rank"] is pd.NA else row["rank"]), pairs, of_classes_
+    return sorted(board, key=lambda row: len(board) if row["rank"] is pd.NA else row["rank"])
 
 
 def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - True, False or NA

@@ -70,7 +70,7 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
         "n_train": len(splits.train),
         "n_validation": len(splits.validation),
         "n_test": len(splits.test),
-        **({"folds": len(splits.folds)} if splits.folds else {}),  # whose tests are all rows
+        **({"folds": len(splits.folds)} if splits.folds and not splits.is_repeated else {}),  # whose tests are all rows
         "has_ratings": task.id in rated,
         "warnings": list(splits.warnings),
     }

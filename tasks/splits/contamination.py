@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -55,7 +55,19 @@ class Texts:
 
 def texts_of(splits: Iterable[Splits]) -> Texts:
     """The texts that contacts compare."""
-    return Texts([rows for own in splits for rows in (own.test, own.train)])
+    return Texts([rows for own in splits for rows in (_tested(own), own.train, *_later_trainings(own))])
+
+
+def _tested(splits: Splits) -> tuple[Example, ...]:
+    """Every row that some training of the task is tested on, once: of a repeated protocol those of all repeats."""
+    if not splits.is_repeated:
+        return splits.test
+    return tuple({row.id: row for fold in splits.folds for row in fold.test}.values())
+
+
+def _later_trainings(splits: Splits) -> Iterator[tuple[Example, ...]]:
+    """Training rows of the repeats after the first."""
+    return (fold.train for fold in splits.folds[1:] if splits.is_repeated)
 
 
 class Contact(NamedTuple):
@@ -95,7 +107,7 @@ def contacts(
     wanted = list(pairs)
     named = {name: splits[name] for pair in wanted for name in pair}
     index = texts or texts_of(named.values())
-    tests = {name: _Side(own.task, own.test, index) for name, own in named.items()}
+    tests = {name: _Side(own.task, _tested(own), index) for name, own in named.items()}
     trains = {name: _Side(own.task, own.train, index) for name, own in named.items()}
     return [
         _by_fold(named[target], index)

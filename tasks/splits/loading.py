@@ -37,7 +37,8 @@ class Splits:
 
     As-published splits may overlap; ``known`` names those whose rows a file of published ids gives.
     A task with ``folds`` has one Splits per fold; its own train and validation are those of the first fold, whose
-    adapter serves as an intermediate, and its test is every row, fold after fold. ``dropped`` holds, in the order of
+    adapter serves as an intermediate, and its test is every row, fold after fold. Where a protocol ``is_repeated``,
+    folds are the repeats, and the task's own splits are those of the first. ``dropped`` holds, in the order of
     NAMES, rows left out of each split because they repeat a later split's context and text.
     """
 
@@ -50,11 +51,12 @@ class Splits:
     known: tuple[str, ...] = ()
     folds: tuple[Splits, ...] = ()
     dropped: tuple[tuple[Example, ...], ...] = ((), (), ())
+    is_repeated: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the splits in which every row occurs once: with folds the test alone."""
-        return ("test",) if self.folds else NAMES
+        return ("test",) if self.folds and not self.is_repeated else NAMES
 
 
 def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None) -> Splits:
@@ -108,6 +110,11 @@ def _by_protocol(
     each = [_pseudonymise(task, parts) for parts in cut(task, rows, protocol)]
     if protocol.folds:
         return _fold_splits(task, each, notes, digest)
+    if protocol.repeats > 1:
+        whole = _fold_splits(task, each, notes, digest)
+        note = f"{len(each)} repeats, whose test sets overlap; counts of rows are those of the first"
+        warnings = (*notes, note, *whole.folds[0].warnings)
+        return replace(whole, test=whole.folds[0].test, warnings=warnings, is_repeated=True)
     (parts,) = each
     sets = (parts.train, parts.validation, parts.test)
     return Splits(task, *sets, digest(*sets), (*notes, *parts.warnings), dropped=parts.dropped)

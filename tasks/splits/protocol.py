@@ -26,16 +26,21 @@ from tasks.task import MOST_FOLDS, Example, Task
 UNITS = ("group", "row")
 SALT = 75_520  # any fixed number but those of clean splits, so that the two cut independently of each other
 VALIDATION = 0.1  # share of a fold's training part that selects the best epoch
-WRITTEN = re.compile(r"(?:shares-([\d.]+)-([\d.]+)-([\d.]+)|folds-(\d{1,2}))-(group|row)")
+MOST_REPEATS = 100
+WRITTEN = re.compile(r"(?:shares-([\d.]+)-([\d.]+)-([\d.]+)|folds-(\d{1,2}))-(group|row)(?:-x(\d{1,3}))?")
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Shares of training, validation and test, or a number of folds; ``unit`` is what no cut divides."""
+    """Shares of training, validation and test, or a number of folds; ``unit`` is what no cut divides.
+
+    Shares are cut ``repeats`` times, each time anew, so that test sets overlap; the first is that of one repeat.
+    """
 
     shares: tuple[float, ...] = ()
     folds: int = 0
     unit: str = "group"
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cuts nothing; BadInput naming the field."""
@@ -46,6 +51,9 @@ class Protocol:
         is_three = len(self.shares) == len(NAMES) and all(isinstance(share, int | float) for share in self.shares)
         if self.shares and not (is_three and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9):
             raise BadInput(f"protocol: shares {list(self.shares)!r} are not three numbers above 0 that add up to 1")
+        is_count = type(self.repeats) is int and 1 <= self.repeats <= MOST_REPEATS
+        if not is_count or (self.folds and self.repeats > 1):
+            raise BadInput(f"protocol: repeats {self.repeats!r} is not a number from 1 to {MOST_REPEATS} beside shares")
         if self.unit not in UNITS:
             raise BadInput(f"protocol: unit {self.unit!r} is not one of {', '.join(UNITS)}")
 
@@ -53,7 +61,7 @@ class Protocol:
     def name(self) -> str:
         """The protocol in one word, as the ``splits`` of a study: ``shares-0.75-0.05-0.2-group``, ``folds-5-row``."""
         cut = f"folds-{self.folds}" if self.folds else "-".join(["shares", *(f"{share:.10g}" for share in self.shares)])
-        return f"{cut}-{self.unit}"
+        return f"{cut}-{self.unit}{f'-x{self.repeats}' if self.repeats > 1 else ''}"
 
     @classmethod
     def of(cls, name: str) -> Protocol | None:
@@ -61,22 +69,24 @@ class Protocol:
         match = WRITTEN.fullmatch(name)
         if match is None:
             return None
-        *shares, folds, unit = match.groups()
-        return cls(folds=int(folds), unit=unit) if folds else cls(tuple(map(float, shares)), unit=unit)
+        *shares, folds, unit, repeats = match.groups()
+        if folds:
+            return cls(folds=int(folds), unit=unit)
+        return cls(tuple(map(float, shares)), unit=unit, repeats=int(repeats or 1))
 
 
 def cut(task: Task, rows: Sequence[Example], protocol: Protocol) -> list[Parts]:
-    """Training, validation and test of every fold, or of the only cut, of a task whose classes are known.
+    """Training, validation and test of every fold or repeat of a task whose classes are known.
 
     Rows that repeat a later split's context and text are dropped, as in clean splits. BadInput where a part is empty.
     """
     if not rows:
         raise BadInput(f"{task.id}: the files hold no row of this task; check the classes and columns of its entry")
-    place, inner = (_places(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
     if not protocol.folds:
         bounds = np.cumsum(protocol.shares)[:2]
-        part = np.searchsorted(bounds, place, side="right")
-        return [_parts(task, rows, part)]
+        cuts = (_places(task, rows, protocol, SALT + repeat) for repeat in range(protocol.repeats))
+        return [_parts(task, rows, np.searchsorted(bounds, place, side="right")) for place in cuts]
+    place, inner = (_places(task, rows, protocol, salt) for salt in (SALT, SALT + 1))
     fold, is_validation = np.floor(place * protocol.folds), inner < VALIDATION
     return [
         _parts(task, rows, np.where(fold == number, 2, is_validation.astype(np.int64)))

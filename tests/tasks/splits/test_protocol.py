@@ -8,6 +8,7 @@ from harness.study.file import load_study
 from harness.study.plan import make_plan
 from tasks.errors import BadInput, BadStudy
 from tasks.registry import Registry
+from tasks.splits.contamination import contacts
 from tasks.splits.loading import load
 from tasks.splits.protocol import Protocol
 
@@ -57,7 +58,20 @@ def test_folds_test_every_row_once(data):
         assert not ids((*fold.train, *fold.validation)) & ids(fold.test)
 
 
-@pytest.mark.parametrize("protocol", [SHARES, FOLDS, Protocol((0.5, 0.25, 0.25), unit="row")])
+def test_repeats_cut_anew_begin_with_the_single_cut_and_siblings_agree_on_each(data):
+    repeats = Protocol((0.75, 0.05, 0.2), repeats=3)
+    first, *others = splits_of(data, repeats)
+    (single,) = splits_of(data, SHARES, SIBLINGS[:1])
+    assert first.folds[0].content_hash == single.content_hash
+    assert (first.train, first.test, first.names) == (single.train, single.test, single.names)
+    assert first.is_repeated
+    tests = [frozenset(ids(fold.test)) for fold in first.folds]
+    assert len(set(tests)) == 3
+    for other in others:
+        assert [frozenset(ids(fold.test)) for fold in other.folds] == tests
+
+
+@pytest.mark.parametrize("protocol", [SHARES, FOLDS, Protocol((0.5, 0.25, 0.25), unit="row", repeats=10)])
 def test_a_protocol_is_read_from_its_name(protocol):
     assert Protocol.of(protocol.name) == protocol
     assert Protocol.of("clean") is None
@@ -72,6 +86,8 @@ def test_a_protocol_is_read_from_its_name(protocol):
         ({"shares": (0.7, 0.05, 0.2)}, "three numbers above 0 that add up to 1"),
         ({"shares": (0.8, 0.2)}, "three numbers above 0 that add up to 1"),
         ({"folds": 1}, "folds 1 is not a whole number from 2 to 20"),
+        ({"folds": 5, "repeats": 2}, "repeats 2 is not a number from 1 to 100 beside shares"),
+        ({"shares": (0.6, 0.2, 0.2), "repeats": 0}, "repeats 0 is not a number"),
         ({"folds": 5, "unit": "post"}, "unit 'post' is not one of group, row"),
     ],
 )
@@ -97,7 +113,7 @@ def test_a_study_says_its_protocol_and_only_its_cells_are_others(data):
     [
         (["protocol.shares=[0.75, 0.2]"], "shares .* are not three numbers"),
         (["protocol.shares=0.75"], "protocol.shares is a list"),
-        (["protocol.repeats=10"], "unknown field 'protocol.repeats'"),
+        (["protocol.repeat=10"], "unknown field 'protocol.repeat'"),
         (["protocol.folds=5", 'splits="as-published"'], r"splits 'as-published' and \[protocol\] are two ways"),
         (["protocol=5"], "protocol is a table of fields"),
     ],
@@ -105,3 +121,11 @@ def test_a_study_says_its_protocol_and_only_its_cells_are_others(data):
 def test_what_a_study_says_wrongly_of_its_protocol_is_refused_in_one_line(overrides, refusal):
     with pytest.raises(BadStudy, match=refusal):
         load_study("real-small", overrides)
+
+
+def test_a_sibling_s_adapter_of_the_first_repeat_is_marked_for_what_later_repeats_test(data):
+    er, ip, _ = splits_of(data, Protocol((0.75, 0.05, 0.2), repeats=3))
+    (onto_itself, from_sibling) = contacts({"er": er, "ip": ip}, [("er", "er"), ("er", "ip")])
+    assert onto_itself.same_row == onto_itself.same_group == 0
+    tested_later = {row.id for fold in er.folds for row in fold.test} & ids(ip.train)
+    assert from_sibling.same_row == len(tested_later) > 0
