@@ -9,7 +9,7 @@ LOCKED ?=
 PROCESSES ?= 2
 TESTS = $(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
 
-.PHONY: demo test slow simulations lint wheel bench soak calibrate
+.PHONY: demo test slow simulations lint docs wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
@@ -27,6 +27,10 @@ lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+docs: $(INSTALLED)
+	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(VENV)/bin/mkdocs build --quiet --strict
 
 bench: $(INSTALLED)
 	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[bench]'

@@ -29,6 +29,7 @@ FILES = {
     "constraints.txt",
     "lock-cuda.txt",
     "lock.txt",
+    "mkdocs.yml",
     "pyproject.toml",
 }
 
