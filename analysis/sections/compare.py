@@ -25,7 +25,7 @@ from analysis.results.published import results as printed
 from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot, finished
-from analysis.tables import Declared, few, framed, interval, number, write_frames
+from analysis.tables import Declared, few, fixed, framed, interval, number, write_frames
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -275,8 +275,8 @@ FLIPPED, KEPT, UNKNOWN = "conclusions differ", "same conclusion", "not tested in
 LOOKS = {KEPT: "#1b7837", FLIPPED: "#762a83", UNKNOWN: "#888888"}  # told apart by all common kinds of colour vision
 
 
-def write_comparison(a: Side, b: Side, out: Path) -> Path:
-    """Write the frames, a figure per setting and compare.md into ``out``; the path of the page."""
+def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
+    """Write the frames, a figure per setting and compare.md into ``out``; the page's path, and its result in words."""
     scores, pairs = compared_scores(a, b), compared_gains(a, b)
     agreement = summary(scores, pairs)
     for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreement)):
@@ -293,7 +293,19 @@ def write_comparison(a: Side, b: Side, out: Path) -> Path:
     ]
     page = out / "compare.md"
     write_text(page, markdown(sections))
-    return page
+    return page, _in_short(pairs)
+
+
+def _in_short(pairs: pd.DataFrame) -> str:
+    """How many gains both studies have, by how much they differ, and how many conclusions do."""
+    if pairs.empty:
+        return "The two share no finished gain."
+    tested = pairs[(pairs.conclusion_a != UNTESTED) & (pairs.conclusion_b != UNTESTED)]
+    size = fixed(pairs.difference.abs().median(), 1)
+    text = f"{counted(len(pairs), 'gain')} in both studies; half of them differ by more than {size} points."
+    if tested.empty:
+        return f"{text} None is tested in both."
+    return f"{text} {len(tested)} tested in both, {int(tested.is_flipped.sum())} with another conclusion."
 
 
 def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:

@@ -22,18 +22,19 @@ from tasks.plain_text import counted
 IN_SHORT = "In short"
 
 
-def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer) -> list[str]:
+def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
     """What was studied, which gains are significant, the extremes, what explains them, and reasons for caution.
 
-    ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains.
+    ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains; without it, what
+    explains them is left out.
     """
     tested = study.gains[study.gains.p.notna()]
     return [
         _studied(study),
         *_significant(tested),
         *_extremes(study, tested),
-        *_findable(visible),
-        *_explained(answer),
+        *findable(visible),
+        *([] if answer is None else _explained(answer)),
         _cautions(study, tested),
     ]
 
@@ -78,7 +79,7 @@ def _extremes(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
             )
 
 
-def _findable(visible: pd.DataFrame) -> Iterator[str]:
+def findable(visible: pd.DataFrame) -> Iterator[str]:
     """The smallest gain that single tests would mostly find: the median target's, and the range."""
     sizes = visible.visible.dropna() if len(visible) else pd.Series(dtype="float64")
     if len(sizes):

@@ -13,7 +13,7 @@ from adapters_store import Store
 from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows, verbatim
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def publish_adapter(options: argparse.Namespace) -> int:
         print_json({**summary, "files": [file._asdict() for file in files], "card": card, "address": address})
         return 0
     print_rows([file._asdict() for file in files], as_json=False)
-    print(f"\nREADME.md:\n\n{card}")
+    verbatim(f"\nREADME.md:\n\n{card}")
     if summary["caution"]:
         print(f"think of this first: {summary['caution']}")
     kind = "public" if options.public else "private"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.options import leaf_options
+from harness.cli.options import leaf_options, places, print_next
 from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
@@ -38,11 +39,12 @@ def compare_studies(options: argparse.Namespace) -> int:
     from analysis.sections.compare import write_comparison
 
     a, b = (_side(options, name) for name in (options.a, options.b))
-    page = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
+    page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
     if options.json:
         print_json({"page": str(page)})
     else:
-        print(page)
+        print(sentence, page, sep="\n")
+        print_next("power", options.a, *places(options))
     return 0
 
 
@@ -60,16 +62,18 @@ def _side(options: argparse.Namespace, name: str) -> Side:
 
 def show_power(options: argparse.Namespace) -> int:
     """Write the frames and the page, and print where the page is."""
+    from analysis.sections.in_short import findable
     from analysis.sections.power import of_published, of_study, write_power
 
     if options.grids < 1:
         raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")
     name = options.study if options.study == PUBLISHED else name_of(options.study)
     if name == PUBLISHED:
-        question = of_published()
+        question, then = of_published(), ["analyze", PUBLISHED]
     else:
         store = Store(Path(options.store))
-        question = of_study(store, stored_manifest(store, name))
+        manifest = stored_manifest(store, name)
+        question, then = of_study(store, manifest), _with_a_seed_more(options.study, manifest["study"]["seeds"])
     with Steps(quiet=options.quiet) as steps:
         page = write_power(
             question,
@@ -81,5 +85,11 @@ def show_power(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"page": str(page)})
     else:
-        print(page)
+        print(*findable(question.visible), page, sep="\n")
+        print_next(*then, *places(options))
     return 0
+
+
+def _with_a_seed_more(study: str, seeds: Sequence[int]) -> list[str]:
+    """The command that says what one seed more would cost."""
+    return ["plan", study, "--seeds", ",".join(map(str, [*seeds, max(seeds) + 1]))]

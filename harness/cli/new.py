@@ -17,7 +17,7 @@ from adapters_store.disk import atomic, new_folder
 from harness.api import Study
 from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
-from harness.cli.terminal import print_json
+from harness.cli.terminal import print_json, verbatim
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
 from tasks.proposal import cells_of, entry_text, proposal, read_file, task_id
@@ -47,7 +47,8 @@ def add_new(tasks: Leaves) -> None:
     for name in ("text", "label", "context", "group"):
         more = "; several with commas for 0/1 columns, or annotators" if name == "label" else ""
         new.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"default: guessed from the columns{more}")
-    new.add_argument("--kind", choices=KINDS, default="", help="default: guessed from the labels")
+    text = f"{', '.join(KINDS)} (default: guessed from the labels)"
+    new.add_argument("--kind", metavar="KIND", choices=KINDS, default="", help=text)
     new.add_argument("--split", metavar="SPLIT", default="", help="clean (default), or cv2 to cv20: folds for few rows")
     new.add_argument("--language", metavar="CODE", default="", help="of the texts, e.g. zh (default: en)")
     new.add_argument("--backbone", metavar="NAME", default="random-tiny", help="of the dry training")
@@ -126,7 +127,8 @@ def new_task(options: argparse.Namespace) -> int:
     file, splits = _write(entry, folders, Path(options.data))
     facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
     if not options.json:
-        print(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}\n{_check(facts)}")
+        verbatim(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}")
+        print(_check(facts))
     result = None if options.skip_training else _train(splits.task.id, folders, options)
     if options.json:
         print_json({"entry": str(file), "check": facts, "dry_training": result})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -159,6 +160,28 @@ def train_options(leaf: argparse.ArgumentParser) -> None:
         default="local",
         help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
     )
+
+
+def places(options: argparse.Namespace) -> list[str]:
+    """The places that were typed, for the next command: those that are not where they are looked for anyway."""
+    usual = {"data": os.environ.get("EMPATHY_DATA", "data"), "store": os.environ.get("EMPATHY_STORE", "runs")}
+    typed = {name: getattr(options, name) for name in usual}
+    return [word for name, place in typed.items() if place != usual[name] for word in (f"--{name}", place)]
+
+
+def changes(options: argparse.Namespace) -> list[str]:
+    """What was typed to change a study, for the next command about it."""
+    words = [word for name in ("registry", "set") for value in getattr(options, name) for word in (f"--{name}", value)]
+    if options.limit is not None:
+        words += ["--limit", str(options.limit)]
+    if options.seed:
+        words += ["--seeds", ",".join(map(str, options.seed))]
+    return [*words, *(["--best"] if getattr(options, "best", False) else [])]
+
+
+def print_next(*words: str) -> None:
+    """Print the command that is likely to be wanted next, ready to be copied."""
+    print(f"\nnext: empathy-transfer {shlex.join(words)}")
 
 
 def set_threads(threads: int | None) -> None:

@@ -11,7 +11,7 @@ from harness.api import stored_manifest
 from harness.cli.options import exact_option, leaf_options, out_option
 from harness.cli.report import NOT_DRAWN, PUBLISHED
 from harness.cli.study import name_of
-from harness.cli.terminal import Steps, print_json
+from harness.cli.terminal import Steps, print_json, verbatim
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def write_citations(options: argparse.Namespace) -> int:
         uses = [{"kind": use.kind, "name": use.name, "keys": list(use.keys)} for use in used(subject)]
         print_json({"used": uses, "licences": [licence._asdict() for licence in licences(subject)]})
     elif options.out == PRINTED:
-        print(*paper.citations(subject), sep="\n")
+        verbatim("\n".join(paper.citations(subject)))
     else:
         print(*paper.write_citations(subject, Path(options.out or f"results/{subject.results.name}")), sep="\n")
     return 0

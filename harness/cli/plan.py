@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
 from harness.api import Study
-from harness.cli.options import leaf_options, plan_options
+from harness.cli.options import changes, leaf_options, places, plan_options, print_next
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import records
@@ -35,6 +35,9 @@ def add_plan(plan: argparse.ArgumentParser) -> None:
 
 
 # What a plan will cost, in words and as JSON: device hours, memory and disk.
+
+
+SHORT = {"a processor core": "a core", "a GPU": "a GPU"}  # headings for devices whose rates are assumed
 
 
 class Costs:
@@ -63,8 +66,10 @@ class Costs:
         columns: dict[str, object] = {}
         for rates in self.rates:
             hours = sum(todo.hours(rates)[0] for todo in self.todo if todo.cell.target == target)
-            name = f"on {rates.device}{'' if rates.is_measured else ' (assumed)'}"
-            columns |= {f"hours {name}": hours} if as_json else {name: _time(hours)}
+            if as_json:
+                columns[f"hours on {rates.device}{'' if rates.is_measured else ' (assumed)'}"] = hours
+            else:
+                columns[SHORT.get(rates.device, rates.device)] = f"{'' if rates.is_measured else '~'}{_time(hours)}"
         return columns
 
     def as_json(self) -> dict[str, Any]:
@@ -243,21 +248,22 @@ def show_plan(options: argparse.Namespace) -> int:
     causes = why(plan, study.store, stored_records) if options.why else None
     _load_tokenizer(plan)
     costs = Costs(study, plan, stored_records)
-    rows = [
-        _plan_row(name, plan.cells, stored)
-        | _sizes(study, name)
-        | _cuts(study, name)
-        | costs.column(name, as_json=options.json)
-        for name in dict.fromkeys(c.target for c in plan.cells)
-    ]
+    targets = dict.fromkeys(cell.target for cell in plan.cells)
+    cells = [_plan_row(name, plan.cells, stored) for name in targets]
+    texts = [_sizes(study, name) | _cuts(study, name) for name in targets]
+    hours = [costs.column(name, as_json=options.json) for name in targets]
     roles = Counter(cell.role for cell in plan.cells)
     counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
     if options.json:
+        rows = [whole | text | time for whole, text, time in zip(cells, texts, hours, strict=True)]
         summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
         reasons = {} if causes is None else {"why": [dataclasses.asdict(cause) for cause in causes]}
         print_json({**summary, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
         return 0
-    print_rows(rows, as_json=False)
+    table = [{**row, **time} for row, time in zip(cells, hours, strict=True)]
+    print_rows(table, as_json=False, spare=("their intermediates", "controls"))
+    print("\nrows of each target, and the share of them whose history or text is cut")
+    print_rows([{"target": name, **row} for name, row in zip(targets, texts, strict=True)], as_json=False)
     left = len(plan.cells) - len(stored)
     print(f"\n{len(plan.cells)} cells in {counts['packs']} packs; {len(stored)} stored, {left} to train")
     print(", ".join(f"{role} {count}" for role, count in roles.items()))
@@ -267,6 +273,10 @@ def show_plan(options: argparse.Namespace) -> int:
     print_missing(plan.missing)
     if causes is not None:
         _print_why(plan, causes)
+    if left:
+        print_next("run", options.study, *changes(options), *places(options))
+    else:
+        print_next("report", options.study, *places(options))
     return 0
 
 

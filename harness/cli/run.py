@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api import Study
-from harness.cli.options import device_option, leaf_options, plan_options, run_options, set_threads, train_options
+from harness.cli.options import (
+    device_option,
+    leaf_options,
+    places,
+    plan_options,
+    print_next,
+    run_options,
+    set_threads,
+    train_options,
+)
 from harness.cli.plan import print_missing, print_warnings, warnings_of
 from harness.cli.study import study_of
-from harness.cli.terminal import Progress, print_json
+from harness.cli.terminal import Progress, Steps, print_json, verbatim
 from harness.preflight.smoke import NOTE
 from tasks.errors import BadInput
 
@@ -62,7 +71,7 @@ def show_scripts(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"scripts": texts})
     else:
-        print("\n".join(texts) if texts else "nothing to submit: the store has every cell")
+        verbatim("\n".join(texts) if texts else "nothing to submit: the store has every cell")
     return 0
 
 
@@ -70,14 +79,29 @@ def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
     if options.dry_run:
         return show_scripts(options)
-    code = train(study_of(options), options)
+    study = study_of(options)
+    code = train(study, options)
+    if code == 0 and not (options.json or options.quiet or options.smoke):
+        print_answer(study)
+        print_next("report", options.study, *places(options))
     if options.smoke:
         print(NOTE, file=sys.stderr if options.json else sys.stdout)
     return code
 
 
+def print_answer(study: Study) -> None:
+    """What a finished study says in short; what explains gains takes longer to compute, and ``report`` says it."""
+    from analysis.gains.power import visible_gains
+    from analysis.sections.in_short import sentences
+    from analysis.sections.study_results import StudyResults
+
+    results = StudyResults.of(study.store, study.manifest(), Path("results") / study.config.name)
+    print("", *sentences(results, visible_gains(results.gains)), sep="\n")
+
+
 def run_demo(options: argparse.Namespace) -> int:
     """Run the demo study and write its report; by default with a worker for every core."""
+    from analysis.report import report
     from harness.study.device import cores
 
     if options.workers is None:
@@ -85,9 +109,12 @@ def run_demo(options: argparse.Namespace) -> int:
     study = Study("demo", data=options.data, store=options.store)
     code = train(study, options)
     out = Path(options.out or "results/demo")
-    path = study.report(out)
+    with Steps(quiet=options.quiet) as steps:
+        written = report(study.store, study.manifest(), out, progress=steps.show)
     if not options.json:
-        print(f"report: {path}; tables and figures beside it")
+        print("", *written.sentences, "", sep="\n")
+        print(f"report: {written.page}; tables and figures beside it, and report.html to look around in")
+        print_next("power", "demo", *places(options))
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store.measures import MINILM, MPNET, POOLED
-from harness.cli.options import best_option, change_options, device_option, leaf_options, splits_option
+from harness.cli.options import (
+    best_option,
+    change_options,
+    changes,
+    device_option,
+    leaf_options,
+    places,
+    print_next,
+    splits_option,
+)
 from harness.cli.study import study_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.study.device import Device
@@ -49,8 +59,10 @@ def add_suggest(leaf: argparse.ArgumentParser) -> None:
 def _encoder_options(leaf: argparse.ArgumentParser) -> None:
     leaf.add_argument(
         "--encoder",
+        metavar="NAME",
         choices=(MPNET, MINILM, POOLED),
-        help="what embeds texts (default: that of the study's backbone); backbone: its own mean token vectors",
+        help=f"what embeds texts: {MPNET}, {MINILM}, or {POOLED}, its own mean token vectors"
+        " (default: that of the study's backbone)",
     )
     device_option(leaf)
     change_options(leaf)  # those of the study's run: they decide which cells are the study's
@@ -97,7 +109,7 @@ def _row(measure: FillReport) -> dict[str, object]:
 # ``suggest``: which intermediates a task should be tried on first, and how far such advice was right before.
 
 SHOWN_WHOLE = 100  # from here numbers are shown without decimals
-LIMITED = ("ndcg", "regret_1", "regret_3", "tau")
+QUALITIES = {"ndcg": "NDCG", "regret_1": "regret@1", "regret_3": "regret@3", "tau": "tau"}
 UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
 
 
@@ -119,6 +131,10 @@ def suggest(options: argparse.Namespace) -> int:
         _print_advice(advice.intermediates)
         _print_quality(advice.quality)
     print_missing(advice.missing)
+    if not options.json:
+        tasks = study.config.tasks
+        added = [] if options.task in tasks else ["--set", f"tasks={json.dumps([*tasks, options.task])}"]
+        print_next("plan", options.study, "--only-target", options.task, *added, *changes(options), *places(options))
     return 0
 
 
@@ -141,19 +157,22 @@ def _print_quality(quality: pd.DataFrame) -> None:
     if quality.empty:
         print(UNJUDGED)
         return
-    print("\nhow right such rankings were on finished targets: mean (95 % limits over targets), and of a random order")
+    targets = " to ".join(dict.fromkeys(map(str, (quality.n_targets.min(), quality.n_targets.max()))))
+    print(
+        f"\nhow right such rankings were on {targets} finished targets: means (of a random order); NDCG of a perfect"
+        " ranking is 1, regret@k: percent by which the best of the first k falls short of the best intermediate, tau:"
+        " Kendall's rank correlation, p: of NDCG, tasks permuted, corrected for all rankings"
+    )
     print_rows([_quality(row) for row in _records(quality)], as_json=False)
     names = ", ".join(better(quality)) or "none"
-    print(f"\nbetter than a random order by NDCG (tasks permuted, corrected for all rankings): {names}")
+    print(f"\nbetter than a random order (p <= .05): {names}")
 
 
 def _quality(row: Mapping[str, Any]) -> dict[str, object]:
-    cells = {
-        name: f"{_short(row[name])} ({_short(row[f'{name}_low'])}, {_short(row[f'{name}_high'])})"
-        f" {_short(row[f'{name}_chance'])}"
-        for name in LIMITED
-    }
-    return {"ranking": row["ranking"], "targets": row["n_targets"], **cells, "p": _short(row["p_corrected"])}
+    cells = {title: f"{_short(row[name])} ({_short(row[f'{name}_chance'])})" for name, title in QUALITIES.items()}
+    limits = f"{_short(row['ndcg_low'])}, {_short(row['ndcg_high'])}"
+    ndcg = {"NDCG": cells.pop("NDCG"), "95 % limits": limits}
+    return {"ranking": row["ranking"], **ndcg, **cells, "p": _short(row["p_corrected"])}
 
 
 def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:

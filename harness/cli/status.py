@@ -14,9 +14,9 @@ from typing import Any
 
 from adapters_store import Store
 from harness.api import stored_manifest
-from harness.cli.options import leaf_options
+from harness.cli.options import leaf_options, places, print_next
 from harness.cli.study import name_of
-from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked
+from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked, verbatim
 from harness.engines.status import (
     FAILED,
     NOT_RUN,
@@ -181,13 +181,15 @@ def show_status(options: argparse.Namespace) -> int:
     if options.watch:
         return _watch(store, _only_study(store, options.study), is_json=options.json)
     if options.study:
-        _print_study(store, name_of(options.study), is_json=options.json)
+        _print_study(store, name_of(options.study), is_json=options.json, where=places(options))
         return 0
     names, stored = _names(store), store.keys()
     print_rows(
         [_row(name, stored_manifest(store, name, cells_only=True)["cells"], stored) for name in names],
         as_json=options.json,
     )
+    if not options.json:
+        print_next("status", names[-1], *places(options))
     return 0
 
 
@@ -212,7 +214,7 @@ def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str])
     return {"study": name, **counts, "left by target": unfinished, "done by role": _by_role(cells, stored)}
 
 
-def _print_study(store: Store, name: str, *, is_json: bool) -> None:
+def _print_study(store: Store, name: str, *, is_json: bool, where: Sequence[str]) -> None:
     manifest = stored_manifest(store, name, cells_only=True)
     now = status_of(store, name, manifest)
     left = time_left(store, now)
@@ -221,6 +223,8 @@ def _print_study(store: Store, name: str, *, is_json: bool) -> None:
         return
     first, *others = lines(now, left)
     print("\n".join([f"{first} ({_by_role(manifest['cells'], now.stored)})", *others]))
+    if now.counts["done"] == len(now.cells):
+        print_next("report", study_words(name), *where)
 
 
 def _watch(store: Store, name: str, *, is_json: bool) -> int:
@@ -248,7 +252,11 @@ def _show(now: StudyStatus, left: TimeLeft | None, shown: str, screen: Screen | 
     elif text != shown:
         sentence = f"{text}; {time_line(left)}" if left else text
         counts = {"study": now.study, "cells": len(now.cells), "done": now.counts["done"]}
-        print(json.dumps({**counts, **as_json(now, left)}, allow_nan=False) if is_json else sentence, flush=True)
+        if is_json:
+            verbatim(json.dumps({**counts, **as_json(now, left)}, allow_nan=False))
+        else:
+            print(sentence)
+        sys.stdout.flush()
     return text
 
 

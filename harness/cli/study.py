@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from harness.api import Study
@@ -100,24 +100,43 @@ def show_study(options: argparse.Namespace) -> int:
     if options.json:
         print_json(fields | {"tasks": rows})
         return 0
+    width = max(map(len, fields))
     for name, value in fields.items():
-        print(f"{name:15} {'-' if value in (None, '', (), []) else value}")
-    print("\ntraining: value (where it comes from: study.task > search > study > entry > default)")
-    print_rows([{k: _with_origin(v) for k, v in row.items()} for row in rows], as_json=False)
+        print(f"{name:{width}}  {_in_words(value)}")
+    print("\ntraining, and where each value comes from (study.task > search > study > entry > default)")
+    print_rows(list(_training_lines(rows)), as_json=False)
     return 0
 
 
-def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str, object]:
+def _in_words(value: object) -> str:
+    """A field's value as people write it: no brackets, quotes or words of Python."""
+    if isinstance(value, Mapping):
+        given = {name: inner for name, inner in value.items() if inner is not None}
+        return ", ".join(f"{name} {_in_words(inner)}" for name, inner in given.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in (None, "") else str(value)
+
+
+def _training_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, object]]:
+    """A row for each value of each setting, with the tasks that have it."""
+    for setting in [name for name in rows[0] if name != "task"]:
+        values = [(_in_words(row[setting]["value"]), row[setting]["from"]) for row in rows]
+        for value, origin in dict.fromkeys(values):
+            tasks = [row["task"] for row, own in zip(rows, values, strict=True) if own == (value, origin)]
+            shown = "all" if len(tasks) == len(rows) else ", ".join(tasks)
+            yield {"setting": setting, "value": value, "from": origin, "tasks": shown}
+
+
+def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str, Any]:
     training, origin = study.training_for(registry.task(name))
     values = dataclasses.asdict(training)
     if study.best:
         values["method"] = study.adapter_for(name).method
         origin["method"] = "search" if "method" in study.best.get(name, {}) else "study"
     return {"task": name} | {key: {"value": value, "from": origin[key]} for key, value in values.items()}
-
-
-def _with_origin(value: object) -> str:
-    return f"{value['value']} ({value['from']})" if isinstance(value, dict) else str(value)
 
 
 def name_of(study: str) -> str:

@@ -79,7 +79,7 @@ def list_tasks(options: argparse.Namespace) -> int:
     """Print one row per task that passes the filters."""
     registry = Registry.load([Path(folder) for folder in options.registry])
     rows = [_list_row(task, Path(options.data)) for task in registry.tasks.values() if _passes(task, options)]
-    print_rows(rows, as_json=options.json)
+    print_rows(rows, as_json=options.json, spare=("language", "title", "metric", "family"))
     return 0
 
 

@@ -1,17 +1,21 @@
 """Standard output as people and programs read it: no text of others commands the terminal that it is printed on.
 
 Titles, licences, ids and texts come from entries, manifests and archives of anybody; every command prints through here.
-A terminal gets tables that fit its width, bars with the time left, and colours (none with NO_COLOR); whatever else
-reads, such as a pipe or a log, gets plain text. Words of others are never read as markup.
+A terminal gets tables and sentences that fit its width, bars with the time left, and colours (none with NO_COLOR);
+whatever else reads, such as a pipe or a log, gets plain text with a line for each row and sentence, unless COLUMNS says
+how wide it is. Words of others are never read as markup.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import select
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,19 +32,30 @@ if TYPE_CHECKING:
     from harness.run.grid import GridReport
 
 GAP = 2  # spaces between columns
-NARROWEST = 8  # letters of a column that is broken over several lines
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plain:
-    """A stream that is written to harmless; all else is asked of the stream itself."""
+    """A stream that is written to harmless, in lines of its width; all else is asked of the stream itself."""
 
     stream: TextIO
+    unfinished: str = ""
 
     def write(self, text: str) -> int:
         """Write the text with its line breaks and tabs, and without what would command a terminal."""
-        self.stream.write(plain(text))
+        width = width_of(self.stream)
+        if width is None:
+            self.stream.write(plain(text))
+        else:
+            *lines, self.unfinished = (self.unfinished + plain(text)).split("\n")
+            self.stream.write("".join(f"{folded(line, width)}\n" for line in lines))
         return len(text)
+
+    def flush(self) -> None:
+        """Write what has no line break yet, too."""
+        self.stream.write(self.unfinished)
+        self.unfinished = ""
+        self.stream.flush()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
         """What the stream has."""
@@ -52,12 +67,48 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
+def width_of(stream: TextIO) -> int | None:
+    """Letters that a line of the stream has room for: those of a terminal, or COLUMNS; None where any number does."""
+    return shutil.get_terminal_size().columns if "COLUMNS" in os.environ or is_terminal(stream) else None
+
+
+FIRST_COLUMN = re.compile(r"\s*(?:\S{1,24}(?: \S+)? {2,}|[-*~] )?")  # of a line that is broken: it stays free below
+TYPED = re.compile(r"(?<=: )empathy-transfer .*")  # a command at a line's end, to be copied whole
+
+
+def folded(line: str, width: int) -> str:
+    """The line broken at its spaces; a command to type has a line of its own, and a long word, as a path, stays."""
+    if len(line) <= width:
+        return line
+    start = cast("re.Match[str]", FIRST_COLUMN.match(line)).end()
+    below = " " * (start if start <= width / 3 else 2)
+    if (command := TYPED.search(line)) and len(command[0]) <= width - 2:
+        return f"{folded(line[: command.start()].rstrip(), width)}\n  {command[0]}"
+    parts = textwrap.wrap(
+        line[start:],
+        width,
+        initial_indent=line[:start],
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(parts)
+
+
 def console() -> Console:
     """Standard output for what is drawn; its texts must be ``plain`` already, for it passes ``Plain`` by."""
     from rich.console import Console
 
-    stream = sys.stdout.stream if isinstance(sys.stdout, Plain) else sys.stdout
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    return Console(file=_bare(sys.stdout), markup=False, highlight=False, emoji=False)
+
+
+def verbatim(text: str) -> None:
+    """Print lines that others read or copy, such as JSON, TOML and scripts: harmless, and as long as they are."""
+    _bare(sys.stdout).write(plain(text) + "\n")
+
+
+def _bare(stream: TextIO) -> TextIO:
+    return stream.stream if isinstance(stream, Plain) else stream
 
 
 def plain(text: str) -> str:
@@ -71,16 +122,19 @@ def plain(text: str) -> str:
 # Tables and JSON on standard output.
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
-    """Print rows that share their columns as a table, or as a JSON list; a terminal's width is kept to."""
+def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool, spare: Sequence[str] = ()) -> None:
+    """Print rows that share their columns as a table, or as a JSON list; a width that lines have is kept to.
+
+    Where words have no room, ``spare`` columns are left out, the first of them first.
+    """
     if as_json:
         print_json(rows)
         return
     if not rows:
         print("(none)")
         return
-    if is_terminal(sys.stdout):
-        _draw_rows(rows)
+    if (width := width_of(_bare(sys.stdout))) is not None:
+        _fit_rows(rows, width, spare)
         return
     columns = list(rows[0])
     cells = [columns, *[[str(row[column]) for column in columns] for row in rows]]
@@ -89,30 +143,44 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _fit_rows(rows: Sequence[Mapping[str, object]], width: int, spare: Sequence[str]) -> None:
+    """A table as far as every word has room in its column; else a paragraph for each row."""
+    left_out = next((n for n in range(len(spare)) if _words_fit(rows, width, spare[:n])), len(spare))
+    shown = [{name: value for name, value in row.items() if name not in spare[:left_out]} for row in rows]
+    if _words_fit(shown, width, ()):
+        _draw_rows(shown)
+    else:
+        for row in shown:
+            first, *others = (f"{name} {value}" for name, value in row.items())
+            print(folded(first, width), folded(f"  {'; '.join(others)}", width), sep="\n")
+    if left_out:
+        print(f"left out, for which a line is too short: {', '.join(spare[:left_out])} (--json has all)")
+
+
+def _words_fit(rows: Sequence[Mapping[str, object]], width: int, without: Sequence[str]) -> bool:
+    """Whether the longest words of all columns stand side by side."""
+    columns = [name for name in rows[0] if name not in without]
+    texts = [[column, *(str(row[column]) for row in rows)] for column in columns]
+    return sum(max(map(_longest_word, column)) for column in texts) + GAP * (len(columns) - 1) <= width
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split(" ")))
+
+
 def _draw_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    """A table for a terminal: where there is no room, the widest columns are broken over several lines."""
+    """A table for a width: where there is no room, the widest columns are broken between words."""
     from rich.table import Table
     from rich.text import Text
 
     screen = console()
     cells = {column: [plain(column), *(plain(str(row[column])) for row in rows)] for column in rows[0]}
-    unbroken = _unbroken([max(map(len, texts)) for texts in cells.values()], screen.width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    for place, (head, *_) in enumerate(cells.values()):
-        table.add_column(Text(head, "bold"), overflow="fold", no_wrap=place in unbroken)
+    for texts in cells.values():
+        table.add_column(Text(texts[0], "bold"), overflow="fold", min_width=max(map(_longest_word, texts)))
     for row in zip(*(texts for _, *texts in cells.values()), strict=True):
         table.add_row(*map(Text, row))
     screen.print(table)
-
-
-def _unbroken(widths: Sequence[int], room: int) -> set[int]:
-    """Which columns keep their width: the first, with its ids, and the narrowest while there is room."""
-    kept = {0} if widths[0] <= room / 3 else set()
-    for place in sorted(range(1, len(widths)), key=widths.__getitem__):
-        others = sum(min(width, NARROWEST) for index, width in enumerate(widths) if index not in {*kept, place})
-        if sum(widths[index] for index in {*kept, place}) + others + GAP * len(widths) <= room:
-            kept.add(place)
-    return kept
 
 
 class Screen:
@@ -154,7 +222,7 @@ class Screen:
 def print_json(value: object) -> None:
     """Print JSON; a value that is not a number is an error of ours, not something to pass on."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    print(text if text.isascii() else "".join(map(_escaped, text)))
+    verbatim(text if text.isascii() else "".join(map(_escaped, text)))
 
 
 def _escaped(letter: str) -> str:

@@ -30,7 +30,10 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
 ) -> None:
     fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")), seeds=(1, 2), synthetic=True)
     assert main(["power", "fake", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]) == 0
-    page = Path(capsys.readouterr().out.strip()).read_text()
+    headline, path, _, following = capsys.readouterr().out.splitlines()
+    assert headline.startswith("A single test finds a true gain of ")
+    assert following.startswith("next: empathy-transfer plan fake --seeds 1,2,3 --store ")
+    page = Path(path).read_text()
     assert page.startswith("# SYNTHETIC DATA: ")
     assert "Nothing can be simulated: no task has ratings." in page
     assert "| 10 | 10 | 2 |" in page

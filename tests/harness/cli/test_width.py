@@ -1,0 +1,150 @@
+"""What commands print fits the width of the terminal that it is read on, and stays whole for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli.main import NOUNS, parser
+from harness.cli.terminal import Plain, Screen, folded, print_rows
+from tasks import synthetic
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+WIDTH = 80
+TASKS = ("epitome_er", "news_empathy", "empdial_role")
+COMMANDS = (
+    *("tasks list", "tasks list --theme direct", "tasks fields", "tasks show epitome_er", "tasks check epitome_er"),
+    *("data status", "study list", "study show demo", "study show muddy-waters"),
+    *("study show tiny --set training.epochs=9", "plan tiny", "plan tiny --why --seeds 1,2,3"),
+    'plan tiny --set controls=["self","random"]',
+    *("doctor", "status", "status fake", "logs news_empathy --study fake", "store ls", "store verify", "store gc"),
+    *("cancel fake", "power fake --out {out}", "compare fake published --out {out}", "report fake --out {out}"),
+    *("flips epitome_er empdial_role --study fake", "cite fake --out {out}", "figures fake --out {out}"),
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Small raw files, and the store of a made-up study on tasks of the registry."""
+    root = tmp_path_factory.mktemp("places")
+    synthetic.write(root / "data", ["epitome", "news"], rows=300, seed=1)
+    tasks = [FakeTask("epitome_er"), FakeTask("news_empathy", "continuous"), FakeTask("empdial_role", "binary")]
+    fake_study(root / "runs", tasks, helpful=[("epitome_er", "empdial_role")])
+    return root
+
+
+def too_long(text):
+    """Lines over the width that have a space to be broken at; a path or a key of its own is a single word."""
+    return [line for line in text.splitlines() if len(line) > WIDTH and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("typed", COMMANDS)
+def test_what_a_command_prints_fits_the_width_of_its_terminal(typed, places, command, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    words = [word.format(out=tmp_path) for word in typed.split()]
+    code, out, err = command(*words, "--data", places / "data", "--store", places / "runs", "--quiet")
+    assert (code in (0, 1), bool(out)) == (True, True), err
+    assert too_long(out) == []
+
+
+@pytest.mark.parametrize("noun", [noun.name for noun in NOUNS])
+def test_the_help_of_a_command_fits_too(noun, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+    def leaves(leaf):
+        inner = [leaf for action in leaf._actions if action.nargs == "A..." for leaf in action.choices.values()]
+        return [leaf, *(each for further in inner for each in leaves(further))]
+
+    top = parser([noun])
+    own = next(action for action in top._actions if action.nargs == "A...").choices[noun]
+    assert [line for leaf in leaves(own) for line in too_long(leaf.format_help())] == []
+
+
+@given(st.text(alphabet="ab c:-", max_size=200), st.integers(20, 100))
+def test_a_folded_line_keeps_its_words_and_its_width(line, width):
+    parts = folded(line, width).split("\n")
+    assert " ".join(parts).split() == line.split()
+    assert all(len(part) <= width or len(part.split()) == 1 for part in parts)
+
+
+def test_a_command_to_type_gets_a_line_of_its_own():
+    typed = "empathy-transfer run real-small --store somewhere/else"
+    line = f"nothing of this study runs or is queued; to train what waits: {typed}"
+    assert folded(line, WIDTH).split("\n")[-1].strip() == typed
+    assert folded(line, 200) == line
+
+
+def test_a_pipe_gets_every_row_on_a_line_and_json_is_never_broken(places, command, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    _, wide, _ = command("tasks", "list", "--data", places / "data")
+    assert max(map(len, wide.splitlines())) > WIDTH
+    monkeypatch.setenv("COLUMNS", "30")
+    _, out, _ = command("tasks", "list", "--data", places / "data", "--json")
+    assert len(json.loads(out)) == len(wide.splitlines()) - 1
+
+
+def test_a_table_without_room_leaves_spare_columns_out_and_then_becomes_paragraphs(capsys, monkeypatch):
+    rows = [{"task": "a" * 12, "title": "b" * 12, "kind": "c" * 12}]
+    shown = {}
+    for width in (40, 30, 20):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_rows(rows, as_json=False, spare=["title"])
+        shown[width] = capsys.readouterr().out
+    assert "title" in shown[40].splitlines()[0]
+    assert shown[30].splitlines()[0].split() == ["task", "kind"]
+    assert "left out, for which a line is too short: title" in shown[30]
+    assert shown[20].splitlines()[:2] == [f"task {'a' * 12}", f"  kind {'c' * 12}"]
+
+
+def test_a_line_that_is_not_finished_is_written_when_it_is_flushed(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    kept = io.StringIO()
+    stream = Plain(kept)
+    print("what is this? ", end="", file=stream, flush=True)
+    assert kept.getvalue() == "what is this? "
+
+
+@pytest.mark.parametrize("name", ["study show demo", "plan tiny"])
+def test_settings_are_printed_as_people_write_them(name, command, tmp_path):
+    code, out, _ = command(*name.split(), "--store", tmp_path)
+    assert code == 0
+    assert not re.search(r"\{'|\('|None|True|False|\(\d+,\)|\[\]", out)
+
+
+@pytest.mark.parametrize("typed", ["plan tiny", "status fake", "status", "power fake", "compare fake fake"])
+def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path):
+    out = command(*typed.split(), "--store", places / "runs", "--out", tmp_path)[1]
+    typed_next = out.splitlines()[-1].removeprefix("next: empathy-transfer ")
+    assert typed_next != out.splitlines()[-1]
+    parser().parse_args(typed_next.split())
+    assert f"--store {places / 'runs'}" in typed_next
+
+
+class Watched(io.StringIO):
+    """A terminal that keeps what it was sent."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("asked", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colours_are_for_terminals_that_want_them(asked, is_coloured, monkeypatch):
+    for name, value in ({"TERM": "xterm-256color", "COLUMNS": str(WIDTH)} | asked).items():
+        monkeypatch.setenv(name, value)
+    for name in {"NO_COLOR", "FORCE_COLOR"} - set(asked):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.stdout", screen := Watched())
+    with Screen({"failed": "red"}) as lines:
+        lines.show(["failed 3"])
+    assert ("\x1b[31m" in screen.getvalue()) == is_coloured
+    assert "failed 3" in screen.getvalue()
+
+
+def test_a_pipe_gets_no_colours(places, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    assert "\x1b[" not in command("tasks", "list", "--data", places / "data")[1]
