@@ -287,7 +287,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "escape": "character that takes the next one as it is, as in `\\\"`; default: none, quotes are doubled",
         "skip_empty": "true leaves rows without a text out; otherwise they are an error",
         "unique_by": "columns; of rows that are equal in all of them the first is kept",
-        "rationale": "column of the spans of the text that support the label, between |; `tasks check` counts those it lacks",
+        "rationale": "column of the spans of the text that support the label, between |; "
+        "`tasks check` counts those it lacks",
     },
     "The label": {
         "label": "column of the label, or a list: of 0/1 columns (multilabel), or of annotators' columns (`combine`)",

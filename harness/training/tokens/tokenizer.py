@@ -107,6 +107,15 @@ class Tokenizer:
                 every[place] = self._without_special(texts[place])
         return every
 
+    def pieces(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """The id of every token of a text, and its first character and end (exclusive); no special tokens.
+
+        Of an unigram vocabulary, words of the text that are written like a special token are left out.
+        """
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        return [(id, offsets) for id, offsets in pairs if id not in self.reserved]
+
     def _without_special(self, text: str) -> list[int]:
         for token in self.words:  # a unigram vocabulary holds these words as pieces
             text = text.replace(token, f"{token[0]} {token[1:]}")

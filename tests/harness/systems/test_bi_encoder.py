@@ -1,0 +1,233 @@
+"""The bi-encoder: its attention by hand, its ablations, what it marks, and a training that is killed and goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harness.study.systems import Fit, Place, kind_of
+from harness.systems.bi_encoder.network import IGNORED, Attention, loss_of
+from harness.systems.bi_encoder.training import CHECKPOINT, Trained
+from tasks.errors import BadInput
+from tasks.task import Example, Turn
+from tests.harness.systems.test_kinds import label_of, rows_of
+
+KIND = kind_of("bi-encoder")
+SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24}
+
+
+class Killed(Exception):
+    """The end of a process, between two epochs."""
+
+
+def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, rows=48, **settings):
+    config = KIND.configured({**SMALL, **settings}, "test")
+    train, validation = rows_of("multiclass", rows, 1), rows_of("multiclass", 12, 2)
+    place = Place(backbone=tiny)
+    return Fit(train, validation, label_of("multiclass"), "macro_f1", seed, config, folder, place, watch=watch)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Trainings by their settings, each made once."""
+    from harness.study.backbones.backbone import resolve
+
+    made = {}
+
+    def of(**settings):
+        name = json.dumps(settings, sort_keys=True)
+        if name not in made:
+            made[name] = KIND.fit(fit_of(tmp_path_factory.mktemp("fit"), resolve("random-tiny"), **settings))
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_attention_is_that_of_numpy(is_masked):
+    torch.manual_seed(3)
+    layer = Attention(8, dropout=0.1).eval()
+    queries, values = torch.randn(2, 5, 8), torch.randn(2, 4, 8)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    own = layer(queries, values, mask if is_masked else None).detach().numpy()
+    parts = {name: (part.weight.detach().numpy(), part.bias.detach().numpy()) for name, part in layer.named_children()
+             if name != "dropout"}  # fmt: skip
+    for row in range(2):
+        kept = mask[row].numpy() > 0 if is_masked else np.ones(4, dtype=bool)
+        q, k, v = (
+            states @ parts[name][0].T + parts[name][1]
+            for states, name in (
+                (queries[row].numpy(), "query"),
+                (values[row].numpy()[kept], "key"),
+                (values[row].numpy()[kept], "value"),
+            )
+        )
+        shares = np.exp(q @ k.T / np.sqrt(8))
+        taken = (shares / shares.sum(axis=1, keepdims=True)) @ v
+        np.testing.assert_allclose(own[row], taken @ parts["out"][0].T + parts["out"][1], atol=1e-6)
+
+
+def test_the_loss_is_of_levels_and_half_of_the_tokens_that_are_no_padding():
+    rng = np.random.default_rng(0)
+    levels, marks = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 2))
+    labels, marked = [2, 0], [[0, 1, 1], [0, 0, IGNORED]]
+
+    def surprise(logits, answer):
+        return np.log(np.exp(logits).sum()) - logits[answer]
+
+    of_levels = np.mean([surprise(logits, answer) for logits, answer in zip(levels, labels, strict=True)])
+    tokens = [(marks[row, token], marked[row][token]) for row in range(2) for token in range(3)]
+    of_marks = np.mean([surprise(logits, answer) for logits, answer in tokens if answer != IGNORED])
+    tensors = [torch.tensor(values) for values in (levels, marks, labels, marked)]
+    assert float(loss_of(*tensors, (1.0, 0.5))) == pytest.approx(of_levels + 0.5 * of_marks)
+    assert float(loss_of(tensors[0], None, *tensors[2:], (1.0, 0.0))) == pytest.approx(of_levels)
+
+
+ABLATIONS = (
+    {"joins": "concatenated"},
+    {"joins": "response"},
+    {"rationale_weight": 0.0},
+    {"is_seeker_trained": True},
+    {"is_masked": False},
+    {"marks_all_without": False},
+    {"level_weight": 2.0},
+)
+
+
+@pytest.mark.parametrize("settings", ABLATIONS, ids=lambda settings: next(iter(settings)) + str(*settings.values()))
+def test_each_ablation_changes_the_predictions(settings, trained):
+    rows = rows_of("multiclass", 10, 3)
+    full, ablated = trained(), trained(**settings)
+    assert np.abs(full.predict(rows).logits - ablated.predict(rows).logits).max() > 1e-4
+    learns_marks = settings.get("rationale_weight") != 0.0 and settings.get("marks_all_without", True)
+    assert bool(ablated.predict(rows).spans) == learns_marks  # after two epochs nearly all texts are marked, or none
+
+
+@pytest.mark.parametrize("joins", ["attention", "concatenated", "response"])
+def test_only_a_system_of_the_response_alone_gives_equal_logits_under_any_post(joins, trained):
+    rows = rows_of("multiclass", 6, 3)
+    others = [row._replace(context=(Turn("speaker", "something else"), Turn("listener", "and more"))) for row in rows]
+    fitted = trained(joins=joins) if joins != "attention" else trained()
+    first, second = (fitted.predict(part) for part in (rows, others))
+    assert np.array_equal(first.logits, second.logits) == (joins == "response")
+    assert (list(first.spans) == list(second.spans)) or joins != "response"
+
+
+def test_padding_changes_nothing_where_it_is_masked(trained):
+    short, long = rows_of("multiclass", 1, 3)[0], Example("l", "g", "g", (Turn("speaker", "x" * 99),), "y" * 99, 0)
+    for settings in ({}, {"is_masked": False}):  # without a mask all posts are padded to the same length
+        fitted = trained(**settings)
+        alone, beside = fitted.predict([short]), fitted.predict([short, long])
+        np.testing.assert_allclose(alone.logits[0], beside.logits[0], atol=1e-5)
+
+
+def test_a_post_is_padded_for_good_where_padding_may_be_attended_to(trained):
+    batches = []
+    fitted = trained(is_masked=False)
+    hook = fitted.network.register_forward_pre_hook(lambda network, inputs: batches.append(inputs))
+    fitted.predict([rows_of("multiclass", 1, 3)[0]._replace(context=())])
+    hook.remove()
+    ((_, post, mask),) = batches
+    assert post["input_ids"].shape == (1, SMALL["tokens"])
+    assert mask is None
+
+
+def test_tokens_of_a_rationale_are_marked_and_all_or_none_of_a_text_without(tiny):
+    row = Example("r", "g", "g", (), "so sorry for you", 1, ("sorry",))
+    for is_all in (True, False):
+        fitted = Trained(KIND.config(tokens=12, marks_all_without=is_all), Place(backbone=tiny), 3, seed=1)
+        text, _ = fitted._read(row)
+        assert "".join(row.text[start:end] for start, end in text.offsets) == row.text[:10]  # a token per byte
+        assert fitted._marked(row, text).tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0]
+        assert fitted._marked(row._replace(rationale=()), text).tolist() == [0] + [int(is_all)] * 11
+        assert not fitted._marked(row._replace(rationale=("nowhere",)), text).any()
+
+
+def test_a_rationale_that_a_word_gives_is_learned(tmp_path, tiny):
+    fit = fit_of(tmp_path, tiny, joins="response", epochs=8, learning_rate=3e-3, marks_all_without=False, rows=96)
+    rows = rows_of("multiclass", 30, 3)
+    predicted = KIND.fit(fit).predict(rows)
+    hits = 0
+    for number, row in enumerate(rows):
+        spans = [row.text[span.start : span.end] for span in predicted.spans if span.row == number]
+        hits += any(row.rationale[0][1:-1] in span for span in spans) if row.rationale else not spans
+    assert hits >= 24
+    assert all(0.5 < span.score <= 1 for span in predicted.spans)
+
+
+def test_a_training_that_is_killed_after_an_epoch_goes_on_and_ends_with_equal_weights(tmp_path, tiny):
+    steps = []
+
+    def watch(step, steps_in_all):
+        steps.append(step)
+        if len(steps) == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=3))
+    again = KIND.fit(fit_of(tmp_path / "killed", tiny, watch=watch, epochs=3))
+    whole = KIND.fit(fit_of(tmp_path / "whole", tiny, epochs=3))
+    assert steps == [1, 2, 3]
+    assert again.history == whole.history
+    for name, value in whole.weights.items():
+        assert torch.equal(value, again.weights[name]), name
+
+
+def test_a_checkpoint_of_other_settings_rows_or_bytes_is_passed_over(tmp_path, tiny, caplog):
+    KIND.fit(fit_of(tmp_path, tiny, joins="response"))
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    fit = fit_of(tmp_path, tiny, joins="response")
+    changed = fit.train[0]._replace(rationale=("another",))
+    others = (
+        dataclasses.replace(fit, seed=8),
+        dataclasses.replace(fit, train=(changed, *fit.train[1:])),
+        dataclasses.replace(fit, config=dataclasses.replace(fit.config, dropout=0.2)),
+    )
+    for other in others:
+        (tmp_path / CHECKPOINT).write_bytes(before)
+        steps = []
+        KIND.fit(dataclasses.replace(other, watch=lambda step, of, steps=steps: steps.append(step)))
+        assert steps == [1, 2]
+    (tmp_path / CHECKPOINT).write_bytes(before[: len(before) // 2])
+    steps = []
+    KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
+    assert steps == [1, 2]
+    assert caplog.text.count("it is ignored") == 4
+
+
+def test_the_weights_of_a_frozen_encoder_are_not_saved_and_the_plan_counts_the_others(tmp_path, trained, tiny):
+    for settings, has_seeker in (({}, False), ({"is_seeker_trained": True}, True), ({"joins": "concatenated"}, False)):
+        fitted, folder = trained(**settings), tmp_path / str(settings)
+        fitted.save(folder)
+        saved = load_file(folder / "model.safetensors")
+        assert any(name.startswith("seeker.") for name in saved) == has_seeker
+        fresh = [value for name, value in saved.items() if not name.startswith(("seeker.", "responder."))]
+        assert KIND.kept_bytes(fitted.config, 3, tiny) == sum(4 * value.numel() for value in fresh)
+
+
+def test_a_saved_bi_encoder_is_loaded_with_its_own_backbone_alone(tmp_path, trained, tiny):
+    trained().save(tmp_path)
+    other = dataclasses.replace(tiny, weights_sha256="0" * 64)
+    with pytest.raises(BadInput, match=r"a bi-encoder of another backbone \(weights .* is not 000000000000\)"):
+        KIND.load(tmp_path, Place(backbone=other))
+    with pytest.raises(BadInput, match="none is given"):
+        KIND.load(Path(tmp_path), Place())
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"joins": "both"}, "joins 'both' is not one of attention, concatenated, response"),
+        ({"tokens": 2}, "tokens 2 is not between 3 and 512"),
+        ({"rationale_weight": -1}, "rationale_weight -1.0 is not between 0 and 1e"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(settings, refusal):
+    with pytest.raises(Exception, match=refusal):
+        KIND.configured(settings, "study.toml")
