@@ -188,7 +188,10 @@ def fitted(sheet: Sheet, width: float, banner: str) -> Figure:
 
 
 def _keep_inside(figure: Figure) -> None:
-    """Leave room at the sides that the layout, which reckons once, has let something run over."""
+    """Leave room at the sides that the layout, which reckons once, has let something run over.
+
+    Where nothing does, the places found stand, and are not sought again for the file.
+    """
     width, height = figure.get_size_inches()
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
@@ -197,6 +200,8 @@ def _keep_inside(figure: Figure) -> None:
     below, above = max(0.0, -box.y0 / height), max(0.0, box.y1 / height - 1)
     if isinstance(engine, ConstrainedLayoutEngine) and max(left, right, below, above) > 0:
         engine.set(rect=(left, below, 1 - left - right, 1 - below - above))
+    else:
+        figure.set_layout_engine("none")
 
 
 def _legible(size: float) -> float:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
+import zlib
 
+import matplotlib as mpl
 import numpy as np
 import seaborn as sns
+from fontTools.subset import Options
+from fontTools.ttLib import TTFont
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from analysis.figures.drawing import colour_squares, figure_of, pictures, plain_text_settings
+from analysis.figures.drawing import colour_squares, figure_of, file_of, pictures, plain_text_settings
 
 DPI = 70
+STREAM = rb"stream\r?\n(.*?)\r?\nendstream"
 
 
 def _figure() -> Figure:
@@ -50,3 +56,15 @@ def test_squares_have_the_colours_of_a_heatmap_of_seaborn() -> None:
     np.testing.assert_array_equal(*faces)
     assert (ours.get_xlim(), ours.get_ylim()) == (theirs.get_xlim(), theirs.get_ylim())
     assert faces[0][2][3] == 0  # what is not defined has no colour
+
+
+def test_a_pdf_has_every_letter_in_its_font_and_no_table_that_places_letters() -> None:
+    before = list(Options().drop_tables)
+    with plain_text_settings("salt"), mpl.rc_context({"pdf.fonttype": 42}):
+        content = file_of(_figure(), "pdf", metadata={"CreationDate": None})
+    assert Options().drop_tables == before
+    streams = (zlib.decompressobj().decompress(part[1]) for part in re.finditer(STREAM, content, re.DOTALL))
+    fonts = [TTFont(io.BytesIO(stream)) for stream in streams if stream.startswith(b"\0\1\0\0")]
+    drawn = {name for font in fonts for name in font.getGlyphOrder() if font["glyf"][name].numberOfContours}
+    assert {"A", "t", "w", "h", "m", "three"} <= drawn
+    assert fonts and not any({"GDEF", "GPOS", "GSUB"} & set(font.keys()) for font in fonts)
