@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,6 +18,7 @@ from harness.systems.bi_encoder.training import CHECKPOINT, Trained
 from tasks.errors import BadInput
 from tasks.task import Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
+from tests.support.studies.small_study import small_study
 
 KIND = kind_of("bi-encoder")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24}
@@ -231,3 +233,34 @@ def test_a_saved_bi_encoder_is_loaded_with_its_own_backbone_alone(tmp_path, trai
 def test_settings_out_of_range_are_refused_by_name(settings, refusal):
     with pytest.raises(Exception, match=refusal):
         KIND.configured(settings, "study.toml")
+
+
+def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, tiny):
+    overrides = (
+        'tasks=["epitome_er"]',
+        'systems=["bi-encoder"]',
+        "transfers=false",
+        "system.bi-encoder.epochs=2",
+        "system.bi-encoder.tokens=16",
+        "system.bi-encoder.learning_rate=1e-3",
+    )
+    study = small_study(tmp_path / "runs", *overrides)
+    (cell,) = [cell for cell in study.plan.cells if cell.system]
+    assert cell.spec["rationale_hash"]
+    report = study.run()
+    assert report.is_complete, report
+    rows = study.plan.splits["epitome_er"].test
+    predictions = pd.read_parquet(study.store.open(cell.key, "test.parquet")).set_index("id")
+    texts = {row.id: row.text for row in rows if row.id in predictions.index}
+    assert len(predictions) == len(texts) == 16
+    spans = pd.read_parquet(study.store.open(cell.key, "spans.parquet")).query("split == 'test'")
+    assert len(spans)
+    assert all(0 <= span.start < span.end <= len(texts[span.id]) for span in spans.itertuples())
+    history = json.loads(study.store.open(cell.key, "history.json").read_text())
+    assert [step["epoch"] for step in history] == [1, 2]
+    assert not list(study.store.pack_folder(cell.key).rglob(CHECKPOINT))
+    (name,) = [name for name in study.store.get(cell.key).files if name.endswith("model.safetensors")]
+    read_again = KIND.load(study.store.open(cell.key, name).parent, Place(backbone=tiny))
+    shown = [row for row in rows if row.id in texts]
+    stored = predictions.loc[[row.id for row in shown], ["logit_0", "logit_1", "logit_2"]]
+    np.testing.assert_allclose(read_again.predict(shown).logits, stored, atol=1e-5)
