@@ -57,9 +57,12 @@ def version_of(house: Path) -> str:
         for path in files
         if "__pycache__" not in path.parts
     }
-    libraries = {name: _version(name) for name in LIBRARIES}
-    beside = {"python": python_version(), "machine": machine()}
-    return key_of({"own": own, "libraries": libraries, **beside}) if own else ""
+    return key_of({"own": own, **versions(), "machine": machine()}) if own else ""
+
+
+def versions() -> dict[str, Any]:
+    """The versions of Python and of the libraries that results may hang on."""
+    return {"libraries": {name: _version(name) for name in LIBRARIES}, "python": python_version()}
 
 
 def _version(package: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, sentences
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
-from analysis.tables import write_frames
+from analysis.tables import ABOUT, FIGURES, PAPER_FIGURES, TABLES, write_frames
 
 APPENDIX = "All that the answers above rest on. docs/glossary.md says what the words mean."
 
@@ -67,19 +68,20 @@ def report(
 def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
     visible = visible_gains(study.gains)
-    _write_study_frames(study, visible, out)
+    _write_study_frames(study, visible, out / TABLES)
     planned, study = study, study.of_adapters
-    board = _leaderboard(store, planned, out)
-    glance = write_maps(study.gains, study.manifest, out, study.question.kept)
+    board, drawings = _leaderboard(store, planned, out / TABLES), out / FIGURES
+    glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
     frames = study.gains, study.controls, study.baselines, study.cells
-    forests = write_forests(*frames, study.manifest, out, study.question.kept)
-    maps = write_heatmaps(study.gains, study.baselines, study.manifest, out, study.question.kept)
+    forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
+    maps = write_heatmaps(study.gains, study.baselines, study.manifest, drawings, study.question.kept)
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
-    write_tables(results, out, question.kept)
+    write_tables(results, out / TABLES, question.kept)
     similarities = question.similarities
+    printed = out / PAPER_FIGURES
     figures = write_figures(
-        results, question.counted, out, note=question.note, similarities=similarities, kept=question.kept
+        results, question.counted, printed, note=question.note, similarities=similarities, kept=question.kept
     )
     top = sentences(study, visible, answer)
     main = (
@@ -102,7 +104,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
-        reviewer.answers(study, visible, out, reviewer.explanations(question, answer.facts)),
+        reviewer.answers(study, visible, out / TABLES, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
         study_sections.caveats(study, not_compared(store, study.manifest)),
         study_sections.provenance(study, identities(store, study.records)),
@@ -111,6 +113,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     page = out / "report.md"
     write_text(page, markdown(present))
     write_page(store, ReportContent(study, answer, figures, present), out / "report.html")
+    write_text(out / ABOUT, json.dumps(study_sections.about(planned), indent=1, ensure_ascii=False) + "\n")
     return Written(page, tuple(top))
 
 

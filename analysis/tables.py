@@ -1,6 +1,14 @@
 """Tables: columns declared with type and meaning; on disk CSV for people and Parquet for programs, byte for byte.
 
-Every file is on the disk whole or not at all. Values in words stand at the end, for every printer.
+Every file is on the disk whole or not at all. Values in words stand at the end, for every printer. A results folder is
+ordered alike for every study:
+
+    results/STUDY/
+      report.md, report.html   what a reader opens first; analysis.md, power.md and compare.md likewise
+      about.json               which study, which results and which versions made them
+      tables/                  frames, as CSV and Parquet, and the paper's tables
+      figures/                 the map, the forest, heatmaps and what explains gains, each with its CSV beside it
+      paper-figures/           the paper's figures drawn from this study
 """
 
 from __future__ import annotations
@@ -15,6 +23,9 @@ import pandas as pd
 
 from adapters_store.disk import atomic
 from tasks.plain_text import counted
+
+TABLES, FIGURES, PAPER_FIGURES = "tables", "figures", "paper-figures"
+ABOUT = "about.json"
 
 
 class Declared(NamedTuple):

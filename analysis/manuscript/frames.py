@@ -37,7 +37,7 @@ from analysis.sections.gains import WAYS
 from analysis.sections.importance import Progress
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.study_results import StudyResults
-from analysis.tables import write_csv
+from analysis.tables import TABLES, write_csv
 
 # The frames behind a manuscript's figures, by the names that the report gives them; nothing is drawn here.
 
@@ -116,8 +116,9 @@ def write_data(subject: Subject, out: Path, progress: Progress = silent) -> None
     with TemporaryDirectory() as folder:
         question = replace(subject.question, out=Path(folder))
         all_answers(question, "guarded", progress)
-        write_tables(question.results, question.out, question.kept)
-        for path in sorted(question.out.glob("*.csv")):
+        tables = question.out / TABLES
+        write_tables(question.results, tables, question.kept)
+        for path in sorted(tables.glob("*.csv")):
             with atomic(out / path.name) as part:
                 shutil.copyfile(path, part)
     for name, frame in (figure_frames(subject) | _own(subject)).items():

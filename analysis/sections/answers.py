@@ -18,7 +18,7 @@ from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer
 from analysis.sections.paper_tables import kept_agreement
 from analysis.sections.question import Question
-from analysis.tables import interval, number, percent, write_frames, yes_no
+from analysis.tables import TABLES, interval, number, percent, write_frames, yes_no
 from tasks.ratings import constructs
 
 
@@ -32,7 +32,7 @@ def ratings(question: Question) -> Section:
     means = rating_means(results)
     frames = {"agreement": alphas, "rater_pairs": pairs, "rating_differences": differences(results)}
     for name, frame in (frames | {"rating_means": means}).items():
-        write_frames(frame, question.out / name)
+        write_frames(frame, question.out / TABLES / name)
     rated = results.constructs
     text = (
         "Krippendorff's alpha within panels of raters who are linked by tasks that they share, with interval"
@@ -70,7 +70,7 @@ def themes(question: Question) -> Section:
     effects, contrasts = question.effects, question.contrasts
     shown = pd.concat(counts, ignore_index=True)
     for name, frame in (("theme_counts", shown), ("task_effects", effects), ("theme_contrasts", contrasts)):
-        write_frames(frame, question.out / name)
+        write_frames(frame, question.out / TABLES / name)
     if shown.empty:
         return Section("Themes", [Text("No task of these results has a theme.")])
     text = (
@@ -92,7 +92,7 @@ def half_data(question: Question) -> Section | None:
         return None
     parts = [non_inferiority(results, margin=question.margin) for results in question.limited]
     frame = pd.concat(parts, ignore_index=True)
-    write_frames(frame, question.out / "non_inferiority")
+    write_frames(frame, question.out / TABLES / "non_inferiority")
     text = (
         f"Non-inferiority of less data with an intermediate to all data alone, with a margin of {question.margin:g}"
         " points. Non-inferior means that a loss as large as the margin is ruled out, one-sided at 5 %: for a theme by"
@@ -192,8 +192,8 @@ def choosing(question: Question) -> Section:
     if by_target.empty:
         text = f"No target has {FEWEST_CANDIDATES} finished transfers, so no ranking can be judged."
         return Section(CHOOSING, [Text(text)])
-    write_frames(by_target, question.out / "choosing_targets")
-    write_frames(frame, question.out / "choosing")
+    write_frames(by_target, question.out / TABLES / "choosing_targets")
+    write_frames(frame, question.out / TABLES / "choosing")
     rows = [("a random order", "", *(_of_chance(frame.iloc[0], name) for name in QUALITIES), "")]
     rows += [
         (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), number(row.p_corrected))

@@ -67,15 +67,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that lies beside the page: its title on one line, and the name of its file."""
+    """A figure in a folder beside the page: its title on one line, and where its file lies from there."""
 
     title: str
     file: str
 
     @classmethod
     def of(cls, drawn: FigureFiles) -> Picture:
-        """A figure that was drawn into the folder of the page."""
-        return cls(" ".join(drawn.title.splitlines()), drawn.png.name)
+        """A figure that was drawn into a folder beside the page."""
+        return cls(" ".join(drawn.title.splitlines()), f"{drawn.png.parent.name}/{drawn.png.name}")
 
 
 @dataclass(frozen=True)

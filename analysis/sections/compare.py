@@ -25,7 +25,7 @@ from analysis.results.published import results as printed
 from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot, finished
-from analysis.tables import Declared, few, fixed, framed, interval, number, write_frames
+from analysis.tables import FIGURES, TABLES, Declared, few, fixed, framed, interval, number, write_frames
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -280,7 +280,7 @@ def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
     scores, pairs = compared_scores(a, b), compared_gains(a, b)
     agreement = summary(scores, pairs)
     for name, frame in (("compared_scores", scores), ("compared_gains", pairs), ("agreement", agreement)):
-        write_frames(frame, out / name)
+        write_frames(frame, out / TABLES / name)
     banner = "SYNTHETIC DATA: " * (a.is_synthetic or b.is_synthetic)
     figures = [_write_scatter(a, b, part, out, banner) for _, part in pairs.groupby("setting", sort=False)]
     notes = dict.fromkeys(side.note for side in (a, b) if side.note)
@@ -343,7 +343,7 @@ def scatter(pairs: pd.DataFrame, title: str, a: str, b: str) -> Figure:
 def _write_scatter(a: Side, b: Side, pairs: pd.DataFrame, out: Path, banner: str) -> FigureFiles:
     setting = str(pairs.setting.iloc[0])
     title = f"{banner}Gains in {a.name} and in {b.name}, setting {setting} ({counted(len(pairs), 'pair')})"
-    stem = out / f"compare-gains-{setting.replace('%', 'pct')}"
+    stem = out / FIGURES / f"compare-gains-{setting.replace('%', 'pct')}"
     return write_figure_files(pairs, stem, title, lambda frame, name: scatter(frame, name, a.name, b.name))
 
 
@@ -435,7 +435,7 @@ def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[Block]:
     head = ["intermediate", "target", "setting", "points a", "a says", "points b", "b says", "p of the difference"]
     blocks: list[Block] = [Text(text), *([Table(head, rows)] if rows else [])]
     if len(flips) > MOST_SHOWN:
-        blocks.append(Text(f"The {MOST_SHOWN} largest are shown; all are in compared_gains.csv."))
+        blocks.append(Text(f"The {MOST_SHOWN} largest are shown; all are in tables/compared_gains.csv."))
     return blocks
 
 

@@ -24,7 +24,7 @@ from analysis.importance.paper_mode import (
 from analysis.sections.blocks import Block, Bullets, Section, Table, Text
 from analysis.sections.mixed import mixed_answer
 from analysis.sections.question import PUBLISHED, Question
-from analysis.tables import interval, number, percent, signed, write_frames, yes_no
+from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -51,10 +51,10 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
     analysis = _guarded(question, progress)
     frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
     for name, frame in frames.items():
-        write_frames(frame, question.out / f"guarded_{name}")
+        write_frames(frame, question.out / TABLES / f"guarded_{name}")
     if len(analysis.curve):
         title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
-        stem = question.out / "guarded_curve"
+        stem = question.out / FIGURES / "guarded_curve"
         write_figure_files(analysis.curve, stem, title, specification_curve, kept=question.kept)
     facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {"slopes": rows(answer.slopes), "ridge": analysis.headline}
@@ -143,7 +143,7 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
         f"The primary specification (first row) and each that differs from it in one respect, all with"
         f" {question.primary.draws} arrangements of tasks. Only the first is a test; the others show how much it all"
         " depends on it. Adds: what the constructs together add to Q2; under permutation: what 95 % stay below,"
-        " of tasks or of families, whichever is more. Drawn in guarded_curve.png."
+        " of tasks or of families, whichever is more. Drawn in figures/guarded_curve.png."
     )
     body = [
         (
@@ -192,7 +192,7 @@ def paper_answer(question: Question, progress: Progress) -> Answer:
         near = {name: against_table6(result.importances) for name, result in by_setting.items()}
         frames["table6"] = _joined(near)
     for name, frame in frames.items():
-        write_frames(frame, question.out / f"paper_{name}")
+        write_frames(frame, question.out / TABLES / f"paper_{name}")
     blocks = [Text(CAVEAT), _ranking(question, by_setting), *_worth(frames), Bullets(_notes(by_setting))]
     means = {name: rows(result.mean()) for name, result in by_setting.items()}
     facts = {name: rows(frame) for name, frame in frames.items() if name not in ("importances", "fits")}

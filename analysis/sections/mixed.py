@@ -15,7 +15,7 @@ from analysis.importance.mixed.answer import Mixed, ends, mixed
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question
-from analysis.tables import number, percent, signed, write_frames
+from analysis.tables import FIGURES, TABLES, number, percent, signed, write_frames
 
 Progress = Callable[[int, int, str], None]
 
@@ -26,17 +26,16 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
     What is more is how it was tested, the same for distances, and each verdict in a sentence.
     """
     answer = _computed(question, progress)
-    write_frames(answer.slopes, question.out / "mixed_slopes")
+    write_frames(answer.slopes, question.out / TABLES / "mixed_slopes")
     blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
     tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
     if tested.empty:
         return answer, blocks, []
     blocks.append(_slopes(tested[tested.question == SIGNED]))
-    write_frames(answer.profile, question.out / "mixed_profile")
+    write_frames(answer.profile, question.out / TABLES / "mixed_profile")
     title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
-    drawn = write_figure_files(
-        answer.profile, question.out / "mixed_profile", title, likelihood_profile, kept=question.kept
-    )
+    stem = question.out / FIGURES / "mixed_profile"
+    drawn = write_figure_files(answer.profile, stem, title, likelihood_profile, kept=question.kept)
     blocks.append(Picture.of(drawn))
     more: list[Block] = [
         Text(_method()),

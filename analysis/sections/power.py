@@ -31,7 +31,7 @@ from analysis.results.published import results as printed
 from analysis.results.results import Results
 from analysis.sections.blocks import Block, Heading, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot
-from analysis.tables import count, framed, interval, number, percent, write_frames
+from analysis.tables import TABLES, count, framed, interval, number, percent, write_frames
 from tasks.plain_text import counted
 
 APPROXIMATED = (
@@ -96,7 +96,7 @@ def write_power(
         simulated = detection(question.grid, grids=grids, seed=seed, progress=progress)
         frames |= {"detection": simulated, "seen_effects": smallest_detected(simulated)}
     for name, frame in frames.items():
-        write_frames(frame, out / name)
+        write_frames(frame, out / TABLES / name)
     title = Heading(f"{question.results.banner}What {question.results.name} could have seen")
     sections = [
         Section("", [title, *([Text(question.note)] if question.note else [])]),
@@ -143,9 +143,9 @@ def _seeds(by_seeds: pd.DataFrame) -> Section:
         return Section("More seeds", [Text(text)])
     text = (
         "What other numbers of seeds would show, from the study's own variances between items and between seeds"
-        " (visible_by_seeds.csv has every target). Below the error that the test items alone give no number of seeds"
-        " helps. Where a seed does the same to a transfer and to its baseline, more seeds of both help more than more"
-        " of the baseline."
+        " (tables/visible_by_seeds.csv has every target). Below the error that the test items alone give no number of"
+        " seeds helps. Where a seed does the same to a transfer and to its baseline, more seeds of both help more than"
+        " more of the baseline."
     )
     groups = by_seeds[by_seeds.is_detectable.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [

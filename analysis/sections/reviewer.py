@@ -23,7 +23,7 @@ from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
-from analysis.tables import Declared, count, few, framed, number, write_csv, yes_no
+from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv, yes_no
 
 PAIR = ["intermediate", "target", "setting"]
 ALL = "all"  # targets, or cells
@@ -261,7 +261,7 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
     frame = explanation_changes(question.contrasts, facts.get("curve", ()))
-    write_csv(frame, question.out / "reviewer_explained")
+    write_csv(frame, question.out / TABLES / "reviewer_explained")
     if frame.empty:
         return []
     text = Text(

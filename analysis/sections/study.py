@@ -13,6 +13,7 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.gains.cells import mixed_columns
 from analysis.gains.pairs import FEW_GROUPS
+from analysis.kept import versions
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
@@ -269,9 +270,22 @@ def provenance(study: StudyResults, identities: Sequence[str]) -> Section:
         "devices": tally(record.provenance["device"] for record in records),
         "packages": tally(inline(record.provenance["versions"]) for record in records),
         "training time": f"{sum(record.provenance['wall_seconds'] for record in records) / 3600:.2f} hours in all",
-        "keys": "of every cell in cells.csv",
+        "keys": "of every cell in tables/cells.csv",
     }
     return Section("Provenance", [Bullets.of(facts)])
+
+
+def about(study: StudyResults) -> dict[str, Any]:
+    """What made the files of a results folder, all of it unchanged while the store and the code are."""
+    return {
+        "study": study.question.results.name,
+        "synthetic": bool(study.manifest["synthetic"]),
+        "cells": {"planned": len(study.cells), "finished": len(study.records)},
+        "results_sha256": study.question.kept.content or None,
+        "draws": study.draws,
+        "seed": study.seed,
+        "analysis": versions(),
+    }
 
 
 def _cell_name(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of cells or of gains

@@ -26,12 +26,12 @@ def show_leaderboard(options: argparse.Namespace) -> int:
     """Write the frames of the leaderboard, and print a table for every target and setting."""
     from analysis.sections.study import BOARD_HEAD, board_row
     from analysis.sections.study_results import Frames
-    from analysis.tables import write_frames
+    from analysis.tables import TABLES, write_frames
 
     name = name_of(options.study)
     store = Store(Path(options.store))
     frames = Frames.of(store, stored_manifest(store, name))
-    board, out = frames.board(), Path(options.out or f"results/{name}")
+    board, out = frames.board(), Path(options.out or f"results/{name}") / TABLES
     for target in options.target:
         if target not in (known := list(frames.manifest["tasks"])):
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")

@@ -77,12 +77,13 @@ def analyze(options: argparse.Namespace) -> int:
     from analysis.sections.answers import all_answers
     from analysis.sections.paper_tables import write_tables
     from analysis.sections.question import write_answers
+    from analysis.tables import TABLES
 
     question = question_of(options)
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
     page = write_answers(question, sections)
-    tables = write_tables(question.results, question.out, question.kept)
+    tables = write_tables(question.results, question.out / TABLES, question.kept)
     if options.json:
         paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
         print_json(paths | {"mode": options.mode, **answer.facts})
@@ -131,6 +132,7 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.gains.cells import planned_cells
     from analysis.sections.question import of_stored
     from analysis.sections.study_results import Frames
+    from analysis.tables import FIGURES, PAPER_FIGURES
 
     if options.study == PUBLISHED:
         question = question_of(options)
@@ -139,15 +141,18 @@ def write_figures(options: argparse.Namespace) -> int:
         frames = Frames.of(store, stored_manifest(store, name))
         pairs = frames.gains()
         question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
-        drawn = write_maps(pairs, frames.manifest, out, frames.kept, prints=True)
+        drawings = out / FIGURES
+        drawn = write_maps(pairs, frames.manifest, drawings, frames.kept, prints=True)
         alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
-        drawn += write_forests(pairs, frames.controls(), alone, cells, frames.manifest, out, frames.kept, prints=True)
-        drawn += write_heatmaps(pairs, alone, frames.manifest, out, frames.kept)
+        faced = frames.controls(), alone, cells
+        drawn += write_forests(pairs, *faced, frames.manifest, drawings, frames.kept, prints=True)
+        drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")
     alike, kept = question.similarities, question.kept
+    printed = question.out / PAPER_FIGURES
     for figure in draw(
-        question.results, question.counted, question.out, note=question.note, similarities=alike, kept=kept
+        question.results, question.counted, printed, note=question.note, similarities=alike, kept=kept
     ):
         print(f"{figure.png}\n{figure.svg}")
     for reason in why_not_drawn(question.results, alike):

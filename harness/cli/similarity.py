@@ -115,7 +115,7 @@ UNJUDGED = "no target of the study has four finished transfers and stored simila
 
 def suggest(options: argparse.Namespace) -> int:
     """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
-    from analysis.tables import write_csv
+    from analysis.tables import TABLES, write_csv
 
     study = study_of(options)
     with Bars(quiet=options.quiet) as bars:
@@ -123,7 +123,7 @@ def suggest(options: argparse.Namespace) -> int:
     out = Path(options.out or f"results/{study.config.name}")
     frames = {f"suggest-{options.task}": advice.intermediates, "choosing-targets": advice.targets}
     for name, frame in {**frames, "choosing": advice.quality}.items():
-        write_csv(frame, out / name)
+        write_csv(frame, out / TABLES / name)
     if options.json:
         rows = {"intermediates": _json_rows(advice.intermediates), "rankings": _json_rows(advice.quality)}
         print_json({"task": options.task, **rows})

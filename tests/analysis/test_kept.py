@@ -151,8 +151,11 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(small, tmp_pa
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
     monkeypatch.setattr("analysis.sections.importance.guarded", None)
     report(*small, tmp_path / "again", draws=DRAWS)
-    files = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
-    assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+    first, again = (
+        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (tmp_path / "first", tmp_path / "again")
+    )
+    assert first == again and "tables/gains.csv" in first
 
 
 def test_other_draws_seeds_and_contacts_are_other_results(study, monkeypatch):
@@ -228,12 +231,12 @@ def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.sharing.recomputed.report", partial(report, draws=50))
     monkeypatch.setattr("analysis.figures.drawing.file_of", lambda *given, **options: b"")  # drawn from these tables
     recompute(store, manifest, tmp_path / "honest")
-    honest = (tmp_path / "honest" / "gains.csv").read_text()
+    honest = (tmp_path / "honest" / "tables" / "gains.csv").read_text()
     forge(store)
     assert (frames_of(store, manifest, draws=50).gains().points == 99).all(), "what is forged with its seal is believed"
     before = [(path, path.read_bytes()) for path in kept_files(store)]
     recompute(Snapshot(store.root, keeps=False), manifest, tmp_path / "checked")
-    assert (tmp_path / "checked" / "gains.csv").read_text() == honest
+    assert (tmp_path / "checked" / "tables" / "gains.csv").read_text() == honest
     assert [(path, path.read_bytes()) for path in kept_files(store)] == before, "and nothing is kept either"
 
 

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.skipif(FOLDER is None, reason="EMPATHY_DEMO does not na
 
 @pytest.fixture(scope="module")
 def gains():
-    return pd.read_csv(Path(FOLDER) / "gains.csv").set_index(["intermediate", "target"])
+    return pd.read_csv(Path(FOLDER) / "tables" / "gains.csv").set_index(["intermediate", "target"])
 
 
 @pytest.fixture(scope="module")
 def cells():
-    return pd.read_csv(Path(FOLDER) / "cells.csv")
+    return pd.read_csv(Path(FOLDER) / "tables" / "cells.csv")
 
 
 def test_every_cell_is_there_and_none_collapsed_alone(cells):

@@ -104,7 +104,7 @@ def dead(markdown: str) -> bool:
     """Whether no tag, link, picture of elsewhere or definition of a link is in a page of Markdown."""
     tags = Tags()
     tags.feed(markdown)
-    links = re.findall(r"(?<!\\)\](?:\((?![\w-]+\.png\))|\[)|(?m:^\s*\[[^\]]*\]:)", markdown)
+    links = re.findall(r"(?<!\\)\](?:\((?!(?:[\w-]+/)?[\w-]+\.png\))|\[)|(?m:^\s*\[[^\]]*\]:)", markdown)
     return not tags.found and not links
 
 
@@ -113,7 +113,8 @@ def test_the_judge_of_dead_pages_sees_what_lives():
         assert not dead(f"a {one}")
     for one in ("![i](http://evil/p.png)", "[x](javascript:alert(1))", "[x]: http://evil", "<b>"):
         assert not dead(one)
-    assert dead("![ours](heatmap-macro-f1-full.png) p <= .05, <0.0001, [0.1, 0.2]")
+    assert not dead("![i](//evil/p.png)") and not dead("![i](../p.png)")
+    assert dead("![ours](figures/heatmap-macro-f1-full.png) p <= .05, <0.0001, [0.1, 0.2]")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ def test_heatmap_and_report_say_it(measured: tuple[Store, dict[str, Any]], tmp_p
     page = report(*measured, tmp_path / "out", draws=50).page.read_text()
     assert "| contaminated | test items are training material" in page
     assert "12 frequent grams, of more than 3,456 texts each, were left out" in page
-    assert "contaminated: test items are training material" in (tmp_path / "out/heatmap-macro-f1-full.svg").read_text()
+    drawn = (tmp_path / "out/figures/heatmap-macro-f1-full.svg").read_text()
+    assert "contaminated: test items are training material" in drawn
 
 
 def test_what_was_not_measured_is_not_called_clean(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     assert [row["outcome"] for row in answer.facts["curve"]].count("points") == 1
     for ending in ("csv", "parquet", "png", "svg"):
         assert (question.out / f"guarded_curve.{ending}").stat().st_size > 500
-    drawn = (question.out / "guarded_curve.svg").read_text(encoding="utf-8")
+    drawn = (question.out / "figures" / "guarded_curve.svg").read_text(encoding="utf-8")
     for label in ("primary", "outcome points", "families left out as both", "without rater B"):
         assert label in drawn, label
 
@@ -181,6 +181,6 @@ def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
     assert "random placeholder" in page
     assert answer.facts["importances"]["V1"][0]["feature"] == "definition"
     assert {row["variant"] for row in answer.facts["unseen"]} == {"V1", "V3"}
-    assert {path.stem for path in tmp_path.glob("paper_*.csv")} == {
+    assert {path.stem for path in (tmp_path / "tables").glob("paper_*.csv")} == {
         f"paper_{name}" for name in ("importances", "fits", "unseen", "null", "table6")
     }

@@ -81,7 +81,7 @@ def test_the_frames_of_the_page_are_those_beside_it_value_by_value(out, shown, n
 def test_the_squares_are_those_of_the_drawn_heatmaps(out, shown):
     assert [heatmap["metric"] for heatmap in shown["maps"]] == ["macro_f1", "multilabel_f1", "pearson_r"]
     for heatmap in shown["maps"]:
-        head, rows = table(out / f"heatmap-{heatmap['metric'].replace('_', '-')}-{heatmap['setting']}.csv")
+        head, rows = table(out / "figures" / f"heatmap-{heatmap['metric'].replace('_', '-')}-{heatmap['setting']}.csv")
         squares = {(square["row"], square["column"]): square for square in heatmap["squares"]}
         for drawn in (dict(zip(head, row, strict=True)) for row in rows):
             square = squares.pop((drawn["intermediate"], drawn["target"]))
@@ -92,7 +92,7 @@ def test_the_squares_are_those_of_the_drawn_heatmaps(out, shown):
 
 
 def test_numbers_are_written_with_the_decimals_of_the_report(out, shown):
-    head, rows = table(out / "gains.csv")
+    head, rows = table(out / "tables" / "gains.csv")
     pages = {page["id"]: page for page in shown["pages"]}
     for row in (dict(zip(head, row, strict=True)) for row in rows):
         page = pages[f"transfer/{row['intermediate']}/{row['target']}/{row['setting']}"]

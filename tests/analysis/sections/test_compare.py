@@ -215,7 +215,7 @@ def test_the_command_writes_page_frames_and_figure(
     assert "| Title of role | Title of hope | full |" in page  # it gains in the first alone
     assert "Transfers in both without a defined gain in one of them: 1." in page
     assert "11 of 11 differences rest on a gain of one training run" in page
-    names = {path.name for path in out.iterdir()}
+    names = {path.name for path in out.glob("*/*")}
     assert {"compare-gains-full.png", "compare-gains-full.svg", "compare-gains-full.csv"} <= names
     assert {"compared_scores.csv", "compared_gains.parquet", "agreement.csv"} <= names
 
@@ -230,7 +230,7 @@ def test_the_printed_scores_are_compared_without_conclusions(
     page = Path(path).read_text()
     assert "No pair is tested in both" in page
     assert "| a: not tested | 306 |" in page
-    frame = pd.read_csv(tmp_path / "compared_scores.csv")
+    frame = pd.read_csv(tmp_path / "tables" / "compared_scores.csv")
     assert frame.role.value_counts().to_dict() == {"transfer": 306, "baseline": 18}
 
 

@@ -77,7 +77,7 @@ def test_a_page_names_what_was_studied(tmp_path: Path) -> None:
 
 def test_synthetic_data_are_announced_and_real_ones_are_not(tmp_path: Path, two: tuple[str, Path]) -> None:
     assert "SYNTHETIC DATA" in _page(tmp_path, CLASSIFICATION, synthetic=True, are_drawn=True)
-    assert "SYNTHETIC DATA" in (tmp_path / "out" / "heatmap-macro-f1-full.svg").read_text()
+    assert "SYNTHETIC DATA" in (tmp_path / "out" / "figures" / "heatmap-macro-f1-full.svg").read_text()
     assert "SYNTHETIC" not in two[0]
 
 
@@ -87,12 +87,12 @@ def test_a_page_holds_every_answer_and_figure_with_its_reason_where_there_is_non
     for part in ("Ratings", "What explains a gain", "Themes", "Less data", "The paper's figures"):
         assert f"\n## {part}" in page, part
     assert "Figures 9 and 10: not measured" in page
-    assert (out / "figure-3-themes.png").is_file()
-    assert (out / "table-4-training.csv").is_file()
+    assert (out / "paper-figures" / "figure-3-themes.png").is_file()
+    assert (out / "tables" / "table-4-training.csv").is_file()
 
 
 def test_there_is_no_heatmap_of_a_metric_that_no_task_has(two: tuple[str, Path]) -> None:
-    assert [path.name for path in sorted(two[1].glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
+    assert [path.name for path in sorted((two[1] / "figures").glob("heatmap*.svg"))] == ["heatmap-macro-f1-full.svg"]
 
 
 def test_counts_are_given_with_and_without_collapsed_cells(tmp_path: Path) -> None:
@@ -133,8 +133,15 @@ def test_equal_stores_give_equal_reports(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path / "store", BOTH, seeds=(1, 2))
     for name in ("one", "two"):
         report(store, manifest, tmp_path / name, draws=100)
-    names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert {"report.md", "report.html", "gains.csv", "guarded_features.csv", "figure-3-themes.png"} <= set(names)
+    written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
+    names = sorted(path.relative_to(tmp_path / "one").as_posix() for path in written)
+    some = {"report.md", "report.html", "about.json", "tables/gains.csv", "paper-figures/figure-3-themes.png"}
+    assert some <= set(names)
+    assert {name.split("/")[0] for name in names if "/" in name} == {"tables", "figures", "paper-figures"}
+    assert not [name for name in names if "/" not in name and not name.startswith(("report.", "about."))]
+    page = (tmp_path / "one" / "report.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"!\[[^\]]*\]\(([^)]*)\)", page))
+    assert shown and shown <= set(names)
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -158,9 +165,9 @@ def test_controls_have_a_table_of_their_own_and_stay_out_of_all_others(tmp_path:
         assert controls.count(name) == 2 + 3, name
         assert name not in whole + after
     assert "over the 6 gains" in whole
-    squares = (tmp_path / "out" / "heatmap-macro-f1-full.csv").read_text()
+    squares = (tmp_path / "out" / "figures" / "heatmap-macro-f1-full.csv").read_text()
     assert "random" not in squares and "chat" not in squares
-    assert (tmp_path / "out" / "controls.csv").is_file() and (tmp_path / "out" / "control_means.csv").is_file()
+    assert {"controls.csv", "control_means.csv"} <= {path.name for path in (tmp_path / "out" / "tables").iterdir()}
 
 
 def test_less_data_is_compared_with_both_baselines(less_data: tuple[str, Path]) -> None:

@@ -116,7 +116,8 @@ def test_the_search_of_this_test_finds_the_names_in_the_own_report(own):
 
 def test_every_number_of_a_pair_is_that_of_the_own_report(own, shared):
     for name in ("gains", "baselines", "cells", "visible_gains"):
-        mine, theirs = (pd.read_parquet(folder / f"{name}.parquet") for folder in (own, shared.page.parent))
+        folders = own / "tables", shared.page.with_name("tables")
+        mine, theirs = (pd.read_parquet(folder / f"{name}.parquet") for folder in folders)
         numbers = mine.select_dtypes(["number", "boolean"]).columns
         pd.testing.assert_frame_equal(mine[numbers], theirs[numbers])
         below = mine.get("intermediate", mine.target)
@@ -128,9 +129,9 @@ def test_every_number_of_a_pair_is_that_of_the_own_report(own, shared):
 
 def test_what_is_known_of_tasks_goes_over_under_their_pseudonyms(study, shared):
     pseudonym = names_of(study[1]).tasks[SECRET]
-    rated = pd.read_csv(shared.page.with_name("table-5-themes.csv")).set_index("task")
+    rated = pd.read_csv(shared.page.with_name("tables").joinpath("table-5-themes.csv")).set_index("task")
     assert rated.link[pseudonym] == 4
-    gains = pd.read_csv(shared.page.with_name("gains.csv"))
+    gains = pd.read_csv(shared.page.with_name("tables").joinpath("gains.csv"))
     assert gains.contaminated[(gains.target == pseudonym) & (gains.intermediate == "epitome_er")].all()
 
 
@@ -171,7 +172,7 @@ def test_a_shipped_task_is_private_when_its_entry_says_so(study):
 
 
 def test_imported_adapters_have_pseudonyms_too(study, shared):
-    below = pd.read_csv(shared.page.with_name("controls.csv")).intermediate
+    below = pd.read_csv(shared.page.with_name("tables").joinpath("controls.csv")).intermediate
     assert set(below) == {"adapter-a"} == {names_of(study[1]).tasks["glasswort_er"]}
     assert "Imported adapters stand under pseudonyms (adapter-a)." in shared.notice
     keys = {cell["key"]: cell["key"] for cell in study[1]["cells"]}

@@ -73,13 +73,13 @@ def test_the_page_has_the_papers_numbers_and_says_what_is_an_approximation(analy
 
 
 def test_the_tables_hold_what_the_paper_prints(analyzed):
-    assert {path.stem for path in analyzed.glob("table-*.csv")} >= {*SCORES, *DATA, *RATED}
+    assert {path.stem for path in (analyzed / "tables").glob("table-*.csv")} >= {*SCORES, *DATA, *RATED}
     printed = table("tables7_8_scores").set_index(["intermediate", "target"]).score
     for name in SCORES:
         written = pd.read_csv(analyzed / f"{name}.csv").set_index("intermediate").stack()
         assert (written == printed[written.index]).all()
         assert len(written) in (216, 108)
-    rated = pd.read_csv(analyzed / "table-2-ratings.csv").drop(columns=["task", "title"])
+    rated = pd.read_csv(analyzed / "tables" / "table-2-ratings.csv").drop(columns=["task", "title"])
     assert (rated.shape, rated.to_numpy().sum()) == ((18, 6), 347)
 
 
@@ -88,8 +88,8 @@ def test_every_figure_of_print_is_a_png_a_vector_and_a_csv(analyzed):
     assert {stem.split("-")[1] for stem in stems} >= {"2", "3", "6", "7", "8"}
     for stem in stems:
         assert {path.suffix for path in analyzed.glob(f"{stem}.*")} == {".csv", ".png", ".svg"}
-    assert "APPROXIMATION" in (analyzed / "figure-3-themes.svg").read_text(encoding="utf-8")
-    assert "p(BH)" not in (analyzed / "figure-6-percent-macro-f1.svg").read_text(encoding="utf-8")
+    assert "APPROXIMATION" in (analyzed / "paper-figures" / "figure-3-themes.svg").read_text(encoding="utf-8")
+    assert "p(BH)" not in (analyzed / "paper-figures" / "figure-6-percent-macro-f1.svg").read_text(encoding="utf-8")
 
 
 def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed, tmp_path, capsys):
@@ -117,8 +117,8 @@ def test_json_has_the_verdicts_and_names_what_was_written(analyzed):
 
 def test_the_frames_behind_the_page_are_there_in_both_forms(analyzed):
     for name in ("features", "models", "curve"):
-        frame = pd.read_csv(analyzed / f"guarded_{name}.csv")
-        assert len(pd.read_parquet(analyzed / f"guarded_{name}.parquet")) == len(frame) > 0
+        frame = pd.read_csv(analyzed / "tables" / f"guarded_{name}.csv")
+        assert len(pd.read_parquet(analyzed / "tables" / f"guarded_{name}.parquet")) == len(frame) > 0
 
 
 def test_squares_are_all_pairs_and_the_targets_alone():
@@ -136,7 +136,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     assert main(["figures", "fake", *options]) == 0
     assert "figure-3-themes.png" in capsys.readouterr().out
     assert {"heatmap-macro-f1-full.png", "figure-7-percent-pearson-r.png"} <= {
-        path.name for path in (tmp_path / "out").iterdir()
+        path.name for path in (tmp_path / "out").glob("*/*")
     }
 
 
@@ -179,7 +179,7 @@ def test_gaps_of_a_study_are_told_and_drawn(tmp_path):
     assert "## Less data" in page
     assert "Without ratings: " in page
     assert "nan" not in page.lower()
-    assert list(pd.read_csv(tmp_path / "out" / "theme_counts.csv").panel.unique()) == [
+    assert list(pd.read_csv(tmp_path / "out" / "tables" / "theme_counts.csv").panel.unique()) == [
         "full",
         "half",
         "half against full",

@@ -107,7 +107,7 @@ def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, 
     shutil.copy(packed, tmp_path / "other-name.tar.gz")
     code, out, _ = typed(capsys, "verify", "other-name.tar.gz", "--json")
     assert b"role,link,B,4.0\n" in members(packed)["registry/ratings.csv"]
-    assert b"role" in members(packed)["report/table-2-ratings.csv"]
+    assert b"role" in members(packed)["report/tables/table-2-ratings.csv"]
     told = json.loads(out)
     assert (code, told["study"], told["records"], told["differences"], told["versions"]) == (0, "fake", 8, [], [])
     tables = [name for name in members(packed) if name.startswith("report/") and name.endswith(".csv")]
@@ -118,7 +118,7 @@ def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, 
 def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
     found = members(packed)
     assert {".zenodo.json", "LICENCES.md", "README.md", "environment.txt", "study.toml", "archive.json"} <= set(found)
-    assert {"report/report.md", "report/gains.csv", "report/heatmap-macro-f1-full.svg"} <= set(found)
+    assert {"report/report.md", "report/tables/gains.csv", "report/figures/heatmap-macro-f1-full.svg"} <= set(found)
     assert not any(name.endswith((".safetensors", ".parquet")) for name in found if not name.endswith("test.parquet"))
     assert sum(name.endswith("test.parquet") for name in found) == 8
     listed = json.loads(found["archive.json"])["members"]
@@ -150,7 +150,7 @@ KINDS = {
     "history": lambda name: name.endswith("history.json"),
     "measure": lambda name: name.endswith("measure.json"),
     "manifest": lambda name: name == "studies/fake.json",
-    "table": lambda name: name == "report/gains.csv",
+    "table": lambda name: name == "report/tables/gains.csv",
     "page": lambda name: name == "report/report.md",
     "figure": lambda name: name.endswith(".png"),
     "licences": lambda name: name == "LICENCES.md",
@@ -174,13 +174,13 @@ def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_pat
 
 
 def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_path, capsys, quick):
-    table = pd.read_csv(io.BytesIO(members(packed)["report/gains.csv"]), dtype=str, keep_default_na=False)
+    table = pd.read_csv(io.BytesIO(members(packed)["report/tables/gains.csv"]), dtype=str, keep_default_na=False)
     before = table.loc[2, "points"]
     table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
-    file = forged(packed, tmp_path / "forged.tar.gz", {"report/gains.csv": table.to_csv(index=False).encode()})
+    file = forged(packed, tmp_path / "forged.tar.gz", {"report/tables/gains.csv": table.to_csv(index=False).encode()})
     code, out, _ = typed(capsys, "verify", file)
     assert code == 1
-    assert f"differs  gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
+    assert f"differs  tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
     assert out.count("differs  ") == 1
 
 
@@ -205,21 +205,21 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
     code, out, _ = typed(capsys, "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
     assert code == 1
     if is_scored:
-        assert "differs  cells.csv, line " in out and "column score: archive " in out
+        assert "differs  tables/cells.csv, line " in out and "column score: archive " in out
     else:
         assert f"differs  objects/{key}/test.parquet: its predictions score " in out
         assert "the record says " in out and str(tmp_path) not in out
 
 
 def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, tmp_path, capsys, quick):
-    file = forged(packed, tmp_path / "a.tar.gz", {"report/gains.csv": None, "report/extra.csv": b"a\n1\n"})
+    file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
     code, out, _ = typed(capsys, "verify", file)
     assert code == 1
-    assert "differs  gains.csv: archive 'is not there', found 'is there'\n" in out
+    assert "differs  tables/gains.csv: archive 'is not there', found 'is there'\n" in out
     assert "differs  extra.csv: archive 'is there', found 'is not there'\n" in out
 
 
-@pytest.mark.parametrize("name", ["report/gains.csv", ".zenodo.json", "studies/fake.json"])
+@pytest.mark.parametrize("name", ["report/tables/gains.csv", ".zenodo.json", "studies/fake.json"])
 def test_what_was_taken_out_or_renamed_or_added_is_named(packed, tmp_path, capsys, name):
     found = members(packed)
     gone = {one: content for one, content in found.items() if one != name}

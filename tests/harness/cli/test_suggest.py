@@ -55,7 +55,7 @@ def test_intermediates_of_a_trained_task_are_ranked_with_every_heuristic(command
     assert [row["fusion"] for row in rows] == sorted((row["fusion"] for row in rows), reverse=True)
     assert all(row[name] is not None for row in rows for name in ("logme", "task_similarity", "size", "gain"))
     assert told["rankings"] == []  # of three intermediates a ranking cannot be judged
-    names = {path.name for path in (tmp_path / "out").iterdir()}
+    names = {path.name for path in (tmp_path / "out" / "tables").iterdir()}
     assert names == {"suggest-epitome_er.csv", "choosing.csv", "choosing-targets.csv"}
 
 

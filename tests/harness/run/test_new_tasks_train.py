@@ -152,7 +152,7 @@ def test_every_new_task_has_a_trained_row_and_column(store):
 def test_the_report_knows_all_of_them(store, tmp_path):
     root, _ = store
     assert main(["report", "mine", "--store", str(root), "--out", str(tmp_path)]) == 0
-    cells = pd.read_csv(tmp_path / "cells.csv")
+    cells = pd.read_csv(tmp_path / "tables" / "cells.csv")
     assert len(cells) == 25
     assert set(cells["status"]) == {"done"}
 

@@ -91,7 +91,7 @@ def test_both_land_in_every_table(done, command, tmp_path):
     code, out, err = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path / "out")
     assert (code, err) == (0, "")
     assert "nearest-text" in out
-    assert "length" in pd.read_csv(tmp_path / "out" / "leaderboard.csv").system.tolist()
+    assert "length" in pd.read_csv(tmp_path / "out" / "tables" / "leaderboard.csv").system.tolist()
     code, _, err = command("leaderboard", "tiny", "--store", done.store.root, "--target", "news_empathi")
     assert (code, len(err.splitlines())) == (2, 1)
     code, out, _ = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path, "--json")
