@@ -1,12 +1,13 @@
 """How time and memory of the analysis grow with the tasks of a study, on synthetic studies.
 
-    python -m benchmarks.grids.scale --tasks 18 50 100 200 --csv scale.csv --plot scale.svg
+    python -m benchmarks.grids.scale --tasks 18 50 100 200 --csv benchmarks/grids/growth.csv --plot docs/growth.png
 
 Each part runs in a process of its own, one at a time, after the study has been built: the gains of all pairs, the
 guarded analysis of a table of their scores, a whole report, and the report again. Seconds are those of the processor,
 which other work on the machine does not stretch as it does the clock; memory is the most that was resident. The
 exponents are slopes of a straight line through the logarithms, against the number of tasks; a part that does not end
-within ``--limit`` minutes is left out and named. ``--python`` runs another checkout's code, to compare the two.
+within ``--limit`` minutes is left out and named. ``--python`` runs another checkout's code, to compare the two. A row
+is in the file of ``--csv`` as soon as it is measured, and what stands there is not measured again.
 """
 
 from __future__ import annotations
@@ -62,16 +63,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args(arguments)
     print(described())
-    rows = []
+    table = pd.DataFrame(columns=list(COLUMNS))
+    if options.csv and options.csv.exists():
+        table = pd.read_csv(options.csv)
     for tasks in options.tasks:
-        for row in measured(tasks, options.seeds, options.parts, options.python, 60 * options.limit):
+        is_known = (table.tasks == tasks) & (table.seeds == options.seeds)
+        parts = [part for part in options.parts if part not in set(table.part[is_known])]
+        for row in measured(tasks, options.seeds, parts, options.python, 60 * options.limit) if parts else ():
             print("{part:14s} {tasks:4d} tasks {cpu_seconds:8.1f} s {megabytes:7.0f} MB".format(**row), flush=True)
-            rows.append(row)
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+            table = pd.concat([table, pd.DataFrame([row])], ignore_index=True) if len(table) else pd.DataFrame([row])
+            if options.csv:
+                table.round(2).to_csv(options.csv, index=False)
     for part, (of_time, of_memory) in exponents(table).items():
         print(f"{part:14s} time grows with tasks^{of_time:.2f}, memory with tasks^{of_memory:.2f}")
-    if options.csv:
-        table.round(2).to_csv(options.csv, index=False)
     if options.plot:
         draw(table, options.plot)
 
@@ -123,7 +127,7 @@ def spent(command: Sequence[str], folder: Path, limit: float) -> Spent:
 
 def exponents(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """By part, the slopes of log seconds and log megabytes against log tasks; parts of one size are left out."""
-    known = table.dropna()
+    known = table.dropna(subset=["cpu_seconds", "megabytes"])
     return {
         str(part): tuple(np.polyfit(np.log(rows.tasks), np.log(rows[cost]), 1)[0] for cost in COLUMNS[3::2])
         for part, rows in known.groupby("part", sort=False)
@@ -142,7 +146,7 @@ def draw(table: pd.DataFrame, file: Path) -> None:
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     words = {"cpu_seconds": "processor time (s)", "megabytes": "peak memory (MB)"}
     for axes, (cost, label) in zip(panels, words.items(), strict=True):
-        for part, rows in table.dropna().groupby("part", sort=False):
+        for part, rows in table.dropna(subset=[cost]).groupby("part", sort=False):
             axes.plot(rows.tasks, rows[cost], marker="o", label=part)
         axes.set(xscale="log", yscale="log", xlabel="tasks", ylabel=label)
         axes.set_xticks(sorted(table.tasks.unique()), [str(tasks) for tasks in sorted(table.tasks.unique())])

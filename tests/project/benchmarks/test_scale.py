@@ -53,3 +53,19 @@ def test_the_growth_is_drawn(tmp_path):
     rows = [{"part": "gains", "tasks": n, "seeds": 1, "cpu_seconds": n, "seconds": n, "megabytes": n} for n in (3, 9)]
     scale.draw(pd.DataFrame(rows), tmp_path / "scale.svg")
     assert (tmp_path / "scale.svg").read_text().startswith("<?xml")
+
+
+def test_what_the_file_holds_is_not_measured_again(tmp_path, monkeypatch):
+    asked, file = [], tmp_path / "growth.csv"
+
+    def measured(tasks, seeds, parts, *_):
+        asked.append((tasks, list(parts)))
+        cost = {"cpu_seconds": 2.0, "seconds": 3.0, "megabytes": 50.0}
+        yield from ({"part": part, "tasks": tasks, "seeds": seeds, **cost} for part in parts)
+
+    monkeypatch.setattr(scale, "measured", measured)
+    for tasks, parts in ((["4"], ["gains"]), (["4", "8"], ["gains", "report"]), (["4", "8"], ["report"])):
+        scale.main(["--tasks", *tasks, "--parts", *parts, "--csv", str(file)])
+    assert asked == [(4, ["gains"]), (4, ["report"]), (8, ["gains", "report"])]
+    kept = pd.read_csv(file)
+    assert list(zip(kept.tasks, kept.part, strict=True)) == [(4, "gains"), (4, "report"), (8, "gains"), (8, "report")]
