@@ -107,6 +107,8 @@ def _similarities(subject: Subject) -> Frames:
     }
 
 
+EXTREMES, TOP = "best_and_worst", 3
+BEST, WORST = "best", "worst"
 SPLITS = ("train", "validation", "test")
 DRAWN = ("draws", "draws_most", "gains_drawn_more")
 
@@ -140,6 +142,7 @@ def _read(path: Path) -> pd.DataFrame:
 def _own(subject: Subject) -> Frames:
     own = {
         "pairs": pairs(subject),
+        EXTREMES: best_and_worst(subject),
         "alone": alone(subject),
         "data_sets": data_sets(subject),
         "run": pd.DataFrame(_facts(subject).items(), columns=["fact", "value"]),
@@ -159,6 +162,32 @@ def pairs(subject: Subject) -> pd.DataFrame:
     frame = frame.assign(points=100 * frame.gain, significant=frame.p_bh <= LEVEL)
     columns = ["intermediate", "target", "setting", "metric", "n_seeds", "score", "baseline", "points", "percent"]
     return frame[[*columns, "p", "p_bh", "significant", "collapsed", "contaminated"]]
+
+
+def best_and_worst(subject: Subject) -> pd.DataFrame:
+    """Up to TOP best and TOP worst finished gains of every target and setting, no gain at both ends, best first.
+
+    Columns: target, setting, end (best or worst), place (1: the very best or worst), intermediate, points, low and high
+    (of the 95 % interval, in points) and p_max_grid, where they are known.
+    """
+    columns = ["target", "setting", "end", "place", "intermediate", "points", "low", "high", "p_max_grid"]
+    gains = subject.stored.gains if subject.stored else pairs(subject)
+    parts = [_ends(part) for _, part in gains[gains.points.notna()].groupby(["setting", "target"], sort=False)]
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns) if parts else pd.DataFrame(columns=columns)
+
+
+def _ends(gains: pd.DataFrame) -> pd.DataFrame:
+    """The best of a target's gains, then the worst, each counted from its end; the best half is larger if odd."""
+    ranked = gains.sort_values(["points", "intermediate"], ascending=[False, True])
+    n_best = min(TOP, (len(ranked) + 1) // 2)
+    n_worst = min(TOP, len(ranked) - n_best)
+    best, worst = ranked.head(n_best), ranked.tail(n_worst)
+    return pd.concat(
+        [
+            best.assign(end=BEST, place=range(1, n_best + 1)),
+            worst.assign(end=WORST, place=range(n_worst, 0, -1)),
+        ]
+    )
 
 
 def alone(subject: Subject) -> pd.DataFrame:

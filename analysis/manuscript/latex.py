@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -79,7 +79,7 @@ WIDTHS = {  # of Times in thousandths of its size
     'sJ"': 408,
     "acez?": 444,
     "bdghknopquvxy0123456789$#*_{}\u2020\u2021": 500,
-    "FPS+<=>^~": 564,
+    "FPS+<=>^~\u2212": 564,
     "ELTZ": 611,
     "BCR": 667,
     "wADGHKNOQUVXY": 722,
@@ -170,7 +170,7 @@ def _breakable(word: re.Match[str]) -> str:
 
 # How numbers are printed: one way for each kind, in tables, in text and in macros, so that they cannot disagree.
 
-SMALLEST_P = 1e-4
+SMALLEST_P = 1e-3  # a few thousand permutations tell no finer
 FORMATS = {
     "count": ".0f",
     "score": ".2f",
@@ -179,9 +179,9 @@ FORMATS = {
     "alpha": ".2f",
     "rating": ".2f",
     "importance": ".3f",
-    "q2": ".4f",
+    "q2": ".3f",
     "hours": ".2f",
-    "p": ".4f",
+    "p": ".3f",
     "rate": "g",
 }
 
@@ -192,7 +192,7 @@ def printed(kind: str, value: Any, missing: str = "") -> str:  # noqa: ANN401 - 
         return missing
     number = float(value)
     if kind == "p" and number < SMALLEST_P:
-        return f"<{SMALLEST_P:.4f}"
+        return f"<{SMALLEST_P:.3f}"
     text = format(number, FORMATS[kind])
     return text.removeprefix("-") if float(text) == 0 else text
 
@@ -202,3 +202,69 @@ def spanned(kind: str, low: Any, high: Any, missing: str = "") -> str:  # noqa: 
     if pd.isna(low) or pd.isna(high):
         return missing
     return f"[{printed(kind, low)}, {printed(kind, high)}]"
+
+
+# Numbers of a column under each other: every one has as many decimals, so what follows them is made equally wide.
+
+MARKED = re.compile(r"([<\u2212-]?\d+(?:\.\d+)?)([*\u2020\u2021]*)")
+SPAN = re.compile(r"\[([\u2212-]?[\d.]+), ([\u2212-]?[\d.]+)\]")
+
+
+class Best(str):
+    """A cell that is set in bold: the best of its column or group."""
+
+    __slots__ = ()
+
+
+def aligned(cells: Sequence[str]) -> list[str]:
+    """The cells of a column of numbers for LaTeX, which stand decimal under decimal if all end at the right.
+
+    Marks behind numbers get equal room, and so do the upper ends of intervals.
+    """
+    room, upper = _rooms(cells)
+    return [_bold(cell, _aligned(cell, room, upper)) for cell in cells]
+
+
+def points_aligned(cells: Sequence[str], size: float) -> float:
+    """Points that the widest of the cells takes when they are aligned."""
+    room, upper = _rooms(cells)
+    even = (MARKED.sub(rf"\1{room}", cell) if MARKED.fullmatch(cell) else cell for cell in cells)
+    even = (SPAN.sub(rf"[\1, {upper}]", cell) if SPAN.fullmatch(cell) else cell for cell in even)
+    return max((points_wide(_minus(cell), size) for cell in even), default=0.0)
+
+
+def _rooms(cells: Sequence[str]) -> tuple[str, str]:
+    """The widest marks behind a number, and the widest upper end of an interval."""
+    marks = (match[2] for cell in cells if (match := MARKED.fullmatch(cell)))
+    uppers = (match[2] for cell in cells if (match := SPAN.fullmatch(cell)))
+    return max(marks, key=_wide, default=""), max(uppers, key=_wide, default="")
+
+
+def _wide(text: str) -> float:
+    return points_wide(_minus(text), 10)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "\u2212")
+
+
+def _aligned(cell: str, room: str, upper: str) -> str:
+    if match := MARKED.fullmatch(cell):
+        number, marks = _signed(match[1]), escaped(match[2])
+        if match[2] == room:
+            return number + marks
+        return number + (rf"\rlap{{{marks}}}" if marks else "") + rf"\phantom{{{escaped(room)}}}"
+    if match := SPAN.fullmatch(cell):
+        high = _signed(match[2])
+        if _wide(match[2]) < _wide(upper):
+            high = rf"\phantom{{{_signed(upper)}}}\llap{{{high}}}"
+        return f"[{_signed(match[1])}, {high}]"
+    return escaped(cell) + (rf"\phantom{{{escaped(room)}}}" if room else "")
+
+
+def _signed(number: str) -> str:
+    return escaped(_minus(number))
+
+
+def _bold(cell: str, text: str) -> str:
+    return rf"\textbf{{{text}}}" if isinstance(cell, Best) else text

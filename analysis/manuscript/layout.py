@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
-from analysis.manuscript.latex import escaped, points_wide, widest_word
+from analysis.manuscript.latex import aligned, escaped, points_aligned, points_wide, widest_word
 from analysis.sections import blocks
 from analysis.sections.blocks import markdown
 from tasks.errors import BadInput
@@ -70,6 +70,18 @@ class Table:
     is_turned: bool = False
     rules: tuple[int, ...] = ()
 
+    def without_constants(self) -> Table:
+        """The table without columns that hold the same in every row, which its caption then says; labels stay first."""
+        kept = [0, *(place for place in range(1, len(self.columns)) if len({row[place] for row in self.rows}) > 1)]
+        dropped = [place for place in range(len(self.columns)) if place not in kept]
+        if self.is_turned or len(self.rows) < 2 or not dropped:
+            return self
+        values = ((self.columns[place].head, self.rows[0][place]) for place in dropped)
+        known = [f"{head}: {value}" for head, value in values if value not in ("", "--")]
+        said = f" The same in all rows: {'; '.join(known)}." if known else ""
+        labels = sum(place < self.labels for place in kept)
+        return replace(self.columns_of(kept), caption=f"{self.caption}{said}", labels=labels)
+
     def columns_of(self, places: Sequence[int]) -> Table:
         """The table with these of its columns."""
         rows = tuple(tuple(row[place] for place in places) for row in self.rows)
@@ -125,7 +137,7 @@ def _folded(table: Table) -> Table:
 def _fit(table: Table, venue: Venue) -> Fit:
     """The first place and size that hold all columns; the smallest type over the whole page if none does."""
     sizes = list(SIZES)
-    choices = [Fit(size, venue.column, False) for size in sizes[:2]] if venue.is_two_column else []
+    choices = [Fit(size, venue.column, False) for size in sizes] if venue.is_two_column else []
     choices += [Fit(size, venue.page, venue.is_two_column) for size in sizes]
     return next((choice for choice in choices if _needed(table, SIZES[choice.size]) <= choice.points), choices[-1])
 
@@ -143,6 +155,8 @@ def _widths(table: Table, size: float) -> list[float]:
         heads = [1.3 * size * len(lines)] if _is_turned(table, place) else [points_wide(line, size) for line in lines]
         if column.kind == "text":
             body = max([NARROWEST_TEXT, *(widest_word(cell, size) for cell in cells)])
+        elif column.kind == "number":
+            body = points_aligned(cells, size)
         else:
             body = max((points_wide(cell, size) for cell in cells), default=0.0)
         widths.append(max([body, *heads]) + 2 * GAPS[size])
@@ -177,15 +191,22 @@ def _narrow(table: Table, fit: Fit) -> Iterator[Table]:
 
 
 def _short(table: Table, fit: Fit) -> Iterator[tuple[Table, int]]:
-    """The table in parts that a page is long enough for, and the row of the whole that each begins with."""
+    """The table in parts that a page is long enough for, and the row of the whole that each begins with.
+
+    Rows between two rules stay together where a page holds several such groups.
+    """
     size = SIZES[fit.size]
     heads = [points_wide(line, size) for place in range(len(table.columns)) for line in _head(table, place)]
     most = int((HIGHEST - (max(heads) if table.is_turned else 0.0)) / (1.2 * size))
     lines = [max(_lines(table, fit, row)) for row in table.rows]
+    groups = list(pairwise([0, *table.rules, len(lines)]))
+    if max(sum(lines[first:last]) for first, last in groups) > most / 2:  # no groups that a page holds several of
+        groups = [(place, place + 1) for place in range(len(lines))]
     starts, used = [0], 0
-    for place, count in enumerate(lines):
+    for first, last in groups:
+        count = sum(lines[first:last])
         if used and used + count > most:
-            starts.append(place)
+            starts.append(first)
             used = 0
         used += count
     for first, last in pairwise([*starts, len(table.rows)]):
@@ -206,7 +227,7 @@ def _lines(table: Table, fit: Fit, row: Sequence[str]) -> list[int]:
 
 def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
     name = "table*" if fit.is_wide else "table"
-    body = [_guarded(" & ".join(map(escaped, row))) + r" \\" for row in table.rows]
+    body = [_guarded(" & ".join(cells)) + r" \\" for cells in _cells(table)]
     for place in sorted((rule - first for rule in table.rules if 0 < rule - first < len(body)), reverse=True):
         body.insert(place, r"\midrule")
     lines = [
@@ -226,6 +247,17 @@ def _float(table: Table, first: int, fit: Fit, caption: str, label: str) -> str:
         rf"\end{{{name}}}",
     ]
     return "\n".join(lines)
+
+
+def _cells(table: Table) -> list[tuple[str, ...]]:
+    """The rows' cells for LaTeX, numbers decimal under decimal."""
+    columns = [
+        aligned([row[place] for row in table.rows])
+        if column.kind == "number"
+        else [escaped(row[place]) for row in table.rows]
+        for place, column in enumerate(table.columns)
+    ]
+    return list(zip(*columns, strict=True))
 
 
 def _guarded(line: str) -> str:

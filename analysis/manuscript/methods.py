@@ -10,7 +10,17 @@ import pandas as pd
 
 from adapters_store.record import Record
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.manuscript.references import DATA, GUARDED, MIXED, OVER_SEEDS, PAPERS_WAY, STATISTICS, Use, keys_of
+from analysis.manuscript.references import (
+    DATA,
+    DESIGN,
+    GUARDED,
+    MIXED,
+    OVER_SEEDS,
+    PAPERS_WAY,
+    STATISTICS,
+    Use,
+    keys_of,
+)
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.trainings import models, settings_of, training
 from analysis.tables import few, inline
@@ -47,7 +57,8 @@ def _data(subject: Subject, uses: Sequence[Use]) -> str:
     splits = SPLITS.get(str(study["splits"]), str(study["splits"]))
     text = (
         f"Tasks: [[StudyTasks]], of [[StudyDataSets]] data sets{keys_of(uses, DATA)}; families of data sets that share"
-        f" texts or people: [[StudyFamilies]]. Splits are {splits}{caps}."
+        f" texts or people: [[StudyFamilies]]. Splits are {splits}{caps}. Transfers between tasks, themes and ratings"
+        f" follow an earlier design{keys_of(uses, DESIGN)}."
     )
     if subject.results.is_synthetic:
         text = f"The texts are synthetic, made in the forms of these data sets, and say nothing about real ones. {text}"
@@ -69,8 +80,8 @@ def _tests(subject: Subject, uses: Sequence[Use]) -> str:
     tested = subject.results.gains[subject.results.gains.p.notna()]
     if tested.empty:
         return (
-            "A gain is the score of a transfer less that of its target alone. No gain has a p value: predictions are"
-            " not there."
+            "A gain is the score of a transfer less that of its target alone. Single gains are not tested, since no"
+            " predictions are available."
         )
     names = ("resampled groups of test rows", "correction (false discovery rate)", "correction (family-wise)")
     group, rate, familywise = (keys_of(uses, STATISTICS, name) for name in names)

@@ -15,7 +15,7 @@ from analysis.manuscript.licences import as_markdown as licences_page
 from analysis.manuscript.licences import licences
 from analysis.manuscript.methods import checklist, methods
 from analysis.manuscript.numbers import Number, numbers, write_numbers
-from analysis.manuscript.references import bibliography, used
+from analysis.manuscript.references import bibliography, cited_uses, used
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.tables import tables
 from analysis.sections.answers import silent
@@ -27,9 +27,8 @@ PREAMBLE = r"""\documentclass[11pt,a4paper%(columns)s]{article}
 %% A look at all parts at once; take from here what a venue's own class needs.
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{times}
-\usepackage[%(geometry)s]{geometry}
-\usepackage{booktabs,tabularx,array,graphicx,natbib,url}
+%(style)s
+\usepackage{booktabs,tabularx,array,graphicx}
 \makeatletter\@ifundefined{KV@Gin@alt}{\define@key{Gin}{alt}{}}{}\makeatother %% graphicx before 2021
 \setlength{\columnsep}{0.6cm}
 \setlength{\emergencystretch}{3em}
@@ -44,10 +43,21 @@ PREAMBLE = r"""\documentclass[11pt,a4paper%(columns)s]{article}
 \begin{document}
 \maketitle
 """
+OWN_STYLE = r"""\usepackage{times}
+\usepackage[%(geometry)s]{geometry}
+\usepackage{natbib,url}"""
+ACL_STYLE = r"""%% ACL's pages, if acl.sty and acl_natbib.bst (github.com/acl-org/acl-style-files) lie beside this file.
+\newif\ifacl
+\IfFileExists{acl.sty}{\acltrue}{\aclfalse}
+\ifacl
+\usepackage{times}
+\usepackage[preprint]{acl} %% or review, or final
+\else
+%(own)s
+\fi"""
 END = r"""
-\nocite{*}
 \begin{raggedright}
-\bibliographystyle{plainnat}
+%(bibliography_style)s
 \bibliography{references}
 \end{raggedright}
 \end{document}
@@ -59,11 +69,14 @@ def document(title: str, venue: Venue, tables: Sequence[str], figures: Sequence[
     page = max(21.0, venue.page + 5.0)
     geometry = f"paperwidth={page:g}cm,paperheight=29.7cm,textwidth={venue.page:g}cm,textheight=24.7cm"
     columns = ",twocolumn" if venue.is_two_column else ""
-    head = PREAMBLE % {"columns": columns, "geometry": geometry, "title": escaped(title)}
+    style, bibliography_style = OWN_STYLE % {"geometry": geometry}, r"\bibliographystyle{plainnat}"
+    if venue.name == "acl":
+        style, bibliography_style = ACL_STYLE % {"own": style}, rf"\ifacl\else{bibliography_style}\fi"
+    head = PREAMBLE % {"columns": columns, "style": style, "title": escaped(title)}
     body = [r"\section*{Methods}", r"\input{methods}", *(rf"\input{{tables/{name}}}" for name in tables)]
     body += [figure(sheet, venue) for sheet in figures]
     body += [r"\clearpage", r"\section*{Reproducibility checklist}", r"\input{checklist}"]
-    return head + "\n".join(body) + END
+    return head + "\n".join(body) + END % {"bibliography_style": bibliography_style}
 
 
 def figure(sheet: Sheet, venue: Venue) -> str:
@@ -132,4 +145,6 @@ def _write_text(subject: Subject, quoted: Sequence[Number], out: Path) -> None:
     items = [rf"\item \textbf{{{escaped(question)}}} {latex.as_latex(answer, printed)}" for question, answer in answers]
     lines = [r"\begin{itemize}\raggedright", *items, r"\end{itemize}"]
     write_text(out / "checklist.tex", "\n".join(lines) + "\n")
-    write_citations(subject, out)
+    cited = cited_uses(uses, [text for _, text in (*parts, *answers)])
+    write_text(out / "references.bib", bibliography(cited))
+    write_text(out / "licences.md", licences_page(licences(subject)))

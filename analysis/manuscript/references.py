@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
+from analysis.manuscript.latex import SOURCE
 from analysis.manuscript.subject import Subject
 from tasks.plain_text import harmless
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
 OF_OTHERS = "adapter of others"
+DESIGN = "study design"
 THE_PAPER = ("lahnala-etal-2025-muddy", "lahnala-etal-2025-practical")
 BACKBONES = {
     "roberta-base": ("liu-etal-2019-roberta",),
@@ -69,7 +71,7 @@ class Use(NamedTuple):
 def used(subject: Subject) -> list[Use]:
     """Everything that a study has to cite, data sets first; what has no entry is there without keys."""
     known = entries(resources.files(__package__).joinpath("references.bib").read_text(encoding="utf-8"))
-    own = [("study design", "ratings, themes and transfers", THE_PAPER), *_models(subject), *_statistics(subject)]
+    own = [(DESIGN, "ratings, themes and transfers", THE_PAPER), *_models(subject), *_statistics(subject)]
     return [
         *_data_sets(subject),
         *(Use(kind, name, keys, tuple(known[key] for key in keys)) for kind, name, keys in own),
@@ -88,6 +90,18 @@ def bibliography(uses: Sequence[Use]) -> str:
             lines += [] if key in seen else [entry]
             seen.add(key)
     return "\n".join(lines) + "\n"
+
+
+def cited_uses(uses: Sequence[Use], sentences: Sequence[str]) -> list[Use]:
+    """What is left of the uses if only works count that the sentences cite (``[@key; @key]``)."""
+    parts = (part for text in sentences for part in SOURCE.findall(text))
+    cited = {key.strip().removeprefix("@") for part in parts for key in part.split(";")}
+    known = ({key: entry for key, entry in zip(use.keys, use.entries, strict=True) if key in cited} for use in uses)
+    return [
+        use._replace(keys=tuple(left), entries=tuple(left.values()))
+        for use, left in zip(uses, known, strict=True)
+        if left
+    ]
 
 
 def _line(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,8 +11,8 @@ import pandas as pd
 from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
 from analysis.gains.significance import LEVEL
 from analysis.importance.guarded import NOT_TESTED
-from analysis.manuscript.frames import SPLITS, Frames
-from analysis.manuscript.latex import printed, spanned
+from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, Frames
+from analysis.manuscript.latex import Best, printed, spanned
 from analysis.manuscript.layout import Column, Table
 from analysis.ratings.agreement import OVERALL
 from analysis.ratings.themes import ALL
@@ -168,6 +169,7 @@ def tables(frames: Frames, banner: str) -> list[Table]:
     """Every table that the frames have rows for; ``banner`` stands before each caption."""
     titles = frames["data_sets"].set_index("task").title
     made = [
+        *best_and_worst(frames, titles),
         *scores(frames, titles),
         *alone(frames, titles),
         *agreement(frames),
@@ -179,11 +181,51 @@ def tables(frames: Frames, banner: str) -> list[Table]:
         *models(frames),
         *data_sets(frames),
     ]
-    return [
-        Table(table.name, banner + table.caption, table.columns, table.rows, table.labels, table.is_turned, table.rules)
-        for table in made
-        if table.rows
-    ]
+    short = (table.without_constants() for table in made if table.rows)
+    return [replace(table, caption=banner + table.caption) for table in short]
+
+
+STARS = {0.001: "***", 0.01: "**", LEVEL: "*"}  # by the largest p that each stands for
+
+
+def best_and_worst(frames: Frames, titles: pd.Series) -> Iterator[Table]:
+    """The best and the worst intermediates of every target with intervals, by setting; stars after max-T."""
+    frame = frames.get(EXTREMES, pd.DataFrame({"setting": []}))
+    for setting, part in frame.groupby("setting", sort=False):
+        rows = tuple(
+            (
+                *(titles[gain.target], f"{gain.end} {gain.place}", titles[gain.intermediate]),
+                _starred(gain),
+                spanned("points", gain.low, gain.high, "--"),
+            )
+            for gain in part.itertuples()
+        )
+        rules = [place for place in range(1, len(rows)) if rows[place][:1] != rows[place - 1][:1]]
+        head = (Column("Target", "label"), Column("", "label"), Column("Intermediate", "label"))
+        columns = (*head, Column("Gain"), Column("95 % interval"))
+        caption = f"The best and the worst {TOP} intermediates of each target: gains in points"
+        caption += " with 95 % intervals." if part.low.notna().any() else "; intervals are not known."
+        if part.p_max_grid.notna().any():
+            keys = ", ".join(f"{mark} p \u2264 {level:g}" for level, mark in reversed(STARS.items()))
+            caption += f" {keys}, corrected over all pairs (family-wise, max-T)."
+        more = "" if setting == "full" else f" Setting: {setting} of the training data."
+        stem = f"best-and-worst-{setting.replace('%', 'pct')}"
+        yield Table(stem, caption + more, columns, tuple(_once(rows)), labels=3, rules=tuple(rules))
+
+
+def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """A gain in points with its stars; in bold if it is the target's best."""
+    stars = next((mark for level, mark in STARS.items() if gain.p_max_grid <= level), "")
+    text = printed("points", gain.points) + stars
+    return Best(text) if (gain.end, gain.place) == (BEST, 1) else text
+
+
+def _once(rows: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:
+    """The rows, whose first cell is said where it changes."""
+    before = None
+    for row in rows:
+        yield ("" if row[0] == before else row[0], *row[1:])
+        before = row[0]
 
 
 def construct(name: str) -> str:
@@ -202,14 +244,15 @@ def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
                 continue
             gains_by_pair = {(gain.intermediate, gain.target): _score(gain) for gain in part.itertuples()}
             intermediates = [task for task in titles.index if task in set(part.intermediate)]
+            tops = part.groupby("target").score.max().map(lambda score: printed("score", score))
             rows = [(ALONE, *(printed("score", value, "?") for value in baselines))]
-            rows += [
-                (titles[task], *(gains_by_pair.get((task, target), "--") for target in baselines.index))
-                for task in intermediates
-            ]
+            for task in intermediates:
+                cells = (_best(gains_by_pair.get((task, target), "--"), tops, target) for target in baselines.index)
+                rows.append((titles[task], *cells))
             columns = (Column("Intermediate", "label"), *(Column(titles[target]) for target in baselines.index))
             more = "" if setting == "full" else f", {setting} of the training data"
-            caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}. {_key(part)}"
+            caption = f"Test scores ({name}) of every target (column) on every intermediate (row){more}."
+            caption += f" Bold: the best transfer. {_key(part)}"
             stem = f"scores-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
             yield Table(stem, caption, columns, tuple(rows), is_turned=True, rules=(1,))
 
@@ -220,6 +263,11 @@ def _score(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
         "*" * bool(gain.significant) + DAGGER * (gain.collapsed is True) + DOUBLE_DAGGER * (gain.contaminated is True)
     )
     return printed("score", gain.score, "?") + marks
+
+
+def _best(cell: str, tops: pd.Series, target: str) -> str:
+    """The cell, in bold if it prints the best transfer's score."""
+    return Best(cell) if tops.get(target) and cell.rstrip(f"*{DAGGER}{DOUBLE_DAGGER}") == tops[target] else cell
 
 
 def _key(part: pd.DataFrame) -> str:

@@ -85,6 +85,8 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
     assert inputs == {"numbers", "methods", "checklist", *(f"tables/{name}" for name in tables)}
     assert set(re.findall(r"figures/([^}]+)", text)) == figures
     wanted = {
+        "best-and-worst-full",
+        "best-and-worst-half",
         "scores-macro-f1-full",
         "scores-pearson-r-half",
         "alone",
@@ -97,16 +99,19 @@ def test_the_document_holds_every_part_and_every_part_is_there(folder):
     assert {"uncertainty-map-full.pdf", "forest-half.pdf"} <= figures
     assert len(re.findall(r"includegraphics\[alt=\{[^\n]+intermediate", text)) == 4, "of two settings"
     assert {"heatmap-macro-f1-full.pdf", "figure-3-themes.pdf", "figure-8-differences.pdf"} <= figures
+    assert r"\usepackage[preprint]{acl}" in text
     for name in (*tables, *(f"../{name}" for name in ("methods", "checklist"))):
         assert (folder / "tables" / f"{name}.md").is_file()
 
 
 def test_macros_and_references_of_the_text_exist(folder):
     macros, known = {one[0] for one in defined(folder)}, entries((folder / "references.bib").read_text())
+    cited = set()
     for name in ("methods.tex", "checklist.tex"):
         text = (folder / name).read_text()
         assert set(re.findall(r"\\(Study[A-Za-z]+)", text)) <= macros
-        assert {key for keys in re.findall(r"\\citep\{(.+?)\}", text) for key in keys.split(",")} <= set(known)
+        cited |= {key for keys in re.findall(r"\\citep\{(.+?)\}", text) for key in keys.split(",")}
+    assert cited == set(known), "a work that the text does not cite is not in the bibliography"
     assert r"\StudyTasks{}" in (folder / "methods.tex").read_text()
 
 
@@ -216,12 +221,12 @@ def test_a_document_compiles_and_nothing_runs_over(folder):
 
 
 def compiled(folder):
-    """Compile main.tex twice; skipped where there is no LaTeX."""
+    """Compile main.tex with its references and find no warning; skipped where there is no LaTeX."""
     if not shutil.which("pdflatex"):
         pytest.skip("pdflatex is not installed")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main"]
-    for _ in range(2):
+    latex = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main"]
+    for command in (latex, ["bibtex", "main"], latex, latex):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:]
     log = (folder / "main.log").read_text(encoding="latin-1")
-    assert not re.findall(r"Overfull.*|Float too large.*", log)
+    assert not re.findall(r"Overfull.*|Float too large.*|.*Warning:.*", log)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from analysis.manuscript.latex import points_wide
+from analysis.manuscript.frames import best_and_worst
+from analysis.manuscript.latex import Best, points_wide
 from analysis.manuscript.layout import (
     POINTS_PER_CM,
     SIZES,
@@ -17,6 +21,7 @@ from analysis.manuscript.layout import (
     as_markdown,
     of_width,
 )
+from analysis.manuscript.tables import best_and_worst as best_and_worst_table
 from tasks.errors import BadInput
 
 ACL = VENUES["acl"]
@@ -74,6 +79,15 @@ def test_long_labels_are_folded_and_no_page_is_longer_than_a_page():
     assert max(len(body(one)) for _, one in floats(text)) < 45
 
 
+def test_rows_between_rules_stay_together_over_pages():
+    rows = tuple((f"group {row // 6}", "1.0") for row in range(108))
+    columns = (Column("Group", "label"), Column("Gain"))
+    text = as_latex(Table("groups", "Caption.", columns, rows, rules=tuple(range(6, 108, 6))), ACL)
+    parts = [body(one) for _, one in floats(text)]
+    assert len(parts) > 1 and sum(map(len, parts)) == 108
+    assert all(len(part) % 6 == 0 for part in parts)
+
+
 def test_text_of_a_table_is_escaped_in_latex_and_harmless_in_markdown():
     table = Table("t", "50 % & more", (Column("a_b", "label"), Column("n")), (("x|y & z", "1"),))
     assert r"x\textbar{}y \& z & 1 \\" in as_latex(table, ACL)
@@ -93,3 +107,55 @@ def test_a_line_that_begins_with_a_bracket_or_a_star_is_no_argument_of_the_line_
 def test_a_width_in_which_nothing_can_stand_is_refused(width):
     with pytest.raises(BadInput, match="not a width in cm from 6 to 40"):
         of_width(width)
+
+
+def test_a_column_that_says_the_same_everywhere_is_said_once_in_the_caption():
+    columns = (Column("Target", "label"), Column("Setting", "label"), Column("Score"), Column("Raters"))
+    rows = (("A", "full", "0.5", "2"), ("B", "full", "0.5", "2"), ("C", "full", "0.6", "2"))
+    short = Table("t", "Scores.", columns, rows, labels=2).without_constants()
+    assert [column.head for column in short.columns] == ["Target", "Score"]
+    assert short.rows == (("A", "0.5"), ("B", "0.5"), ("C", "0.6"))
+    assert short.caption == "Scores. The same in all rows: Setting: full; Raters: 2."
+    assert short.labels == 1
+    single = Table("t", "Scores.", columns, rows[:1])
+    assert single.without_constants() is single
+
+
+def made_up_gains(n_intermediates, seed=0):
+    """Gains of two targets in random order, with intervals and p values."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"task_{one}", target, "full") for target in ("s", "t") for one in range(n_intermediates)]
+    frame = pd.DataFrame(rows, columns=["intermediate", "target", "setting"])
+    points = rng.normal(0, 5, len(frame))
+    return frame.assign(points=points, low=points - 2, high=points + 2, p_max_grid=rng.uniform(0, 0.1, len(frame)))
+
+
+@pytest.mark.parametrize(("n_intermediates", "n_best", "n_worst"), [(1, 1, 0), (4, 2, 2), (5, 3, 2), (17, 3, 3)])
+def test_best_and_worst_are_those_that_a_sort_by_hand_finds_and_none_is_both(n_intermediates, n_best, n_worst):
+    gains = made_up_gains(n_intermediates)
+    gains.loc[len(gains)] = ["lost", "t", "full", *[float("nan")] * 4]  # not finished
+    chosen = best_and_worst(SimpleNamespace(stored=SimpleNamespace(gains=gains)))
+    for target, part in chosen.groupby("target"):
+        by_hand = sorted(gains.points[gains.target == target].dropna(), reverse=True)
+        assert list(part.points) == by_hand[:n_best] + by_hand[len(by_hand) - n_worst :]
+        assert list(part.place) == [*range(1, n_best + 1), *range(n_worst, 0, -1)]
+        assert part.intermediate.is_unique
+
+
+def test_best_and_worst_are_printed_with_interval_and_stars_of_the_corrected_p_and_the_best_is_bold():
+    gains = made_up_gains(6)
+    chosen = best_and_worst(SimpleNamespace(stored=SimpleNamespace(gains=gains)))
+    titles = pd.Series({name: name.upper() for name in [*gains.intermediate, *gains.target]})
+    (table,) = best_and_worst_table({"best_and_worst": chosen}, titles)
+    known = gains.set_index(["intermediate", "target"])
+    targets = [row[0] for row in table.rows if row[0]]
+    assert targets == ["S", "T"]
+    for place, row in enumerate(table.rows):
+        gain = known.loc[(row[2].lower(), targets[place // 6].lower())]
+        limits = [0.05, 0.01, 0.001]
+        assert row[3] == f"{gain.points:.1f}".replace("-0.0", "0.0") + "*" * sum(gain.p_max_grid <= p for p in limits)
+        assert row[4].startswith(f"[{gain.low:.1f}, ")
+        assert isinstance(row[3], Best) == (place % 6 == 0)
+    text = as_latex(table, ACL)
+    assert text.count(r"\textbf{") == 2
+    assert r"\begin{table}" in text

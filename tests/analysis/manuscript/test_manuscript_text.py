@@ -7,7 +7,7 @@ import re
 import pytest
 
 from analysis.manuscript import latex
-from analysis.manuscript.latex import escaped, letters, points_wide, printed, spanned
+from analysis.manuscript.latex import Best, aligned, escaped, letters, points_aligned, points_wide, printed, spanned
 
 
 @pytest.mark.parametrize("letter", list('\\{}$&#%_^~<>|"'))
@@ -42,11 +42,11 @@ def test_wide_letters_are_wider_than_narrow_ones_and_twice_the_text_is_twice_as_
     [
         ("points", -0.04, "0.0"),
         ("points", -1.25, "-1.2"),
-        ("p", 0.00004, "<0.0001"),
-        ("p", 0.0496, "0.0496"),
+        ("p", 0.0004, "<0.001"),
+        ("p", 0.0496, "0.050"),
         ("count", 1073.0, "1073"),
         ("score", 0.845, f"{0.845:.2f}"),
-        ("q2", -0.00001, "0.0000"),
+        ("q2", -0.0001, "0.000"),
         ("score", float("nan"), "--"),
     ],
 )
@@ -71,3 +71,33 @@ def test_a_line_may_end_inside_a_hash():
     text = latex.as_latex(f"hash {'0123456789abcdef' * 4}.", {})
     assert max(len(one) for one in text.split(r"\allowbreak{}")) <= len("hash 01234567")
     assert text.replace(r"\allowbreak{}", "") == f"hash {'0123456789abcdef' * 4}."
+
+
+def points_from_the_right(cell):
+    """How far each decimal point of a cell, as LaTeX sets it, stands from the cell's right edge."""
+    text = cell.replace(r"\textminus{}", "\u2212").replace(r"\dag{}", "\u2020")
+    text = re.sub(r"^\\textbf\{(.*)\}$", r"\1", text)
+    at, points = 0.0, []
+    for kind, inside, letter in re.findall(r"\\(phantom|rlap|llap)\{([^}]*)\}|(.)", text):
+        width = points_wide(inside or letter, 10)
+        drawn = "" if kind == "phantom" else inside or letter
+        begin = at - width if kind == "llap" else at
+        points += [begin + points_wide(drawn[:place], 10) for place, sign in enumerate(drawn) if sign == "."]
+        at += width if kind in ("phantom", "") else 0.0
+    return [round(at - point, 6) for point in points]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1.5", "-12.0***", Best("3.1*"), "10.2\u2020"],
+        ["[-1.5, 2.0]", "[-11.0, -3.0]", Best("[0.1, 15.6]"), "[-20.0, 0.3]"],
+        ["0.006 (0.005)", "0.116 (0.015)", "0.000 (0.001)"],
+    ],
+)
+def test_decimals_of_a_column_stand_under_each_other_whatever_follows_them(cells):
+    shown = aligned(cells)
+    assert len({tuple(points_from_the_right(cell)) for cell in shown}) == 1
+    assert len({tuple(points_from_the_right(cell)) for cell in cells}) > 1 or "(" in cells[0]  # as they were
+    assert not any("-" in cell for cell in shown)  # a hyphen is no minus
+    assert max(points_wide(cell, 9) for cell in cells) <= points_aligned(cells, 9)
