@@ -41,15 +41,27 @@ def placed(text: str, rationale: Iterable[str]) -> Placement:
 
 
 def _place(text: str, span: str, taken: Sequence[Marked]) -> Marked | None:
-    """The first place of a span that no other has taken, in the strictest reading that has a place at all."""
+    """The first place of a span that no other has taken, in the strictest reading that has a place at all.
+
+    Places of whole words go before those inside of words. By letters and digits alone only whole words count: "he r"
+    is not part of "the rest".
+    """
     if not any(character.isalnum() for character in span):
         return None
     for reading in (_as_it_is, _folded, _letters):
         places = list(_places(text, span, reading))
+        whole = [place for place in places if _is_of_words(place, text)]
+        places = whole if whole or reading is _letters else places
         if places:
             free = (place for place in places if place not in taken)
             return next(free, places[0])
     return None
+
+
+def _is_of_words(place: Marked, text: str) -> bool:
+    """Whether no word goes on over either end of a place."""
+    ends = (text[max(end - 1, 0) : end + 1] for end in place)
+    return not any(len(pair) == 2 and pair.isalnum() for pair in ends)
 
 
 Read = tuple[str, list[int]]  # what is compared, and the place in the text of each of its characters

@@ -44,6 +44,13 @@ def test_equal_spans_take_one_place_after_the_other():
     assert placed("poor you", ["poor", "poor"]) == ((Marked(0, 4),), 0)
 
 
+def test_whole_words_go_before_parts_of_words():
+    assert placed("the rest, he said, and he left", ["he", "he"]).spans == (Marked(10, 12), Marked(23, 25))
+    assert placed("the rest", ["es"]).spans == (Marked(5, 7),)
+    assert placed("the rest", ["he-r"]) == ((), 1)  # by its letters alone, only as whole words
+    assert placed("he? Rest!", ["he-rest"]).spans == (Marked(0, 8),)
+
+
 @pytest.mark.parametrize("span", ["", "...", "not there", "sorry so"])
 def test_a_span_that_stands_nowhere_is_counted(span):
     assert placed("I am so sorry.", [span]) == ((), 1)
