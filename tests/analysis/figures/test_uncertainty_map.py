@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures.drawing import plain_text_settings
+from analysis.figures.heatmaps import colour_limit
 from analysis.figures.planned.plan import DPI, SETTINGS, SMALLEST, Label, contrasts, drawn, outline, plain_plan
 from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
 from analysis.figures.planned.uncertainty_map import FILLED, map_plan, write_maps
@@ -228,15 +229,17 @@ def test_a_frame_is_the_same_after_a_journey_through_a_file(tmp_path):
 
 @pytest.mark.simulation
 def test_noise_draws_little_that_is_large():
-    shares = []
+    shares, dark = [], []
     for seed in range(20):
-        plan, frame, _ = plan_of(18, seed=seed, planted=(), missing=0)
+        plan, frame, gains = plan_of(18, seed=seed, planted=(), missing=0)
+        dark.append((gains.points.abs() > colour_limit(gains.points) / 2).mean())
         areas = squares(plan)
         place = plan.layers["ground"][0]
         largest = (FILLED * min(place.width, place.height)) ** 2
         shares.append(areas[areas > largest / 2].sum() / areas.sum())
         assert len(areas) == len(frame[frame.status == "done"])
     assert np.mean(shares) <= 0.02, shares
+    assert np.mean(dark) > 0.25, "a heatmap's colours, whose scale ends where the gains do, say more than there is"
 
 
 @pytest.mark.simulation
