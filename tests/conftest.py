@@ -10,6 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of tiny models; a thread that waits for a busy core is slow
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.pop("COLUMNS", None)  # pytest's workers set a width, and commands would break their lines at it
 
 import numpy as np
 import pytest

@@ -15,6 +15,7 @@ from analysis.gains.cells import Manifest
 from analysis.report import report
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
+from analysis.tables import TABLES
 
 PRINTED = 1e-9  # relative; tables print 10 significant digits, and another processor may turn the last one
 NOISE = 1e-12  # absolute; what is left of a difference of equal numbers is not the same everywhere
@@ -49,9 +50,9 @@ def recompute(store: Store, manifest: Manifest, out: Path, progress: Progress = 
 
 def compared(kept: Path, made: Path) -> Compared:
     """Compare every table (.csv) and page (.md) of two folders; figures are drawn from tables that are compared."""
-    names = sorted({path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)})
+    names = {path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)}
     tables, numbers, differences = 0, 0, []
-    for name in names:
+    for name in sorted(names, key=lambda name: (not name.startswith(TABLES), name)):  # then figures
         pair = kept / name, made / name
         if not all(path.is_file() for path in pair):
             differences.append(Difference(name, *(THERE if path.is_file() else ABSENT for path in pair)))

@@ -168,7 +168,7 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     assert answer.facts["curve"][0]["outcome"] == "ranks"
     assert [row["outcome"] for row in answer.facts["curve"]].count("points") == 1
     for ending in ("csv", "parquet", "png", "svg"):
-        assert (question.out / f"guarded_curve.{ending}").stat().st_size > 500
+        assert (question.out / "figures" / f"guarded_curve.{ending}").stat().st_size > 500
     drawn = (question.out / "figures" / "guarded_curve.svg").read_text(encoding="utf-8")
     for label in ("primary", "outcome points", "families left out as both", "without rater B"):
         assert label in drawn, label

@@ -69,7 +69,7 @@ def agree(value, text):
 
 @pytest.mark.parametrize("name", ["cells", "gains"])
 def test_the_frames_of_the_page_are_those_beside_it_value_by_value(out, shown, name):
-    head, rows = table(out / f"{name}.csv")
+    head, rows = table(out / "tables" / f"{name}.csv")
     assert set(head) - set(shown[name]["columns"]) <= {"host", "wall_seconds"}
     places = [head.index(column) for column in shown[name]["columns"]]
     assert len(shown[name]["rows"]) == len(rows) > 0

@@ -19,7 +19,7 @@ def test_power_of_the_published_tables_is_written(tmp_path: Path, capsys: pytest
     assert "APPROXIMATION" in page
     assert "no baseline has two seeds" in page
     assert "2 simulated grids" in page
-    assert len(pd.read_csv(tmp_path / "seen_effects.csv")) == 9
+    assert len(pd.read_csv(tmp_path / "tables" / "seen_effects.csv")) == 9
     visible = pd.read_csv(tmp_path / "tables" / "visible_gains.csv").set_index("target")
     one = results().gains.query("target == 'condolence'").standard_error.median()
     assert visible.visible["condolence"] == pytest.approx(100 * one * 2.80159, rel=1e-4)
@@ -38,7 +38,7 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
     assert "Nothing can be simulated: no task has ratings." in page
     assert "| 10 | 10 | 2 |" in page
     assert set(pd.read_csv(tmp_path / "out" / "tables" / "visible_by_seeds.csv").target) == {"hope", "role"}
-    assert not (tmp_path / "out" / "detection.csv").exists()
+    assert not (tmp_path / "out" / "tables" / "detection.csv").exists()
 
 
 def test_no_grids_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
