@@ -167,8 +167,8 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     answer, _ = answered(replace(question, primary=Primary(asked, declared="2025-01-01")))
     assert answer.facts["curve"][0]["outcome"] == "ranks"
     assert [row["outcome"] for row in answer.facts["curve"]].count("points") == 1
-    for ending in ("csv", "parquet", "png", "svg"):
-        assert (question.out / "figures" / f"guarded_curve.{ending}").stat().st_size > 500
+    for place in ("figures/guarded_curve.png", "figures/guarded_curve.csv", "tables/guarded_curve.parquet"):
+        assert (question.out / place).stat().st_size > 500
     drawn = (question.out / "figures" / "guarded_curve.svg").read_text(encoding="utf-8")
     for label in ("primary", "outcome points", "families left out as both", "without rater B"):
         assert label in drawn, label
