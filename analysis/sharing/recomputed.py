@@ -15,7 +15,6 @@ from analysis.gains.cells import Manifest
 from analysis.report import report
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
-from analysis.tables import TABLES
 
 PRINTED = 1e-9  # relative; tables print 10 significant digits, and another processor may turn the last one
 NOISE = 1e-12  # absolute; what is left of a difference of equal numbers is not the same everywhere
@@ -52,7 +51,7 @@ def compared(kept: Path, made: Path) -> Compared:
     """Compare every table (.csv) and page (.md) of two folders; figures are drawn from tables that are compared."""
     names = {path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)}
     tables, numbers, differences = 0, 0, []
-    for name in sorted(names, key=lambda name: (not name.startswith(TABLES), name)):  # then figures
+    for name in sorted(names, key=lambda name: ("tables/" not in name, name)):  # tables first
         pair = kept / name, made / name
         if not all(path.is_file() for path in pair):
             differences.append(Difference(name, *(THERE if path.is_file() else ABSENT for path in pair)))
