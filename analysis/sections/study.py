@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from adapters_store.key import key_of
 from adapters_store.roles import BASELINE, TRANSFER, role_of
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
@@ -281,7 +282,7 @@ def about(study: StudyResults) -> dict[str, Any]:
         "study": study.question.results.name,
         "synthetic": bool(study.manifest["synthetic"]),
         "cells": {"planned": len(study.cells), "finished": len(study.records)},
-        "results_sha256": study.question.kept.content or None,
+        "keys_sha256": key_of({"finished": sorted(study.cells.key[study.cells.status == "done"])}),
         "draws": study.draws,
         "seed": study.seed,
         "analysis": versions(),
