@@ -58,7 +58,7 @@ def test_frames_are_those_of_the_report(study, tmp_path):
     with without_pictures():
         study.report(tmp_path)
     for name, frame in (("gains", study.gains()), ("baselines", study.baselines())):
-        written = pd.read_csv(tmp_path / f"{name}.csv")
+        written = pd.read_csv(tmp_path / "tables" / f"{name}.csv")
         assert list(written.target) == list(frame.target)
     visible = pd.read_csv(tmp_path / "tables" / "visible_gains.csv")
     assert study.power().visible.to_numpy() == pytest.approx(visible.visible.to_numpy(), nan_ok=True)
