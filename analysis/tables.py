@@ -26,6 +26,7 @@ from tasks.plain_text import counted
 
 TABLES, FIGURES, PAPER_FIGURES = "tables", "figures", "paper-figures"
 ABOUT = "about.json"
+DIGITS = "%.10g"  # of a number in a CSV
 
 
 class Declared(NamedTuple):
@@ -51,7 +52,13 @@ def write_frames(frame: pd.DataFrame, stem: Path) -> None:
 def write_csv(frame: pd.DataFrame, stem: Path) -> None:
     """Write ``stem``.csv alone, in the form of ``write_frames``."""
     with atomic(stem.with_name(f"{stem.name}.csv")) as part:
-        frame.to_csv(part, index=False, float_format="%.10g", lineterminator="\n")
+        frame.to_csv(part, index=False, float_format=DIGITS, lineterminator="\n")
+
+
+def as_written(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the digits that ``write_csv`` leaves of its numbers."""
+    numbers = frame.select_dtypes("float")
+    return frame.assign(**{name: [float(DIGITS % value) for value in column] for name, column in numbers.items()})
 
 
 # Values in words and decimals, the same on every page and in the terminal, with words where one is not defined.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,6 +57,7 @@ GROUPS: Mapping[str, Declared] = {
         "lower end of its 95 % interval (Student's t over texts, of a probability in log odds); none of fewer than 10",
     ),
     "high": Declared("float64", "upper end"),
+    "each": Declared("str", "of fewer than 10 texts the value of each, a space between; else empty"),
 }
 
 
@@ -115,7 +116,8 @@ def group_means(wide: pd.DataFrame) -> pd.DataFrame:
 
     Groups after the largest are one, ``others``; a group of fewer than FEWEST texts has no interval.
     """
-    groups, names = wide["group"].astype(str), group_names(wide)
+    groups = wide["group"].astype(str)
+    names = _group_names(groups)
     sizes = names.value_counts()
     order = sorted(sizes.index) if is_time(groups) else [group for group in sizes.index if group != OTHERS]
     order += [OTHERS] if OTHERS in sizes.index and OTHERS not in order else []
@@ -125,11 +127,6 @@ def group_means(wide: pd.DataFrame) -> pd.DataFrame:
         for name in order
     ]
     return framed(pd.DataFrame(rows, columns=list(GROUPS)), GROUPS)
-
-
-def group_names(wide: pd.DataFrame) -> pd.Series:
-    """What the group of each text is called, one row per text: a day or a month, or a group, or ``others``."""
-    return _group_names(wide["group"].astype(str))
 
 
 def is_share(scale: str) -> bool:
@@ -147,7 +144,7 @@ def _dates(groups: pd.Series) -> pd.Series:
 
 
 def _group_names(groups: pd.Series) -> pd.Series:
-    """The groups under the names of a figure: days or months of dates, the largest of names."""
+    """What the group of each text is called, one row per text: a day or a month, one of the largest, or ``others``."""
     if is_time(groups):
         dates = _dates(groups)
         span = (dates.max() - dates.min()).days
@@ -156,17 +153,19 @@ def _group_names(groups: pd.Series) -> pd.Series:
     return groups.where(groups.isin(largest), OTHERS)
 
 
-def _mean(values: np.ndarray, is_probability: bool) -> dict[str, float]:
+def _mean(values: np.ndarray, is_probability: bool) -> dict[str, Any]:
     n = len(values)
     mean = float(values.mean()) if n else float("nan")
     if n < FEWEST:
-        return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan")}
+        each = " ".join(f"{value:.6g}" for value in values)
+        return {"n": n, "mean": mean, "low": float("nan"), "high": float("nan"), "each": each}
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(n))
     if not is_probability or half == 0:
-        return {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
+        return {"n": n, "mean": mean, "low": mean - half, "high": mean + half, "each": ""}
     # A probability's interval is taken in log odds, whose slope at the mean m is 1 / (m (1 - m)), and carried back.
     half /= mean * (1 - mean)
-    return {"n": n, "mean": mean, **{end: float(expit(logit(mean) + side * half)) for end, side in ENDS.items()}}
+    ends = {end: float(expit(logit(mean) + side * half)) for end, side in ENDS.items()}
+    return {"n": n, "mean": mean, **ends, "each": ""}
 
 
 # Figures of a scored corpus: distributions of its scales, how they go together, and how groups differ.
@@ -193,7 +192,7 @@ def corpus_figures(scored: Path, out: Path) -> list[FigureFiles]:
         what = "over time" if is_time(wide["group"].astype(str)) else "by group"
         title = f"Means {what} (number of texts), with 95 % intervals over texts; of fewer than {FEWEST} each text"
         title += f"\n{subtitle}"
-        figures.append(write_figure_files(group_means(wide), out / "groups", title, partial(draw_groups, texts=wide)))
+        figures.append(write_figure_files(group_means(wide), out / "groups", title, draw_groups))
     return figures
 
 
@@ -219,16 +218,15 @@ def draw_distributions(frame: pd.DataFrame, title: str) -> Figure:
     return _small_figures(frame, title, draw, "texts")
 
 
-def draw_groups(frame: pd.DataFrame, title: str, texts: pd.DataFrame) -> Figure:
-    """Means and intervals of all groups, a small figure for each scale; of a small group each of the ``texts``."""
-    names = group_names(texts)
+def draw_groups(frame: pd.DataFrame, title: str) -> Figure:
+    """Means and intervals of all groups, a small figure for each scale; of a small group each text."""
 
     def draw(axes: Axes, rows: pd.DataFrame) -> None:
         scale = str(rows["scale"].iloc[0])
         for number, row in enumerate(rows.itertuples()):
-            if row.n < FEWEST:
-                values = texts.loc[names == row.group, scale].dropna()
-                axes.scatter([number] * len(values), values, s=5, color=PALE, zorder=1)
+            each = [] if pd.isna(row.each) else [float(value) for value in str(row.each).split()]
+            if each:
+                axes.scatter([number] * len(each), each, s=5, color=PALE, zorder=1)
         positions = np.arange(len(rows))
         spread = [rows["mean"] - rows["low"].fillna(rows["mean"]), rows["high"].fillna(rows["mean"]) - rows["mean"]]
         axes.errorbar(positions, rows["mean"], yerr=spread, fmt="o", ms=3, lw=1, color=COLOUR)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from adapters_store.disk import write_bytes
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import write_csv
+from analysis.tables import as_written, write_csv
 from tasks.plain_text import harmless
 
 LONGEST = 40  # letters of a name beside an axis or in a legend
@@ -131,12 +131,13 @@ def write_figure_files(
     dpi: int = 200,
     kept: Kept = NOWHERE,
 ) -> FigureFiles:
-    """Write the frame as CSV and its figure as SVG and PNG; equal frames give equal bytes.
+    """Write the frame as CSV and its figure as SVG and PNG, drawn of what the CSV says; equal frames give equal bytes.
 
     A figure that is ``kept`` is not drawn again: ``draw`` is a function with a name, or a partial of such, and what it
     draws hangs on nothing but the frame and the title.
     """
     write_csv(frame, stem)
+    frame = as_written(frame)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
     asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": dpi}
 

@@ -45,7 +45,8 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
     axes.minorticks_off()
     axes.set_xlim(1.15, smallest / 1.6)
     axes.set_ylim(len(curve) - 0.5, -0.7)
-    axes.set_yticks(range(len(curve)), [shortened(changed(row, curve.iloc[0]), 60) for _, row in curve.iterrows()])
+    choices = curve[list(CHOICES)].astype("object").where(curve[list(CHOICES)].notna(), "")  # a file has nothing for ""
+    axes.set_yticks(range(len(curve)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
     axes.set_xlabel("p of what the constructs add together (both have to be small)", fontsize=8.5)
     axes.grid(axis="y", color="0.92")
     make_plain(axes)

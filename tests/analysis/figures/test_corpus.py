@@ -120,7 +120,7 @@ def test_no_correlation_is_drawn_as_minus_0():
 
 def test_groups_are_drawn_with_their_sizes_on_one_scale_of_probabilities(scored):
     wide = scales(scored).assign(group=["a"] * 40 + ["b"] * 12 + ["c"] * 8)
-    figure = draw_groups(group_means(wide), "a title", wide)
+    figure = draw_groups(group_means(wide), "a title")
     by_title = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
     assert {axes.get_ylim() for name, axes in by_title.items() if is_share(name)} == {SHARES}
     assert [one.get_text() for one in by_title["kind: yes"].get_xticklabels()] == ["a (40)", "b (12)", "c (8)"]
