@@ -391,6 +391,18 @@ class Study:
         """The study's name and where its cells are kept."""
         return f"Study({self.config.name!r}, store={str(self.store.root)!r})"
 
+    def _repr_html_(self) -> str:
+        """The cells by state and the uncertainty map, for a notebook; what to do first where nothing was run."""
+        from html import escape
+
+        from analysis.page.notebook import study_html
+
+        try:
+            manifest = self.manifest()
+        except NotRun as error:
+            return f"<p>{escape(repr(self))}: {escape(str(error))}</p>"
+        return study_html(self.config.name, self.status().counts, self.gains(), manifest)
+
 
 def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:
     """The manifest of study ``name`` in ``store``; NotRun with the names that are there.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
+from analysis.figures.planned.uncertainty_map import write_maps
 from analysis.sections.compare import COMPARED
 from harness.api import Study
 from harness.cli.main import main
@@ -52,6 +56,21 @@ def test_status_counts_what_is_stored(study):
     status = study.status()
     assert (status.counts["done"], len(status.cells)) == (4, 4)
     assert repr(study) == f"Study('tiny', store={str(study.store.root)!r})"
+
+
+def test_a_notebook_shows_cells_and_map(study, tmp_path):
+    shown = study._repr_html_()
+    assert "<b>tiny</b>: 4 cells (4 done)" in shown
+    parts = re.fullmatch(r'.*alt="([^"]+)" src="data:image/svg\+xml;base64,([^"]+)"></div>', shown, re.DOTALL)
+    picture = base64.b64decode(parts[2])
+    assert ElementTree.fromstring(picture).tag.endswith("svg") and "2 intermediates by 2 targets" in parts[1]
+    write_maps(study.gains(), study.manifest(), tmp_path)
+    assert picture == (tmp_path / "uncertainty-map-full.svg").read_bytes()
+
+
+def test_a_notebook_says_what_to_do_before_a_run(tmp_path):
+    shown = Study("tiny", store=tmp_path / "<i>none")._repr_html_()
+    assert "start it with: empathy-transfer run tiny" in shown and "<i>" not in shown
 
 
 def test_frames_are_those_of_the_report(study, tmp_path):

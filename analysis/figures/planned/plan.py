@@ -28,7 +28,7 @@ from adapters_store.disk import write_bytes
 from analysis.figures.drawing import FigureFiles, file_of, luminance, named, on_a_line, pictures, plain_text_settings
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
-from analysis.tables import write_csv
+from analysis.tables import as_written, write_csv
 
 POINTS_PER_CM = 72 / 2.54
 PAGE = 16.0  # cm, the text width of an A4 page
@@ -328,6 +328,7 @@ def write_plan_files(
     or a partial of such.
     """
     write_csv(frame, stem)
+    frame = as_written(frame)
     files = FigureFiles(title, stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"), frame)
     draw = partial(figure_of_plan, planner=planner)
     asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": DPI}
@@ -342,6 +343,12 @@ def write_plan_files(
     for ending, content in contents.items():
         write_bytes(stem.with_name(f"{stem.name}.{ending}"), content)
     return files
+
+
+def svg_of_plan(plan: Plan, salt: str) -> bytes:
+    """The plan as SVG, whose names of parts hang on ``salt``."""
+    with plain_text_settings(salt), mpl.rc_context(SETTINGS):
+        return file_of(drawn(plan), "svg", metadata={"Date": None})
 
 
 def _print_of(figure: Figure) -> bytes:
