@@ -14,6 +14,8 @@ from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
+SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "accuracy")
+
 
 def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
     """Add the options of ``leaderboard``."""
@@ -44,7 +46,8 @@ def show_leaderboard(options: argparse.Namespace) -> int:
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
         print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
-        print_rows([dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()], as_json=False)
+        entries = [dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()]
+        print_rows(entries, as_json=False, spare=SPARE)
         print()
     print(*(f"{out / file}.csv" for file in board.frames), sep="\n")
     return 0

@@ -107,7 +107,8 @@ def score_texts(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"out": str(out), "figures": figures, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
-    print_rows([{key: _cell_text(value) for key, value in row.items()} for row in rows], as_json=False)
+    shown = [{key: _cell_text(value) for key, value in row.items()} for row in rows]
+    print_rows(shown, as_json=False, spare=("kind", "metric"))
     for line in notes:
         print(line)
     _print_summary(summary, out, listed_path(out))

@@ -44,7 +44,7 @@ def run_search(options: argparse.Namespace) -> int:
     if options.json:
         print_json([outcome.as_json() for outcome in outcomes])
     else:
-        print_rows([_row(outcome) for outcome in outcomes], as_json=False)
+        print_rows([_row(outcome) for outcome in outcomes], as_json=False, spare=("trial", "dropped", "failed"))
         for trial in failed:
             print(f"trial {trial.number} failed: {trial.reason}")
         print(f"\nuse them with: empathy-transfer run {options.study} --best")

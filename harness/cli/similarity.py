@@ -110,6 +110,10 @@ def _row(measure: FillReport) -> dict[str, object]:
 
 SHOWN_WHOLE = 100  # from here numbers are shown without decimals
 QUALITIES = {"ndcg": "NDCG", "regret_1": "regret@1", "regret_3": "regret@3", "tau": "tau"}
+SPARE = (
+    *("vocabulary_jaccard", "vocabulary_share", "subspace_similarity", "weight_similarity", "logme"),
+    *("size", "task_similarity", "data_similarity"),
+)
 UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
 
 
@@ -142,10 +146,10 @@ def _print_advice(advice: pd.DataFrame) -> None:
     """The columns that are known of some intermediate, as numbers of three digits."""
     shown = advice.drop(columns="target").dropna(axis="columns", how="all")
     rows: list[dict[str, object]] = [
-        {"": rank, **{name: _short(value) for name, value in row.items()}}
+        {"rank": rank, **{name: _short(value) for name, value in row.items()}}
         for rank, row in enumerate(_records(shown), start=1)
     ]
-    print_rows(rows, as_json=False)
+    print_rows(rows, as_json=False, spare=SPARE)
     print(
         "\nbest first by fusion, the reciprocal ranks of all similarities and the size; model: expected gain in points"
     )

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.api import Study
 from harness.cli.main import NOUNS, parser
 from harness.cli.terminal import Plain, Screen, folded, print_rows
 from tasks import synthetic
 from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.small_study import ONE, OVERRIDES, TWO
 
 WIDTH = 80
+CHANGES = " ".join(f"--set {change.replace(' ', '')}" for change in OVERRIDES)
 TASKS = ("epitome_er", "news_empathy", "empdial_role")
 COMMANDS = (
     *("tasks list", "tasks list --theme direct", "tasks fields", "tasks show epitome_er", "tasks check epitome_er"),
@@ -50,6 +53,37 @@ def test_what_a_command_prints_fits_the_width_of_its_terminal(typed, places, com
     code, out, err = command(*words, "--data", places / "data", "--store", places / "runs", "--quiet")
     assert (code in (0, 1), bool(out)) == (True, True), err
     assert too_long(out) == []
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished study of two tasks, whose adapters can be scored with, and a text."""
+    root = tmp_path_factory.mktemp("trained")
+    assert not Study("tiny", store=root / "runs", overrides=OVERRIDES).run(device="cpu").failed
+    (root / "texts.csv").write_text("text\nThat sounds hard for you.\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        f"run tiny {CHANGES}",
+        f"search tiny {CHANGES} --task {ONE} --trials 2",
+        f"similarities tiny {CHANGES}",
+        f"suggest {TWO} --study tiny {CHANGES} --out {{out}}",
+        "score {texts} --study tiny --out {out}/scores.csv",
+        f"adapter export {ONE} --study tiny --out {{out}}/adapter",
+        "leaderboard tiny --out {out}",
+        "analyze tiny --out {out}",
+    ],
+)
+def test_what_a_trained_study_prints_fits_and_stays_a_table(typed, trained, command, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    words = [word.format(out=tmp_path, texts=trained / "texts.csv") for word in typed.split()]
+    code, out, err = command(*words, "--store", trained / "runs", "--quiet")
+    assert (code, bool(out)) == (0, True), err
+    assert too_long(out) == []
+    assert not re.search(r"^ .*; .*; .*;", out, re.MULTILINE), "a table has become paragraphs"
 
 
 @pytest.mark.parametrize("noun", [noun.name for noun in NOUNS])
