@@ -137,6 +137,29 @@ def by_class(transfer: Flips) -> pd.DataFrame:
     return tally(transfer.items, "label").rename(columns={"label": "class"})
 
 
+def changes_by_class(
+    pairs: Sequence[tuple[Predictions, Predictions]], metric: str, classes: Sequence[str]
+) -> pd.DataFrame:
+    """The columns class, n, better and worse of ``by_class``, from answers before and after, a pair for each seed.
+
+    A number has one row, ``all``. No frame of items is made, which would take most of the time of ``flips``.
+    """
+    if metric == "multilabel_f1":
+        counts = pd.concat([_by_label(*pair, classes) for pair in pairs])
+        return counts.groupby("class", sort=False).sum().reset_index()
+    labels = np.concatenate([before.labels for before, _ in pairs])
+    change = np.concatenate([_errors(after) - _errors(before) for before, after in pairs])
+    if metric == "pearson_r":
+        labels, classes = np.zeros(len(labels), dtype=int), ["all"]
+    which, place = np.unique(labels.astype(int), return_inverse=True)
+    n, better, worse = (
+        np.bincount(place, is_so, len(which)).astype(int)
+        for is_so in (np.ones(len(change)), change < -TIE, change > TIE)
+    )
+    names = [_class(number, classes) for number in which]
+    return pd.DataFrame({"class": names, "n": n, "better": better, "worse": worse})
+
+
 def answers(transfer: Flips) -> pd.DataFrame:
     """How often an answer changed into another: class, before, after, n; the most frequent first, none of a number."""
     moved = transfer.items[transfer.items.before != transfer.items.after]

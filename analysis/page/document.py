@@ -22,6 +22,7 @@ from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL
+from analysis.page.evidence import DOUBTS
 from analysis.page.maps import glances, heatmaps, targets
 from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
@@ -70,6 +71,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
         "pages": pages(store, study),
+        "doubts": DOUBTS,
         "importance": _importance(content),
         "report": plain_sections(content.sections),
     }
@@ -146,8 +148,10 @@ SCRIPTS = (
     "squares.js",
     "maps.js",
     "cells.js",
-    "charts.js",
-    "cell.js",
+    "cell/charts.js",
+    "cell/changes.js",
+    "cell/cell.js",
+    "curves.js",
     "importance.js",
     "paragraphs.js",
     "plans.js",

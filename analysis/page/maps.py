@@ -15,7 +15,7 @@ from analysis.figures.planned.plan import plain_plan
 from analysis.figures.planned.uncertainty import ORDERS, map_frame, map_title
 from analysis.figures.planned.uncertainty_map import map_plan
 from analysis.page.plain import page_id, plain
-from analysis.sections.gains import control_name
+from analysis.sections.gains import control_name, verdict
 from analysis.sections.study_results import StudyResults
 from analysis.tables import bare, interval, number, signed
 
@@ -127,7 +127,8 @@ def _pair(study: StudyResults, square: Square, row: Row | None, setting: str) ->
     page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
     if row is None or square.status == "missing":
         return _square(*where, [name, figures.MEANINGS[square.status]], page)
-    hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, p (BH) {number(row['p_bh'], 4)}", *_flagged(row)]
+    tested = f"p {number(row['p'], 4)}, p (BH) {number(row['p_bh'], 4)}"
+    hover = [name, verdict(row), *_gain_lines(row), tested, *_flagged(row)]
     if square.status != "done":
         hover.insert(1, figures.MEANINGS[square.status])
     marks = "*" * square.is_significant + figures.DAGGER * square.is_collapsed

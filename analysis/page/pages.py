@@ -16,8 +16,9 @@ from adapters_store.store import Store
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import predictions
+from analysis.page.evidence import Changes, doubts_of
 from analysis.page.plain import page_id, plain
-from analysis.sections.gains import WAYS, control_name
+from analysis.sections.gains import WAYS, control_name, verdict
 from analysis.sections.study import MEANINGS
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, inline, interval, number, percent, yes_no
@@ -89,7 +90,8 @@ def pages(store: Store, study: StudyResults) -> list[dict[str, Any]]:
     groups: dict[Where, list[Row]] = {}
     for cell in study.cells.to_dict("records"):
         groups.setdefault(_where(cell), []).append(cell)
-    return [_page(store, study, where, cells, by_page.get(where), records) for where, cells in groups.items()]
+    changes = Changes(store, study, records)
+    return [_page(changes, study, where, cells, by_page.get(where)) for where, cells in groups.items()]
 
 
 def cell_title(study: StudyResults, where: Where) -> str:
@@ -103,14 +105,8 @@ def cell_title(study: StudyResults, where: Where) -> str:
     return pair if role == TRANSFER else f"{pair} ({role})"
 
 
-def _page(
-    store: Store,
-    study: StudyResults,
-    where: Where,
-    cells: list[Row],
-    row: Row | None,
-    records: Mapping[str, Record],
-) -> dict[str, Any]:
+def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row], row: Row | None) -> dict[str, Any]:
+    store, records = changes.store, changes.records
     role, intermediate, target, setting = where
     task = study.manifest["tasks"][target]
     done = [records[cell["key"]] for cell in cells if cell["key"] in records]
@@ -127,6 +123,7 @@ def _page(
         "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
         "private": bool(task.get("private")),
         "counts": None if task.get("private") else counted(store, done, task["classes"]),
+        "changes": None if task.get("private") else changes.of(cells),
     }
 
 
@@ -151,7 +148,7 @@ def _texts(role: str, row: Row) -> dict[str, str]:
         return {**texts, "interval": interval(row["low"], row["high"], 2)}
     texts |= {"alone": number(row["baseline"]), "points": number(row["points"], 1)}
     texts |= {"interval": interval(row["low"], row["high"], 1), "p": number(row["p"], 4)}
-    return texts | ({"p_bh": number(row["p_bh"], 4)} if role == TRANSFER else {})
+    return texts | ({"p_bh": number(row["p_bh"], 4), "verdict": verdict(row)} if role == TRANSFER else {})
 
 
 def _facts(role: str, row: Row | None) -> Facts:
@@ -207,14 +204,16 @@ def _run(store: Store, row: Row, record: Record | None) -> dict[str, Any]:
     run = {"key": row["key"], "seed": int(row["seed"]), "status": row["status"]}
     if record is None:
         return {**run, "why": STATES["missing"]}
+    histories, best = _histories(store, record), plain(row["best_epoch"])
     texts = [number(row["score"]), number(row["validation"]), number(row["floor"]), count(row["best_epoch"])]
     cut = [percent(row[f"cut_{part}"]) for part in ("history", "target")]
     rows = [count(record.results[f"n_{part}"]) for part in ("train", "validation", "test")]
     return {
         **run,
         "texts": [*texts, *rows, *cut],
-        "best_epoch": plain(row["best_epoch"]),
-        "histories": _histories(store, record),
+        "best_epoch": best,
+        "histories": histories,
+        "doubts": doubts_of(histories, best, float(row["floor"])),
         "made": _made(record),
     }
 

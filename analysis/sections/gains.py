@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -30,12 +30,35 @@ WAYS = {
     "p_max_grid": "family-wise error, all pairs (max-T)",
     "p_holm": "family-wise error, all pairs (Holm)",
 }
+DOUBTED = ("collapsed", "contaminated")  # columns that make a gain doubtful, whatever its p
 WHAT = {
     TRANSFER: "transfers, by target",
     SELF: "self: the target itself, another seed",
     SHUFFLED: "shuffled: the target's texts, permuted labels",
     RANDOM: "random: an untrained adapter",
 }
+
+
+def verdict(gain: Mapping[str, Any]) -> str:
+    """What a row of gains shows, in words: after the correction of ``significant``, then of family-wise error.
+
+    A gain that takes no part in the maxima has 1 there, which is no p and is not printed as such.
+    """
+    if gain["n_seeds"] == 0:
+        return "not run"
+    if pd.isna(gain["points"]) or pd.isna(gain["p"]):
+        return "not tested"
+    if not gain["significant"]:
+        return "inconclusive"
+    effect = "gain" if gain["points"] > 0 else "harm"
+    if gain["p_max_grid"] <= LEVEL:
+        words = f"{effect}, survives family-wise correction"
+    elif gain["p_max_grid"] < 1:
+        words = f"suggestive {effect}: FDR {number(gain['p_bh'])}, but family-wise {number(gain['p_max_grid'])}"
+    else:
+        words = f"suggestive {effect}: FDR {number(gain['p_bh'])}, but it takes no part in the family-wise test"
+    doubts = [name for name in DOUBTED if not pd.isna(gain[name]) and gain[name]]
+    return f"{words}; doubtful, since {' and '.join(doubts)}" if doubts else words
 
 
 def glance(maps: Sequence[FigureFiles]) -> Section | None:

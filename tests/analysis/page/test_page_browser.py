@@ -282,6 +282,65 @@ def test_everything_is_reached_by_keyboard(opened):
     )
 
 
+def test_the_best_intermediate_and_its_verdict_are_a_click_away(opened):
+    page = opened()
+    page.locator("#glance-words .also a").first.click()
+    page.locator("#cell h1").wait_for()
+    first = page.locator("#cell tbody tr").first
+    assert re.search("gain|harm|inconclusive|not tested", first.text_content())
+
+
+def test_what_explains_gains_is_said_without_a_click(opened):
+    page = opened()
+    said = page.locator("#opening")
+    assert said.is_visible()
+    assert re.search("explain|rating|can be said", said.text_content())
+
+
+def test_doubtful_curves_are_a_click_away_and_can_be_filtered(opened):
+    page = opened()
+    link = page.locator("#curve-link")
+    shown = int(re.search(r"\((\d+) doubtful\)", link.text_content())[1])
+    link.click()
+    links = page.locator("#curve-wall a")
+    assert links.count() == shown > 0
+    assert page.locator("#curve-count").text_content().startswith(f"{shown} of ")
+    assert page.locator("#curve-wall a[tabindex='0']").count() == 1
+    page.get_by_role("combobox", name="Which curves").select_option("all")
+    assert links.count() > shown or "all curves" in page.locator("#curve-controls").text_content()
+    links.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert links.nth(1).evaluate("node => node === document.activeElement")
+    page.keyboard.press("Enter")
+    page.locator("#cell h1").wait_for()
+    assert page.locator("[data-curve=validation]").is_visible()
+
+
+def test_changed_answers_of_a_pair_are_two_clicks_away(opened):
+    page = opened()
+    page.locator("#glance-words .also a").filter(has_text=BOLD).click()
+    page.locator("#cell tbody tr a").filter(has_text=SCRIPT).click()
+    page.get_by_role("heading", name="Changed answers").wait_for()
+    assert page.locator("#cell .verdict").text_content().startswith("Verdict: ")
+    assert "empathy-transfer flips empathy_hope empdial_role --study" in page.locator("#cell pre").text_content()
+    moved = page.get_by_role("region", name="Change of the table of answers")
+    assert moved.locator("td.better").count() > 0
+
+
+def test_the_map_is_walked_by_keyboard_and_has_one_stop(opened):
+    page = opened()
+    stops = page.locator("#glance-map svg [tabindex='0']")
+    assert stops.count() == 1
+    stops.focus()
+    first = stops.get_attribute("aria-label")
+    page.keyboard.press("ArrowDown")
+    assert stops.count() == 1 and stops.get_attribute("aria-label") != first
+    assert stops.get_attribute("aria-label").split(". ")[0] in page.locator("#glance-map .detail").text_content()
+    page.keyboard.press("Enter")
+    page.locator("#cell h1").wait_for()
+    assert "transfer" in page.url
+
+
 def test_importances_stand_with_their_verdicts_and_caveats_with_the_page(opened):
     page = opened()
     page.locator("#importance .ytick text").first.wait_for()

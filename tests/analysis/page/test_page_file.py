@@ -78,7 +78,7 @@ def test_own_scripts_never_make_html_or_code_from_texts():
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|fetch\(", text
         )
         assert len(text.splitlines()) < 300
-    assert {path.name for path in (FOLDER / "scripts").glob("*.js")} == set(SCRIPTS)
+    assert {str(path.relative_to(FOLDER / "scripts")) for path in (FOLDER / "scripts").rglob("*.js")} == set(SCRIPTS)
 
 
 def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):

@@ -92,11 +92,13 @@ function fillCells() {
   const head = COLUMNS.map(([label, name]) => make("th", {
     scope: "col", class: kind(name), "aria-sort": sorting.by === name ? (sorting.falling ? "descending" : "ascending") : null,
   }, make("button", { type: "button", click: () => sortBy(name) }, label, arrow(name))));
-  const body = rows.map((cell) => make("tr", {}, COLUMNS.map(([, name]) => make("td", { class: kind(name) },
-    name === "target" ? make("a", { href: cellAddress(cell.page.id) }, cell.texts.target) : cell.texts[name]))));
+  const body = rows.map((cell) => make("tr", {}, COLUMNS.map(([, name]) => (name === "target"
+    ? make("th", { scope: "row" }, make("a", { href: cellAddress(cell.page.id), "aria-label": `${cell.page.title}, seed ${cell.seed}` }, cell.texts.target))
+    : make("td", { class: kind(name) }, cell.texts[name])))));
   const box = make("div", { class: "stick list", role: "region", "aria-label": "Table of cells", tabindex: "0" },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
   place("cell-table").replaceChildren(box);
+  roving(box);
 }
 
 const arrow = (name) => (sorting.by === name ? (sorting.falling ? " \u2193" : " \u2191") : "");

@@ -70,3 +70,19 @@ function factList(facts, kind = "facts") {
   return make("dl", { class: kind },
     facts.map(([what, text]) => make("div", {}, make("dt", {}, what), make("dd", {}, text))));
 }
+
+// Of many links one stands in the order of the Tab key; the arrow keys, Home and End move among them.
+function roving(box) {
+  [...box.querySelectorAll("a")].forEach((link, i) => { link.tabIndex = i ? -1 : 0; });
+  box.onkeydown = (event) => {
+    const links = [...box.querySelectorAll("a")];
+    const at = links.indexOf(event.target);
+    const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: links.length - 1 };
+    const next = at < 0 ? undefined : links[to[event.key]];
+    if (!next) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  };
+}

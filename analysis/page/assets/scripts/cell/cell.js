@@ -10,10 +10,12 @@ function cellPage(page) {
   box.replaceChildren(
     wayBack(),
     make("h1", { tabindex: "-1" }, page.title),
+    ...(page.texts.verdict ? [make("p", { class: "verdict" }, `Verdict: ${page.texts.verdict}`)] : []),
     make("p", { class: "lead" }, sentence(page)),
     ...linksOf(page),
     ...(page.facts.length ? [make("h2", {}, "Numbers"), factList(page.facts)] : []),
     ...(page.corrections.length ? [table(["correction", "p"], page.corrections, "p by correction", [1])] : []),
+    ...changesPart(page),
     make("h2", {}, "Flags"), flagList(page),
     make("h2", {}, "Training runs"), runTable(page),
   );
