@@ -23,6 +23,7 @@ from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL
 from analysis.page.evidence import DOUBTS
+from analysis.page.intermediates import leaderboards
 from analysis.page.maps import glances, heatmaps, targets
 from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
@@ -67,6 +68,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "missing": dict(manifest["missing"]),
         "plans": glances(study),
         "targets": targets(study),
+        "leaderboards": leaderboards(study),
         "maps": heatmaps(study),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
@@ -155,6 +157,7 @@ SCRIPTS = (
     "importance.js",
     "paragraphs.js",
     "plans.js",
+    "intermediates.js",
     "main.js",
 )
 LIBRARY = "plotly-cartesian.min.js"

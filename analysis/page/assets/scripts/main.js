@@ -33,7 +33,7 @@ function showOverview(wasCell) {
     if (overview.focus?.isConnected) overview.focus.focus({ preventScroll: true });
     return;
   }
-  const part = ["maps", "why", "curves", "cells", "caveats", "report"].find((name) => location.hash === `#/${name}`);
+  const part = ["maps", "intermediates", "why", "curves", "cells", "caveats", "report"].find((name) => location.hash === `#/${name}`);
   if (!part) return;
   place(part).scrollIntoView();
   place(`${part}-heading`).focus({ preventScroll: true });
@@ -91,6 +91,7 @@ measureBar();
 showReport();
 showGlance();
 showMaps();
+showIntermediates();
 showImportance();
 showCurves();
 showCells();
