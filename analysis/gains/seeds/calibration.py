@@ -11,7 +11,7 @@ seeds and partly anew in each; q, the quality of the run, varies between seeds, 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,7 @@ CALIBRATION = {
     "holm": Declared("float64", "the same of p_holm"),
     "max_target": Declared("float64", "the same of p_max_target"),
 }
+DESIGN = list(CALIBRATION)[:7]  # columns that tell designs apart
 CORRECTED = {"bh": "p_bh", "holm": "p_holm", "max_target": "p_max_target"}
 
 
@@ -87,10 +88,25 @@ def designs() -> Iterator[Design]:
             yield Design("harm", metric, 60, "equal", seeds, seeds, sd)
 
 
-def calibration(studies: int = STUDIES, seed: int = SEED) -> pd.DataFrame:
-    """One row per design: the columns CALIBRATION."""
-    rows = [_row(design, studies, np.random.default_rng((seed, number))) for number, design in enumerate(designs())]
-    return framed(pd.DataFrame(rows), CALIBRATION)
+def calibration(numbers: Sequence[int], studies: int = STUDIES, seed: int = SEED) -> Iterator[pd.DataFrame]:
+    """One row for each of the designs with these numbers, counted from 0: the columns CALIBRATION."""
+    known = list(designs())
+    for number in numbers:
+        yield framed(pd.DataFrame([_row(known[number], studies, np.random.default_rng((seed, number)))]), CALIBRATION)
+
+
+def replaced(rows: pd.DataFrame, row: pd.DataFrame) -> pd.DataFrame:
+    """The rows with one that replaces that of its design, in the order of ``designs``."""
+    every = pd.concat([rows, row]).drop_duplicates(DESIGN, keep="last")
+    order = {tuple(_facts(design).values()): place for place, design in enumerate(designs())}
+    places = [order[tuple(values)] for values in every[DESIGN].itertuples(index=False)]
+    return every.iloc[np.argsort(places)].reset_index(drop=True)
+
+
+def _facts(design: Design) -> dict[str, object]:
+    """A design's part of its row, by which rows are told apart."""
+    facts = {name: getattr(design, name) for name in DESIGN[:-1]}
+    return {**facts, "run_sd": float(f"{100 * run_sd(design.metric, design.quality_sd):.10g}")}
 
 
 def _row(design: Design, studies: int, rng: np.random.Generator) -> dict[str, object]:
@@ -101,10 +117,8 @@ def _row(design: Design, studies: int, rng: np.random.Generator) -> dict[str, ob
     )
     corrected = np.array([frame[list(CORRECTED.values())].to_numpy() for _, frame, _ in judged]) <= LEVEL
     shares = corrected.mean(axis=(0, 1)) if design.shift else corrected.any(axis=1).mean(axis=0)
-    facts = {name: getattr(design, name) for name in ("effect", "metric", "groups", "sizes", "seeds", "baseline_seeds")}
     return {
-        **facts,
-        "run_sd": 100 * run_sd(design.metric, design.quality_sd),
+        **_facts(design),
         "studies": studies,
         "points": 100 * true,
         "rejected": (p <= LEVEL).mean(),
@@ -198,12 +212,22 @@ def run_sd(metric: str, quality_sd: float) -> float:
 
 
 def main() -> None:
-    """Calibrate and write the rows."""
+    """Calibrate, and write the rows as they come."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--studies", type=int, default=STUDIES)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--rows", help="numbers of designs from 1 on, e.g. 22,24; the file keeps its other rows")
     options = parser.parse_args()
-    write_csv(calibration(options.studies), options.file.with_suffix(""))
+    count = len(list(designs()))
+    numbers = [int(number) - 1 for number in options.rows.split(",")] if options.rows else list(range(count))
+    if not all(0 <= number < count for number in numbers):
+        parser.error(f"--rows {options.rows}: designs are numbered from 1 to {count}")
+    is_kept = options.rows and options.file.is_file()
+    rows = pd.read_csv(options.file) if is_kept else pd.DataFrame()
+    for row in calibration(numbers, options.studies, options.seed):
+        rows = replaced(rows, row) if len(rows) else row
+        write_csv(rows, options.file.with_suffix(""))
 
 
 if __name__ == "__main__":

@@ -133,13 +133,20 @@ def why_not(grid: Grid) -> str | None:
     if not grid.constructs:
         return "no task has ratings"
     if counts[0] < FEWEST_TASKS or counts[1] < FEWEST_FAMILIES:
+        has = counted(max(0, counts[1] - 1), "degree of freedom", "degrees of freedom")
         return (
-            f"{counted(counts[0], 'task')} in {counted(counts[1], 'family')}; slopes within families of targets need"
-            f" {FEWEST_TASKS} tasks and {FEWEST_FAMILIES} families"
+            f"{counted(counts[0], 'task')} in {counted(counts[1], 'family')}, whose slopes leave {has} for a test over"
+            f" families of targets; it needs {FEWEST_TASKS} tasks and {FEWEST_FAMILIES} families, which leave"
+            f" {FEWEST_FAMILIES - 1}"
         )
     effects = Effects.of(grid)
     if effects.count < FEWEST_TASKS - 1 or effects.left < 1:
-        return f"{counted(int(grid.mask.sum()), 'pair')} are too few for an effect of every task"
+        left = counted(max(0, effects.left), "degree of freedom", "degrees of freedom")
+        pairs = counted(int(grid.mask.sum()), "pair")
+        return (
+            f"{pairs} can tell {counted(effects.count + 1, 'intermediate')} apart and leave {left} beside them and the"
+            f" targets; {FEWEST_TASKS} and 1 are needed"
+        )
     outcome = np.where(grid.mask, grid.outcome, 0.0)[..., None]
     if effects.scale(outcome)[0] <= SMALLEST * (grid.weights * outcome[..., 0] ** 2).sum():
         return "gains differ by nothing but their tasks"

@@ -11,7 +11,15 @@ from scipy.special import polygamma
 from scipy.stats import f
 from scipy.stats import t as student
 
-from analysis.gains.seeds.calibration import CALIBRATION, Design, cells, population_gain
+from analysis.gains.seeds.calibration import (
+    CALIBRATION,
+    Design,
+    calibration,
+    cells,
+    designs,
+    population_gain,
+    replaced,
+)
 from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, luck_of_a_run
 from analysis.gains.seeds.spread import Peers, moderated, pooled_spreads
 from analysis.gains.significance import Groups, difference_evidence
@@ -129,6 +137,22 @@ def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
     assert " 35 to 36 % of studies" in luck_of_a_run(frame)
     assert luck_of_a_run(frame.assign(seed_error=[0.0, 0.3, np.nan])).startswith("Of them 1 holds for one")
     assert luck_of_a_run(frame.assign(seed_error=0.3)) == ""
+
+
+def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_its_place() -> None:
+    laid_down = pd.read_csv(LAID_DOWN)
+    every = list(designs())
+    number = next(place for place, design in enumerate(every) if design.sizes == "equal" and design.seeds == 5)
+    (again,) = calibration([number], studies=2)
+    merged = replaced(laid_down, again)
+    assert list(merged.studies[merged.studies == 2].index) == [laid_down.index[laid_down.seeds == 5][0]]
+    is_other = merged.studies != 2
+    pd.testing.assert_frame_equal(merged[is_other], laid_down[is_other], check_dtype=False)
+    shuffled = replaced(merged.sample(frac=1, random_state=1).iloc[1:], merged.iloc[[5]])
+    assert shuffled.run_sd.notna().all() and list(shuffled.columns) == list(merged.columns)
+    order = merged.apply(tuple, axis=1).tolist()
+    places = [order.index(row) for row in shuffled.apply(tuple, axis=1)]
+    assert places == sorted(places)
 
 
 def test_the_rates_that_were_laid_down_hold_the_level() -> None:

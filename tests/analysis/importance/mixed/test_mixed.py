@@ -15,6 +15,7 @@ from analysis.importance.mixed import answer as answer_of
 from analysis.importance.mixed import detectable
 from analysis.importance.mixed.answer import Mixed, mixed
 from analysis.importance.mixed.calibration import calibration, drawn_grid
+from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
@@ -147,7 +148,10 @@ def test_three_families_get_an_answer_that_names_its_degrees_of_freedom(publishe
 def test_two_families_get_a_reason(published: Results) -> None:
     tasks = published.tasks[published.tasks.family.isin(["wassa", "epitome"])]
     answer = mixed(_only(published, tasks))
-    assert answer.headline.startswith(f"nothing can be said: {len(tasks)} tasks in 2 families")
+    assert answer.headline.startswith(
+        f"nothing can be said: {len(tasks)} tasks in 2 families, whose slopes leave 1 degree of freedom"
+    )
+    assert answer.headline.endswith("it needs 5 tasks and 3 families, which leave 2")
     assert (answer.slopes.verdict == NOT_TESTED).all()
     assert answer.profile.empty
 
@@ -183,7 +187,11 @@ def test_a_grid_without_ratings_or_with_equal_gains_cannot_be_asked() -> None:
         assert why_not(with_outcome(empty, gains)) == "gains differ by nothing but their tasks"
     kept = (np.arange(12) < 3)[:, None]
     few = replace(grid, mask=grid.mask & kept, weights=grid.weights * kept)
-    assert why_not(few) == "33 pairs are too few for an effect of every task"
+    assert Effects.of(few).left == 33 - 12 - 2, "pairs less means of targets and differences of three intermediates"
+    assert why_not(few) == (
+        "33 pairs can tell 3 intermediates apart and leave 19 degrees of freedom beside them and the targets; 5 and 1"
+        " are needed"
+    )
 
 
 @pytest.mark.simulation
