@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -29,7 +30,7 @@ from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
 from analysis.ratings.themes import rating_means
 from analysis.sections.answers import construct_title
-from analysis.sections.blocks import Section
+from analysis.sections.blocks import Picture, Section
 from analysis.sections.importance import Answer
 from analysis.sections.study_results import StudyResults
 from analysis.tables import interval, number, signed
@@ -55,6 +56,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
     study, manifest = content.study, content.study.manifest
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
+    of_cells = pages(store, study)
     return {
         "schema": SCHEMA,
         "name": manifest["name"],
@@ -72,9 +74,11 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "maps": heatmaps(study),
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
-        "pages": pages(store, study),
+        "made": _shared_facts(of_cells),
+        "pages": of_cells,
         "doubts": DOUBTS,
         "importance": _importance(content),
+        "figures": {Picture.of(figure).file: _packed(figure) for figure in content.figures},
         "report": plain_sections(content.sections),
     }
 
@@ -91,6 +95,19 @@ def _tasks(content: ReportContent) -> list[dict[str, Any]]:
         }
         for name, task in content.study.manifest["tasks"].items()
     ]
+
+
+def _shared_facts(of_cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Every fact of how cells were made once; runs then name theirs by place, for most are those of all others."""
+    places: dict[tuple[str, str], int] = {}
+    for run in (run for page in of_cells for run in page["runs"] if "made" in run):
+        run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
+    return list(places)
+
+
+def _packed(figure: FigureFiles) -> str:
+    """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
+    return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
 
 
 def _importance(content: ReportContent) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
 import re
 from pathlib import Path
 
@@ -126,6 +128,25 @@ def test_the_page_has_every_word_of_the_report_in_its_order(out, shown):
             said += [block[name] for name in ("text", "title", "file") if name in block]
     written = (out / "report.md").read_text(encoding="utf-8")
     assert words(" ".join(said)) == words(written)
+
+
+def test_the_figures_of_the_paper_are_inside(out, shown):
+    drawn = sorted((out / "paper-figures").glob("*.svg"))
+    assert sorted(shown["figures"]) == [f"paper-figures/{path.stem}.png" for path in drawn] != []
+    for path, packed in zip(drawn, map(shown["figures"].get, sorted(shown["figures"])), strict=True):
+        assert gzip.decompress(base64.b64decode(packed)) == path.read_bytes()
+    named = [block["file"] for part in shown["report"] for block in part["blocks"] if block["kind"] == "figure"]
+    assert set(shown["figures"]) <= set(named)
+
+
+def test_runs_name_their_provenance_among_all_facts_of_the_study(study, shown):
+    store, _ = study
+    runs = [run for page in shown["pages"] for run in page["runs"] if "made" in run]
+    assert len(shown["made"]) < len(runs[0]["made"]) * len(runs) / 10
+    for run in runs:
+        facts = dict(shown["made"][place] for place in run["made"])
+        made = store.get(run["key"])
+        assert facts["code"] == made.provenance["code"] and facts["splits hash"] == made.spec["splits_hash"]
 
 
 def test_counted_predictions_give_the_stored_scores(study, shown):

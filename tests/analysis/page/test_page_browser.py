@@ -258,6 +258,28 @@ def test_the_table_of_cells_filters_and_sorts(opened):
     assert not page.locator("#overview").is_visible()
 
 
+def test_the_figures_of_the_paper_are_seen_without_their_files(opened):
+    from playwright.sync_api import expect
+
+    page = opened(at="#/report")
+    page.locator("#report-text summary").filter(has_text="The paper's figures").click()
+    images = page.locator("#report-text figure img")
+    expect(page.locator("#report-text figure img:not([src])")).to_have_count(0)  # they are unpacked meanwhile
+    widths = images.evaluate_all(
+        "nodes => Promise.all(nodes.map((node) => node.decode().then(() => node.alt && node.naturalWidth)))"
+    )
+    assert len(widths) > 2 and min(widths) > 100
+
+
+def test_intermediates_are_ranked_with_a_line_for_each_interval(opened):
+    page = opened(at="#/intermediates")
+    rows = page.locator("#leaderboards tbody tr")
+    assert rows.count() == len(TASKS)
+    assert page.locator("#leaderboards .ranks line:not(.all)").count() == len(TASKS)
+    rows.first.get_by_role("link").click()
+    page.wait_for_url(re.compile("#/cell/baseline/-/"))
+
+
 def test_everything_is_reached_by_keyboard(opened):
     page = opened()
     page.keyboard.press("Tab")

@@ -1,6 +1,6 @@
 // The leaderboard of intermediates: a row each, with its rank and how sure that is, as words and as a line.
 
-const BOARD_HEAD = ["rank", "95 % interval", "intermediate", "", "advantage", "mean gain", "targets", "gains", "harms"];
+const BOARD_HEAD = ["rank", "95 % interval", "intermediate", "rank and interval", "advantage", "mean gain", "targets", "gains", "harms"];
 
 function showIntermediates() {
   const box = place("leaderboards");

@@ -10,9 +10,23 @@ function blockNode(block) {
   if (block.kind === "table") return tableNode(block);
   if (block.kind === "list") return make("ul", {}, block.items.map((runs) => make("li", {}, runNodes(runs))));
   if (block.kind === "quote") return make("blockquote", {}, runNodes(block.runs));
-  if (block.kind === "figure") return make("p", { class: "caption" }, `${block.title}: drawn in `, make("code", {}, block.file));
+  if (block.kind === "figure") return figureNode(block);
   if (block.kind === "fold") return make("details", {}, make("summary", {}, block.title), block.blocks.map(blockNode));
   return make("p", {}, runNodes(block.runs));
+}
+
+// A figure that the page carries is shown as the picture that it is; of others it is said where they lie.
+function figureNode({ title, file }) {
+  const caption = [`${title}: drawn in `, make("code", {}, file)];
+  if (!shown.figures[file]) return make("p", { class: "caption" }, caption);
+  const image = make("img", { alt: `${title}. Its numbers are in ${file.replace(/png$/, "csv")}.` });
+  unpacked(shown.figures[file]).then((svg) => { image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`; });
+  return make("figure", {}, image, make("figcaption", { class: "caption" }, caption));
+}
+
+function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
 const runNodes = (runs) => runs.map(([text, isStrong]) => (isStrong ? make("b", {}, text) : text));

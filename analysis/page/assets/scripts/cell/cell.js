@@ -129,6 +129,6 @@ function provenance(runs) {
   return [
     make("h2", {}, "Provenance"),
     ...runs.map((run) => make("details", { open: runs.length === 1 },
-      make("summary", {}, `Seed ${run.seed}: `, make("code", {}, run.key)), factList(run.made, "facts made"))),
+      make("summary", {}, `Seed ${run.seed}: `, make("code", {}, run.key)), factList(run.made.map((i) => shown.made[i]), "facts made"))),
   ];
 }
