@@ -73,7 +73,7 @@ class Design:
 
 
 def designs() -> Iterator[Design]:
-    """32 without an effect; 4 without, where one run is all that is known; 12 with an effect."""
+    """34 without an effect; 4 without, where one run is all that is known; 16 with an effect."""
     for metric in METRICS:
         sd = QUALITY_SD[metric]
         for groups in (60, 10):
@@ -86,6 +86,9 @@ def designs() -> Iterator[Design]:
                 yield Design("gain", metric, groups, "equal", seeds, seeds, sd)
         for seeds in (3, 5):
             yield Design("harm", metric, 60, "equal", seeds, seeds, sd)
+    for metric in METRICS:  # what a second seed buys; behind the others, whose draws hang on their number
+        for effect, seeds in (("gain", 1), ("none", 2), ("gain", 2)):
+            yield Design(effect, metric, 60, "equal", seeds, seeds, QUALITY_SD[metric])
 
 
 def calibration(numbers: Sequence[int], studies: int = STUDIES, seed: int = SEED) -> Iterator[pd.DataFrame]:

@@ -159,7 +159,9 @@ def test_the_rates_that_were_laid_down_hold_the_level() -> None:
     laid_down = pd.read_csv(LAID_DOWN)
     assert list(laid_down.columns) == list(CALIBRATION)
     known = laid_down[(laid_down.seeds > 1) | (laid_down.run_sd == 0)]
-    assert known.covered.between(0.93, 0.97).all()
-    assert known[known.effect == "none"].rejected.between(0.03, 0.065).all()
-    several = known[(known.effect == "none") & (known.seeds > 1)]
+    assert len(laid_down) == len(list(designs()))
+    assert known.covered.between(0.93, 0.98).all()
+    assert known[known.effect == "none"].rejected.between(0.02, 0.065).all()
+    several = known[(known.effect == "none") & (known.seeds > 1) & (known.sizes == "equal")]
+    assert several.rejected.between(0.04, 0.06).all()
     assert several.max_target.mean() >= several.holm.mean()  # the maximum wastes no less of the level

@@ -6,11 +6,11 @@ function changesPart(page) {
   const [better, worse] = changes.words;
   const sum = (place) => changes.rows.reduce((total, row) => total + row[place], 0);
   const seeds = changes.seeds.length > 1 ? `, seeds ${changes.seeds.join(", ")} together` : "";
-  const p = changes.p < 0.0001 ? "below .0001" : fixed(changes.p, 4);
+  const p = changes.p < 0.0001 ? "p below .0001" : `p = ${fixed(changes.p, 4)}`;
   return [
     make("h2", {}, "Changed answers"),
     make("p", {}, `Of ${sum(1)} answers${seeds}, the intermediate made ${sum(2)} better and ${sum(3)} worse`
-      + ` (exact sign test, rows as if independent: p = ${p}). Whether the gain is significant stands above, where whole groups are resampled.`),
+      + ` (exact sign test, rows as if independent: ${p}). Whether the gain is significant stands above, where whole groups are resampled.`),
     make("div", { class: "pair" },
       table(["class", "answers", better, worse], changes.rows.map((row) => row.map(String)), "Changed answers by class", [1, 2, 3]),
       ...(changes.moved ? [movedTable(changes.moved, page.counts.classes)] : [])),
