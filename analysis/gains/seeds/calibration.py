@@ -86,7 +86,12 @@ def designs() -> Iterator[Design]:
                 yield Design("gain", metric, groups, "equal", seeds, seeds, sd)
         for seeds in (3, 5):
             yield Design("harm", metric, 60, "equal", seeds, seeds, sd)
-    for metric in METRICS:  # what a second seed buys; behind the others, whose draws hang on their number
+    yield from _of_few_seeds()
+
+
+def _of_few_seeds() -> Iterator[Design]:
+    """What a second seed buys; behind the other designs, whose draws hang on their number."""
+    for metric in METRICS:
         for effect, seeds in (("gain", 1), ("none", 2), ("gain", 2)):
             yield Design(effect, metric, 60, "equal", seeds, seeds, QUALITY_SD[metric])
 
