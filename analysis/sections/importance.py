@@ -22,7 +22,7 @@ from analysis.importance.paper_mode import (
     unseen_tasks,
 )
 from analysis.sections.blocks import Block, Bullets, Section, Table, Text
-from analysis.sections.mixed import mixed_answer
+from analysis.sections.mixed import by_choice, choices, mixed_answer
 from analysis.sections.question import PUBLISHED, Question
 from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
 from tasks.errors import BadInput
@@ -58,9 +58,10 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
         write_figure_files(analysis.curve, stem, title, specification_curve, kept=question.kept)
     facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
     facts |= {"slopes": rows(answer.slopes), "ridge": analysis.headline}
-    facts |= {name: rows(frame) for name, frame in frames.items()}
+    chosen = choices(question)
+    facts |= {name: rows(frame) for name, frame in {**frames, "choices": chosen}.items()}
     section = Section("What explains a gain", [Text(primary.line()), *blocks])
-    beside = [*more, *_guarded_blocks(question, analysis)]
+    beside = [*more, *by_choice(chosen), *_guarded_blocks(question, analysis)]
     further = Section("How that was tested, and a ridge regression beside it", beside)
     ridge = [f"ridge regression: {line}" if place == 0 else line for place, line in enumerate(analysis.lines())]
     return Answer((primary.line(), *answer.lines(), *ridge), section, facts, further)

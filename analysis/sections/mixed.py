@@ -10,13 +10,18 @@ import pandas as pd
 
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
+from analysis.figures.specification_curve import changed
 from analysis.importance.guarded import NOT_TESTED
-from analysis.importance.mixed.answer import Mixed, ends, mixed
+from analysis.importance.mixed.answer import Mixed, ends, mixed, slopes_by_choice
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question
 from analysis.tables import FIGURES, TABLES, number, percent, signed, write_frames
 
+CHOSEN = (
+    "The same slopes (and p, corrected for all ratings) under each choice that could have been made instead, which are"
+    " not corrected for the number of choices:"
+)
 Progress = Callable[[int, int, str], None]
 
 
@@ -46,6 +51,28 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
     points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
     points += [f"{row.title}: {row.why}" for row in tested[tested.question == SIGNED].itertuples()]
     return answer, blocks, [*more, Bullets([*points, *answer.notes])]
+
+
+def choices(question: Question) -> pd.DataFrame:
+    """Slopes under every choice that could have been made, read where they were kept, and written."""
+    asked = (question.results, question.primary.specification, question.similarities)
+    frame = question.kept.frame(
+        "mixed choices", {"asked": asked}, lambda: slopes_by_choice(asked[0], asked[1], similarities=asked[2])
+    )
+    write_frames(frame, question.out / TABLES / "mixed_choices")
+    return frame
+
+
+def by_choice(frame: pd.DataFrame) -> list[Block]:
+    """A line per choice with slope and p of every rating; nothing where none could be tested."""
+    if frame.p.isna().all():
+        return []
+    titles, full = list(dict.fromkeys(frame.title)), frame.assign(left_out="")
+    body = []
+    for _, own in full.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
+        said = {row.title: row.why or f"{signed(row.slope, 2)} ({number(row.p)})" for row in own.itertuples()}
+        body.append((changed(own.iloc[0], full.iloc[0]), *(said.get(title, "") for title in titles)))
+    return [Text(CHOSEN), Table(["changed", *titles], body)]
 
 
 def _computed(question: Question, progress: Progress) -> Mixed:

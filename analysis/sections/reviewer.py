@@ -89,6 +89,7 @@ EXPLANATIONS = {
     ),
     "p_tasks": Declared("float64", "its p, ratings permuted over tasks"),
     "p_families": Declared("float64", "the same among families"),
+    "p_slopes": Declared("float64", "smallest p of a rating's slope in the mixed model, corrected for all ratings"),
 }
 
 
@@ -151,15 +152,19 @@ def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd
     return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
 
 
-def explanation_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def explanation_changes(
+    contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]], slopes: Sequence[Mapping[str, Any]] = ()
+) -> pd.DataFrame:
     """One row per choice of pairs: the columns EXPLANATIONS.
 
     ``contrasts`` are those of ``analysis.ratings.themes.theme_contrasts``, ``curve`` the rows of the specification
-    curve, of which those count that differ from the first in the choice of cells alone.
+    curve, ``slopes`` those of the mixed model by choice (BY_CHOICE); of both those count that differ from the first in
+    the choice of cells alone.
     """
     signs = np.where(contrasts.p_max <= LEVEL, np.sign(contrasts.difference), 0.0)
     signed = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
     others = [name for name in CHOICES if name != "cells"]
+    alike = [row for row in slopes if all(row.get(name) == slopes[0].get(name) for name in others)]
     gate = {row["cells"]: row for row in curve if all(row[name] == curve[0][name] for name in others)}
     rows = []
     for cells in dict.fromkeys([*signed.cells, *gate]):
@@ -167,7 +172,8 @@ def explanation_changes(contrasts: pd.DataFrame, curve: Sequence[Mapping[str, An
         there, own = formed.align(own, fill_value=0.0)
         counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
         tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
-        rows.append((cells, len(formed), *(int(part.sum()) for part in counts), *tested))
+        of_slopes = [row["p"] for row in alike if row["cells"] == cells and row["p"] is not None]
+        rows.append((cells, len(formed), *(int(part.sum()) for part in counts), *tested, min(of_slopes, default=None)))
     return framed(pd.DataFrame(rows, columns=list(EXPLANATIONS)), EXPLANATIONS)
 
 
@@ -260,24 +266,25 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
 
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
-    frame = explanation_changes(question.contrasts, facts.get("curve", ()))
+    frame = explanation_changes(question.contrasts, facts.get("curve", ()), facts.get("choices", ()))
     write_csv(frame, question.out / TABLES / "reviewer_explained")
     if frame.empty:
         return []
     text = Text(
-        f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, and whether what was rated passes"
-        " the gate of the guarded analysis, which leaves families out in any case. Not asked: the specification curve"
-        " has no such row.",
+        f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, the smallest p of a rating's slope"
+        " (mixed model), and whether what was rated passes the gate of the ridge regression, which leaves families out"
+        " in any case. Not asked: no specification has such pairs.",
         lead="Robustness: what explains gains when cells are removed",
     )
     rows = [
         (
             *(row.cells, row.n_contrasts, row.contrasts, row.lost, row.new),
+            "not asked" if pd.isna(row.p_slopes) else number(row.p_slopes),
             *(("not asked", "") if pd.isna(row.passes) else (yes_no(row.passes), _two(row.p_tasks, row.p_families))),
         )
         for row in frame.itertuples()
     ]
-    head = ["cells", "contrasts", "significant", "lost", "new", "ratings pass", "p (tasks), p (families)"]
+    head = ["cells", "contrasts", "significant", "lost", "new", "p (slopes)", "ratings pass", "p (tasks), p (families)"]
     return [text, Table(head, rows)]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from analysis.importance.mixed.backgrounds import spread
 from analysis.importance.mixed.detectable import smallest_slopes
 from analysis.importance.mixed.overlap import OVERLAP, Overlaps
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
-from analysis.importance.specification import PRIMARY, Specification
+from analysis.importance.specification import PRIMARY, Specification, specifications
 from analysis.results.results import Results
 from analysis.tables import Declared, fixed, framed, signed
 
@@ -51,6 +51,18 @@ PROFILE = {
     "slope": Declared("float64", "points per step of the signed difference"),
     "drop": Declared("float64", "of the log likelihood below its maximum, variances maximised at every slope"),
     "p": Declared("float64", "of the test that this is the slope, corrected for all ratings"),
+}
+
+BY_CHOICE = {
+    "outcome": Declared("str", "points, percent, ranks or winsorised points: what is explained"),
+    "weights": Declared("str", "of pairs: inverse variance or equal"),
+    "cells": Declared("str", "which pairs are used"),
+    "without_rater": Declared("str", "whose ratings are left out; empty: nobody's"),
+    "construct": Declared("str", "the rating"),
+    "title": Declared("str", "its name in tables"),
+    "slope": Declared("float64", "of the signed difference, in the outcome's unit per step of the rating"),
+    "p": Declared("float64", "that it is none, corrected for all ratings but not for choices"),
+    "why": Declared("str", "why it is not tested; empty: it is"),
 }
 
 
@@ -99,6 +111,34 @@ def mixed(
     ]
     slopes = _slopes([*rows, *untested])
     return Mixed(_headline(slopes), slopes, _profile(test, titles, tried[SIGNED]), tuple(_notes(test)))
+
+
+def slopes_by_choice(
+    results: Results, primary: Specification = PRIMARY, *, similarities: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Slopes and p under the primary specification, and under each that differs in one respect: the columns BY_CHOICE.
+
+    What is left out is no choice of the mixed model. A rating under a choice whose gains cannot be tested has a reason.
+    """
+    titles = {name: feature.title for name, feature in features_of(results).items()}
+    choices = dict.fromkeys(replace(option, left_out=primary.left_out) for option in specifications(results, primary))
+    rows = [row for choice in choices for row in _chosen(results, choice, similarities, titles)]
+    return framed(pd.DataFrame(rows, columns=list(BY_CHOICE)), BY_CHOICE)
+
+
+def _chosen(
+    results: Results, choice: Specification, similarities: pd.DataFrame | None, titles: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    grid = grid_of(results, choice, similarities)
+    facts = {name: getattr(choice, name) for name in BY_CHOICE if hasattr(choice, name)}
+    if (reason := why_not(grid)) is not None:
+        yield from ({**facts, "construct": name, "title": titles[name], "why": reason} for name in grid.constructs)
+        return
+    test = MixedTest.of(grid)
+    part = test.asked(SIGNED, grid.outcome[..., None])
+    for place, name in enumerate(test.constructs):
+        slope, p = part.slope[place, 0] / test.deviations[place], part.p[place, 0]
+        yield {**facts, "construct": name, "title": titles[name], "slope": slope, "p": p, "why": ""}
 
 
 @dataclass(frozen=True)

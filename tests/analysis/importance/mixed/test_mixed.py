@@ -13,7 +13,7 @@ from analysis.importance.grid import grid_of
 from analysis.importance.guarded import NOT_TESTED, ONLY_TOGETHER, SUPPORTED
 from analysis.importance.mixed import answer as answer_of
 from analysis.importance.mixed import detectable
-from analysis.importance.mixed.answer import Mixed, mixed
+from analysis.importance.mixed.answer import Mixed, mixed, slopes_by_choice
 from analysis.importance.mixed.calibration import calibration, drawn_grid
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
@@ -136,6 +136,23 @@ def _only(published: Results, tasks: pd.DataFrame) -> Results:
     pairs = published.gains[published.gains.intermediate.isin(tasks.task) & published.gains.target.isin(tasks.task)]
     ratings = published.ratings[published.ratings.task.isin(tasks.task)]
     return replace(published, gains=pairs, tasks=tasks.reset_index(drop=True), ratings=ratings)
+
+
+def test_slopes_by_choice_begin_with_the_answer_and_differ_in_one_respect_each(published: Results) -> None:
+    few = _only(published, published.tasks[published.tasks.family.isin(["wassa", "empathetic_dialogues", "epitome"])])
+    chosen, answer = slopes_by_choice(few), mixed(few).slopes
+    own = answer[answer.question == SIGNED].set_index("construct")
+    names = ["outcome", "weights", "cells", "without_rater"]
+    first = chosen[(chosen[names] == chosen[names].iloc[0]).all(axis=1)].set_index("construct")
+    for name in ("slope", "p"):
+        np.testing.assert_allclose(first[name], own.loc[first.index, name])
+    assert chosen.groupby(names, sort=False).size().eq(3).all()
+    changes = (chosen[names] != chosen[names].iloc[0]).sum(axis=1)
+    assert set(changes) == {0, 1} and chosen.outcome.nunique() == 4
+    equal = chosen[chosen.weights == "equal"].set_index("construct")
+    again = mixed(few, replace(PRIMARY, weights="equal")).slopes
+    again = again[again.question == SIGNED].set_index("construct")
+    np.testing.assert_allclose(equal.p, again.loc[equal.index, "p"])
 
 
 def test_three_families_get_an_answer_that_names_its_degrees_of_freedom(published: Results) -> None:
