@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.report import report
-from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 from tests.support.studies.page_study import HISTORY
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -396,17 +396,55 @@ def test_the_button_changes_the_colours_of_page_and_plots(opened):
     assert page.evaluate(seen) == light
 
 
-def test_paper_is_light_and_shows_all_that_is_folded(opened, screenshots):
+def test_paper_is_light_and_has_every_metric_and_all_that_is_folded(opened, screenshots):
     from playwright.sync_api import expect
 
     page = opened(color_scheme="dark")
     page.emulate_media(media="print")
-    expect(page.locator("#report-text details:not([open])")).to_have_count(0)  # the page forbids a string as a script
+    expect(page.locator("#importance details:not([open])")).to_have_count(0)  # the page forbids a string as a script
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.locator(".top").is_visible() and not page.locator("#map-controls").is_visible()
+    for name in (".top", "#map-controls", "#cells", "#curves", "#report", ".help"):
+        assert not page.locator(name).is_visible()
+    captions = " ".join(page.locator("#map .one > .caption").all_text_contents())
+    assert all(f"scored by {metric}" in captions for metric in ("macro-F1", "Pearson r"))
     page.emulate_media(media="screen")
+    expect(page.locator("#map .one")).to_have_count(1)
     page.pdf(path=screenshots / "print.pdf", format="A4")
     assert (screenshots / "print.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_eighteen_by_eighteen_tasks_print_on_at_most_eight_pages(browser, tmp_path):
+    tasks = [FakeTask(f"task_{place:02}", ("continuous", "multiclass")[place % 2]) for place in range(18)]
+    store, manifest = fake_study(tmp_path / "store", tasks, controls=("self", "shuffled", "random"), history=HISTORY)
+    with without_pictures():
+        written = report(store, manifest, tmp_path / "out", draws=50).page
+    page = browser.new_page(viewport=WIDE)
+    page.goto(written.with_suffix(".html").as_uri())
+    printed = page.pdf(format="A4")
+    page.close()
+    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 8
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["1400-light", "390-dark"])
+def test_axe_finds_no_violation_on_any_kind_of_page(browser, address, scheme, viewport):
+    script = os.environ.get("EMPATHY_AXE")
+    if not script:
+        pytest.skip("EMPATHY_AXE has to name axe.min.js of axe-core; .ci/browser fetches it")
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    page = context.new_page()
+    pages = ["transfer/empathy_hope/empdial_role/full", "transfer/news_empathy/news_distress/full"]
+    pages += ["transfer/empdial_role/felt/full", "transfer/empathy_hope/epitome_er/full", "baseline/-/epitome_er/full"]
+    violations, passed = [], 0
+    for at in ("", "#/target/empathy_hope", "#/target/news_empathy", *(f"#/cell/{cell}" for cell in pages)):
+        page.goto("about:blank")
+        page.goto(address + at)
+        page.evaluate(Path(script).read_text(encoding="utf-8"))
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        results = page.evaluate("axe.run(document, { resultTypes: ['violations', 'passes'] })")
+        passed += len(results["passes"])
+        violations += [(at, rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]]
+    context.close()
+    assert violations == [] and passed > 100
 
 
 @pytest.mark.parametrize("viewport", [WIDE, {"width": 700, "height": 450}], ids=["100 %", "200 %"])

@@ -69,6 +69,7 @@ function toPaper(isPrinted) {
   printing = isPrinted;
   if (isPrinted) document.querySelectorAll("details").forEach((one) => { one.open = true; });
   repaint();
+  if (shown.maps.length && !place("overview").hidden) showMap();
 }
 
 window.addEventListener("beforeprint", () => toPaper(true));

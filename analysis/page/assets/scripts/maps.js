@@ -25,19 +25,25 @@ function showMaps() {
   }
 }
 
+// On paper, where nobody can choose another one, all maps stand below each other.
 function showMap() {
-  const map = shown.maps[chosen.map];
+  const maps = isPaper() ? shown.maps : [shown.maps[chosen.map]];
+  place("map").replaceChildren();
+  maps.forEach((map) => mapInto(make("div", { class: "one" }), map));
+}
+
+function mapInto(box, map) {
+  place("map").append(box);
   const words = map.title.replace("\n", ", ").replace("Gains in", chosen.measure === "gain" ? "Gains in" : "Scores in");
   const title = make("p", { class: "caption" }, words);
   if (chosen.view === "table") {
     const detail = make("div", { class: "detail", "aria-live": "polite" });
     tell(detail, ["Point at a square, or move among them with the arrow keys."]);
-    return void place("map").replaceChildren(
-      title, detail, scrolling("Table of squares", squareTable(map, detail)), legend(map));
+    return void box.append(title, detail, scrolling("Table of squares", squareTable(map, detail)), legend(map));
   }
   const node = described(`Heatmap. ${words}. The button Table shows the same numbers as a table.`);
   node.style.minWidth = `${Math.max(320, 190 + 36 * map.columns.length)}px`;
-  place("map").replaceChildren(title, scrolling("Heatmap", node), legend(map));
+  box.append(title, scrolling("Heatmap", node), legend(map));
   picture(node, map, chosen.measure, chosen.order);
 }
 

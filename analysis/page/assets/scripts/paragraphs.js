@@ -31,9 +31,12 @@ function unpacked(text) {
 
 const runNodes = (runs) => runs.map(([text, isStrong]) => (isStrong ? make("b", {}, text) : text));
 
+let tables = 0; // told apart by number, for two may have one head
+
 function tableNode({ head, rows }) {
+  tables += 1;
   const numeric = head.map((_, i) => i).filter((i) => rows.length && rows.every((row) => isNumber(row[i])));
-  return table(head, rows, head.join(", "), numeric);
+  return table(head, rows, `Table ${tables}: ${head.join(", ")}`, numeric);
 }
 
 function showReport() {

@@ -59,8 +59,9 @@ function showGlance() {
   const section = shown.report.find((part) => part.title === "At a glance");
   place("glance-words").append(...(section ? section.blocks : []).filter((block) => block.kind === "text").map(blockNode));
   const targets = [...new Set(shown.targets.map((one) => one.target))];
-  place("glance-words").append(make("p", {}, "All intermediates of one target:"), make("ul", { class: "also", "aria-label": "Targets" },
-    targets.map((id) => make("li", {}, make("a", { href: targetAddress(id) }, titleOf(id))))));
+  place("glance-words").append(make("div", { id: "glance-targets" }, make("p", {}, "All intermediates of one target:"),
+    make("ul", { class: "also", "aria-label": "Targets" },
+      targets.map((id) => make("li", {}, make("a", { href: targetAddress(id) }, titleOf(id)))))));
   drawGlance();
 }
 
@@ -82,8 +83,8 @@ function targetPage(id) {
       page.texts.points || "", page.texts.interval || "", page.texts.p_bh || "", page.texts.verdict || "", flagged(page) || ""]);
     return [
       setting === "full" ? null : make("h2", {}, `Training data: ${setting}`),
-      scrolling("Gains of this target", planNode(plan)),
-      table(["intermediate", "points", "95 % interval", "p (BH)", "verdict", "flags"], lines, "Gains of this target", [1, 2, 3]),
+      scrolling(`Figure of the gains, ${setting}`, planNode(plan)),
+      table(["intermediate", "points", "95 % interval", "p (BH)", "verdict", "flags"], lines, `Table of the gains, ${setting}`, [1, 2, 3]),
     ].filter(Boolean);
   });
   place("cell").replaceChildren(

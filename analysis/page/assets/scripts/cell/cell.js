@@ -114,7 +114,7 @@ function asTable(counts) {
   if (counts.kind === "bins") return null;
   const rows = cellsOf(counts.counts, counts.classes.length);
   return make("details", {}, make("summary", {}, "Predictions as a table"),
-    table(["label", ...counts.classes], rows.map((row, r) => [counts.classes[r], ...row.map(String)]), "Predictions",
+    table(["label", ...counts.classes], rows.map((row, r) => [counts.classes[r], ...row.map(String)]), "Predictions as a table",
       counts.classes.map((_, i) => i + 1)));
 }
 
