@@ -63,21 +63,23 @@ class Changes:
         alone = study.cells[(study.cells.role == BASELINE) & (study.cells.status == "done")]
         self.alone = {(cell.target, cell.setting, int(cell.seed)): cell.key for cell in alone.itertuples()}
 
-    def of(self, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    def of(self, cells: Sequence[Mapping[str, Any]], answered: Mapping[str, Predictions]) -> dict[str, Any] | None:
         """The changed answers of a pair's finished seeds added up; None where no seed of both is finished.
+
+        ``answered`` are the predictions of its finished cells, by key; of private data there are none.
 
         ``rows`` are a class, its test rows, and how many became better and worse (of a number all rows together), ``p``
         is that of the exact sign test over all of them, which takes rows as independent; ``moved`` says by how much
         each place of the table of labels and answers grew, as ``counted`` has it; ``command`` shows texts.
         """
         first = cells[0]
-        seeds = {int(cell["seed"]): cell["key"] for cell in cells if cell["key"] in self.records}
+        seeds = {int(cell["seed"]): cell["key"] for cell in cells if cell["key"] in answered}
         at = {seed: self.alone.get((first["target"], first["setting"], seed)) for seed in seeds}
         both = [(at[seed], key) for seed, key in seeds.items() if at[seed]]
         if not both or first["role"] != TRANSFER:
             return None
         task = self.manifest["tasks"][first["target"]]
-        pairs = [(self._answers(base), predictions(self.store, self.records[top])) for base, top in both if base]
+        pairs = [(self._answers(base), answered[top]) for base, top in both if base]
         counts = changes_by_class(pairs, task["metric"], task["classes"])
         better, worse = int(counts.better.sum()), int(counts.worse.sum())
         return {

@@ -15,7 +15,7 @@ from adapters_store.roles import CONTROLS, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.gains.cells import predictions
+from analysis.gains.cells import Predictions, predictions
 from analysis.page.evidence import Changes, doubts_of
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import WAYS, control_name, verdict
@@ -28,19 +28,17 @@ from analysis.tables import count, inline, interval, number, percent, yes_no
 BINS = 28  # along each axis
 
 
-def counted(store: Store, records: Sequence[Record], classes: Sequence[str]) -> dict[str, Any] | None:
+def counted(by_seed: Sequence[Predictions], metric: str, classes: Sequence[str]) -> dict[str, Any] | None:
     """The test predictions of a cell's finished seeds, added up; None where no seed is finished.
 
     ``kind`` is ``confusion`` (``counts`` by label x decision), ``multilabel`` (per class: rows that neither, only the
     decision, only the label, and both have), or ``bins`` (label x value, both axes from ``low`` to ``high``). Counts
     are pairs (position in row order, count) in one flat list without zeros.
     """
-    if not records:
+    if not by_seed:
         return None
-    by_seed = [predictions(store, record) for record in records]
     labels = np.concatenate([cell.labels for cell in by_seed])
     chosen = np.concatenate([cell.decisions for cell in by_seed])
-    metric = records[0].results["metric"]
     if metric == "pearson_r":
         return binned(labels, chosen)
     if metric == "multilabel_f1":
@@ -109,7 +107,9 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
     store, records = changes.store, changes.records
     role, intermediate, target, setting = where
     task = study.manifest["tasks"][target]
-    done = [records[cell["key"]] for cell in cells if cell["key"] in records]
+    is_private = bool(task.get("private"))
+    done = [] if is_private else [records[cell["key"]] for cell in cells if cell["key"] in records]
+    answered = {record.key: predictions(store, record) for record in done}
     return {
         "id": page_id(*where),
         "title": cell_title(study, where),
@@ -121,9 +121,9 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
         "corrections": _corrections(role, row),
         "flags": _flags(cells, row),
         "runs": [_run(store, cell, records.get(cell["key"])) for cell in cells],
-        "private": bool(task.get("private")),
-        "counts": None if task.get("private") else counted(store, done, task["classes"]),
-        "changes": None if task.get("private") else changes.of(cells),
+        "private": is_private,
+        "counts": counted(list(answered.values()), task["metric"], task["classes"]),
+        "changes": changes.of(cells, answered),
     }
 
 
