@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     networks = side_by_side(scorer)
     _ = scorer.frozen, scorer.groups
     ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "lanes": lambda: {one.name: logits for one, logits, _ in scorer.logits(rows)},
+        "lanes": lambda: {said.task.name: said.logits for said in scorer.answers(rows)},
         "one by one": lambda: {one.name: by_the_library(scorer, one, rows) for one in scorer.tasks},
         "Parallel": lambda: in_parallel(scorer, networks, rows),
     }

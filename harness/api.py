@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.engines.remote import Launch
     from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
-    from harness.scoring.scorer import Scorer
+    from harness.scoring.answers import TextScorer
     from harness.search.outcome import SearchResult, Trial
     from harness.study.config import StudyConfig
     from harness.study.plan import Plan
@@ -81,7 +81,7 @@ class Study:
         self.data = Path(data or os.environ.get("EMPATHY_DATA") or "data")
         self.ids = Path(splits) if splits else None
         self.store = Store(Path(store or os.environ.get("EMPATHY_STORE") or "runs"))
-        self._scorers: dict[tuple[tuple[str, ...], int | None, str], Scorer] = {}
+        self._scorers: dict[tuple[tuple[str, ...], int | None, str, str], TextScorer] = {}
         self.config = with_imported(self.config, self.store)
         if best:
             self.config = with_best(self.config, self.store, overrides)
@@ -361,19 +361,28 @@ class Study:
         *,
         tasks: Sequence[str] = (),
         seed: int | None = None,
+        by: str = "",
         device: str = "auto",
     ) -> pd.DataFrame:
         """Predictions of the trained ``tasks`` (by default all) for texts: a row per text and task.
 
-        ``contexts`` are earlier turns, one or a list for each text; ``seed`` is by default the study's first. What was
-        loaded stays for the next call. Columns and errors are those of ``harness.scoring.scorer.Scorer.score``.
+        ``contexts`` are earlier turns, one or a list for each text; ``seed`` is by default the study's first. ``by``
+        names a system of the study that answers instead of its adapters. What was loaded stays for the next call.
+        Columns and errors are those of ``harness.scoring.answers.TextScorer.score``.
         """
+        chosen = (tuple(tasks), seed, by, device)
+        if chosen not in self._scorers:
+            self._scorers[chosen] = self._scorer(tasks, seed, by, device)
+        return self._scorers[chosen].score(texts, contexts)
+
+    def _scorer(self, tasks: Sequence[str], seed: int | None, by: str, device: str) -> TextScorer:
+        if by:
+            from harness.scoring.system_scorer import SystemScorer
+
+            return SystemScorer(self.store, self.manifest(), by, tasks=tasks, seed=seed, device=device)
         from harness.scoring.scorer import Scorer
 
-        chosen = (tuple(tasks), seed, device)
-        if chosen not in self._scorers:
-            self._scorers[chosen] = Scorer(self.store, self.manifest(), tasks=tasks, seed=seed, device=device)
-        return self._scorers[chosen].score(texts, contexts)
+        return Scorer(self.store, self.manifest(), tasks=tasks, seed=seed, device=device)
 
     def report(self, out: str | Path) -> Path:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""

@@ -135,6 +135,11 @@ def plan_options(leaf: argparse.ArgumentParser) -> None:
     best_option(leaf)
     run_options(leaf)
     splits_option(leaf)
+    system_option(leaf)
+
+
+def system_option(leaf: argparse.ArgumentParser) -> None:
+    """Files of systems that run with the user's rights."""
     leaf.add_argument(
         "--system",
         metavar="FILE",

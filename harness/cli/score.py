@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from adapters_store.record import imports_of
 from harness.api import stored_manifest
-from harness.cli.options import device_option, leaf_options, out_option
+from harness.cli.options import device_option, leaf_options, out_option, system_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.scoring.texts import FORMS, Texts
+from tasks.errors import BadInput
 from tasks.plain_text import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.scoring.answers import TextScorer
     from harness.scoring.parts import Summary
     from harness.scoring.scoring_tasks import ScoringTask
     from harness.scoring.texts import Line
@@ -47,6 +49,8 @@ def add_score(score: argparse.ArgumentParser) -> None:
     out_option(score, "the scores, as .csv, .jsonl or .parquet (default: FILE.scores.csv, without its folder)", "FILE")
     for name, what in COLUMNS.items():
         score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
+    score.add_argument("--by", metavar="SYSTEM", default="", help="a system of the study, instead of its adapters")
+    system_option(score)
     score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
     score.add_argument(
         "--spreadsheet",
@@ -75,17 +79,15 @@ def score_texts(options: argparse.Namespace) -> int:
 
     from analysis.figures.corpus import corpus_figures
     from harness.scoring.parts import listed_path, score_all
-    from harness.scoring.scorer import Scorer
 
     columns = {name: getattr(options, name) for name in ("text", "context", "id", "group")}
     texts = Texts(options.file, options.format, encoding=options.encoding, **columns)
     store = Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
-    chosen = {"tasks": options.task, "seed": options.seed, "precision": options.precision, "device": options.device}
-    scorer = Scorer(store, manifest, **chosen)
+    scorer = _scorer(store, manifest, options)
     name = "stdin" if options.file == "-" else Path(options.file).name
     out = Path(options.out or f"{name}.scores.csv")
-    job = {"cells": [adapter.record.key for adapter in scorer.tasks], "precision": options.precision}
+    job = {"cells": [task.record.key for task in scorer.tasks], "precision": options.precision}
 
     def score(lines: Sequence[Line]) -> pd.DataFrame:
         contexts = [line.context for line in lines]
@@ -103,7 +105,7 @@ def score_texts(options: argparse.Namespace) -> int:
         summary = score_all(texts, score, out, job, show, spreadsheet=options.spreadsheet)
     rows = [_task_row(adapter) for adapter in scorer.tasks]
     figures = [str(figure.png) for figure in corpus_figures(out, Path(options.plots))] if options.plots else []
-    notes = _notes(scorer.tasks, options.task, manifest)
+    notes = [] if options.by else _notes(scorer.tasks, options.task, manifest)
     if options.json:
         print_json({"out": str(out), "figures": figures, "tasks": rows, "notes": notes, **vars(summary)})
         return 0
@@ -115,6 +117,24 @@ def score_texts(options: argparse.Namespace) -> int:
     if figures:
         print(f"figures, each with its CSV: {', '.join(figures)}")
     return 0
+
+
+def _scorer(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> TextScorer:
+    """The study's adapters, or the system that the options name."""
+    chosen = {"tasks": options.task, "seed": options.seed, "device": options.device}
+    if options.by:
+        from harness.scoring.system_scorer import SystemScorer
+        from harness.study.systems import add_files
+
+        if options.precision != "fp32":
+            raise BadInput(f"--precision {options.precision}: systems score in fp32; leave it out with --by")
+        add_files(options.system)
+        return SystemScorer(store, manifest, options.by, **chosen)
+    if options.system:
+        raise BadInput(f"--system {options.system[0]}: name the study's system that it is, with --by NAME")
+    from harness.scoring.scorer import Scorer
+
+    return Scorer(store, manifest, precision=options.precision, **chosen)
 
 
 def _task_row(adapter: ScoringTask) -> dict[str, object]:

@@ -227,7 +227,7 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
     packs = list(left_packs(plan, store))
     whole = measured = 0
     for cell in (cell for pack in packs for cell in pack.cells):
-        known = sizes.get(_like(cell.spec), []) if _is_kept(cell, plan) else []
+        known = sizes.get(_like(cell.spec), []) if cell.keeps_weights(plan.study.keep) else []
         measured += bool(known)
         whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
     kept = (KEPT * sum(weight_bytes(cell, plan.backbone) for cell in pack.cells) for pack in packs)
@@ -241,10 +241,5 @@ def _like(spec: Mapping[str, Any]) -> str:
 
 def _record_bytes(cell: Cell, plan: Plan) -> int:
     rows = planned_rows(cell, plan.splits[cell.target])
-    weights = weight_bytes(cell, plan.backbone) if _is_kept(cell, plan) else 0
+    weights = weight_bytes(cell, plan.backbone) if cell.keeps_weights(plan.study.keep) else 0
     return weights + (ROW_BYTES + LOGIT_BYTES * _outputs(cell)) * (rows.validation + rows.test) + RECORD_BYTES
-
-
-def _is_kept(cell: Cell, plan: Plan) -> bool:
-    """Whether the cell's adapter is stored."""
-    return plan.study.keep == "all" or cell.intermediate is None

@@ -74,8 +74,8 @@ def run_cells(
 ) -> None:
     """Train cells of one column, prove their intermediates frozen and alive, and put their records into the store.
 
-    ``keep`` says whose adapters are stored: ``all``, or only of ``baselines``, of what stands on nothing. ``siblings``
-    are the splits of the tasks of the same rows that a system reads.
+    ``keep`` says whose weights are stored (``Cell.keeps_weights``). ``siblings`` are the splits of the tasks of the
+    same rows that a system reads.
     Cells with folds are trained once per fold; the first fold's adapter is the one that is kept. Where the study says
     so, cells that collapsed on validation are trained once more, together, at a smaller rate.
     """
@@ -93,7 +93,7 @@ def run_cells(
         if len(attempts) > 1:
             results["retried"] = attempts[0].as_first_attempt()
         with store.staging() as folder:
-            attempts[-1].write_files(folder, with_adapter=keep == "all" or cell.intermediate is None)
+            attempts[-1].write_files(folder, with_weights=cell.keeps_weights(keep))
             origin = spent(shared, [training for folds in trainings for training in folds])
             store.put(cell.key, spec=dict(cell.spec), results=results, provenance=origin, folder=folder)
         store.drop_pack(cell.key)  # its checkpoints

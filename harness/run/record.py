@@ -106,10 +106,10 @@ class CellResult:
             flags += [f"class_missing_in_test:{name}" for index, name in names if index not in seen]
         return flags
 
-    def write_files(self, folder: Path, *, with_adapter: bool) -> None:
+    def write_files(self, folder: Path, *, with_weights: bool) -> None:
         """What the first training has learned, and history and predictions of all."""
         folds = self.folds
-        if with_adapter and folds[0].save is not None:
+        if with_weights and folds[0].save is not None:
             folds[0].save(folder / ("model" if self.cell.role == SYSTEM else "adapter"))
         for name in ("validation", "test"):
             frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]

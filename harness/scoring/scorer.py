@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
 from adapters_store import Store
 from adapters_store.store import open_weights
+from harness.scoring.answers import Answers, TextScorer
 from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.device import Device
@@ -32,20 +31,10 @@ from harness.training.lanes.state import LaneState, saved_adapter
 from harness.training.model import load_backbone, stored_adapter
 from harness.training.tensors import CPU
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks import metrics
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
-from tasks.task import Example, Turn
+from tasks.task import Example
 
-COLUMNS = {
-    "id": "str",
-    "task": "str",
-    "prediction": "str",
-    "value": "float64",
-    "probability": "float64",
-    "probabilities": "str",
-    "is_cut": "bool",
-}
 MOST_LANES = 24  # of a pass: more save little time and need more memory
 HEAD_OUT = ("head.4.weight", "head.4.bias")
 
@@ -64,8 +53,8 @@ class Group:
     lanes: Lanes
 
 
-class Scorer:
-    """Scores texts with the tasks of a study that the store has trained.
+class Scorer(TextScorer):
+    """Scores texts with the adapters of a study that the store has trained.
 
     >>> Scorer(store, manifest).score(["That sounds so hard."])                         # doctest: +SKIP
     """
@@ -116,29 +105,8 @@ class Scorer:
         )
         return Group(form, kept_turns(shared["history"]), tasks, lanes_of(self.store, tasks, self.device))
 
-    def score(
-        self, texts: Sequence[str], contexts: Sequence[str | Sequence[str]] = (), ids: Sequence[str] = ()
-    ) -> pd.DataFrame:
-        """A row per text and task, sorted by text, with ``COLUMNS``.
-
-        ``contexts`` are the earlier turns, a turn or a list of turns for each text; ``ids`` are by default the numbers
-        of the texts from 0. ``prediction`` is a class, several classes joined by ``|``, or a number; ``value`` is a
-        number in the label's own scale, ``probability`` that of the predicted class, ``probabilities`` those of all
-        classes as JSON. BadInput for a text without words.
-        """
-        if contexts and len(contexts) != len(texts):
-            raise BadInput(f"{len(contexts)} contexts for {len(texts)} texts; give one for each, which may be empty")
-        for number, text in enumerate(texts):
-            if not text.strip():
-                raise BadInput(f"text {number} is empty; leave it out")
-        names = ids or [str(number) for number in range(len(texts))]
-        rows = [_example(*parts) for parts in zip(names, texts, contexts or [""] * len(texts), strict=True)]
-        frames = [self._scores(task, names, logits, cut) for task, logits, cut in self.logits(rows)] if rows else []
-        frame = pd.concat(frames).sort_index(kind="stable") if frames else pd.DataFrame(columns=list(COLUMNS))
-        return frame.reset_index(drop=True)[list(COLUMNS)].astype(COLUMNS)
-
-    def logits(self, rows: Sequence[Example]) -> list[tuple[ScoringTask, NDArray[np.float32], NDArray[np.bool_]]]:
-        """Every task with its logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
+    def answers(self, rows: Sequence[Example]) -> list[Answers]:
+        """Of every task logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
         answers = []
         for group in self.groups:
             encoded = group.form.encode_all([row._replace(context=row.context[group.turns]) for row in rows])
@@ -150,18 +118,9 @@ class Scorer:
                 has_segments=self.backbone.model_type == "bert",
             )
             cut = np.array([_is_cut(windows) for windows in encoded])
-            answers += [(task, every[lane, :, : task.outputs], cut) for lane, task in enumerate(group.tasks)]
+            answers += [Answers(task, every[lane, :, : task.outputs], cut) for lane, task in enumerate(group.tasks)]
         order = {task.name: position for position, task in enumerate(self.tasks)}
-        return sorted(answers, key=lambda answer: order[answer[0].name])
-
-    @staticmethod
-    def _scores(
-        task: ScoringTask, ids: Sequence[str], logits: NDArray[np.float32], cut: NDArray[np.bool_]
-    ) -> pd.DataFrame:
-        decisions = metrics.decisions(task.metric, logits)
-        answers = [_answer(task, row, decision) for row, decision in zip(logits, decisions, strict=True)]
-        frame = pd.DataFrame(answers, columns=["prediction", "value", "probability", "probabilities"])
-        return frame.assign(id=list(ids), task=task.name, is_cut=cut)
+        return sorted(answers, key=lambda answer: order[answer.task.name])
 
 
 def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = CPU) -> Lanes:
@@ -207,29 +166,5 @@ def _backbone(name: str, tasks: Sequence[ScoringTask]) -> Backbone:
     return backbone
 
 
-def _example(id: str, text: str, context: str | Sequence[str]) -> Example:
-    earlier = [context] if isinstance(context, str) else context
-    turns = tuple(Turn("speaker", turn) for turn in earlier if turn.strip())
-    return Example(id, id, id, turns, text, 0)
-
-
 def _is_cut(windows: Sequence[Encoded]) -> bool:
     return any(window.is_history_cut or window.is_target_cut for window in windows)
-
-
-def _answer(
-    task: ScoringTask,
-    logits: NDArray[np.float32],
-    decision: Any,  # noqa: ANN401 - a class, a 0 or 1 per class, or a number
-) -> tuple[str, float | None, float | None, str]:
-    """Prediction, value, probability of what is predicted, and all probabilities as JSON."""
-    if task.kind == "continuous":
-        return f"{float(decision):.6g}", float(decision), None, ""
-    outputs = torch.from_numpy(np.ascontiguousarray(logits, dtype=np.float64))
-    shares = (outputs.sigmoid() if task.kind == "multilabel" else outputs.softmax(dim=0)).tolist()
-    every = json.dumps(
-        {name: round(share, 6) for name, share in zip(task.names, shares, strict=True)}, ensure_ascii=False
-    )
-    if task.kind == "multilabel":
-        return "|".join(name for name, is_on in zip(task.names, decision, strict=True) if is_on), None, None, every
-    return task.names[int(decision)], None, shares[int(decision)], every

@@ -1,4 +1,4 @@
-"""The tasks that score new texts: baselines of a study's tasks and imported adapters; no model is loaded here."""
+"""The tasks that score new texts: baselines, imported adapters, and cells of systems; no model is loaded here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.record import imports_of, is_imported
-from adapters_store.roles import SCORING
+from adapters_store.roles import SCORING, SYSTEMS
 from harness.study.imported import imported_as
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
@@ -25,7 +25,7 @@ class NothingTrained(BadInput):
 class ScoringTask:
     """A task that scores: its record, and the names of its classes in the order of the outputs (none for numbers).
 
-    ``form`` is how it reads a text: the values of ``READING``.
+    ``form`` is how it reads a text: the values of ``READING`` that its spec names.
     """
 
     name: str
@@ -56,21 +56,32 @@ class ScoringTask:
 
 
 def scoring_tasks(
-    store: Store, manifest: Mapping[str, Any], tasks: Sequence[str] = (), seed: int | None = None
+    store: Store,
+    manifest: Mapping[str, Any],
+    tasks: Sequence[str] = (),
+    seed: int | None = None,
+    *,
+    system: str = "",
 ) -> list[ScoringTask]:
     """A study's tasks of these names (by default all), trained alone on full data, with ``seed`` or the lowest seed.
 
-    Imported adapters with a head are included: by default those of the study, by name any in the store. BadInput for a
-    name that is neither, or has no head; NothingTrained where the store has no trained cell of a task.
+    Adapters, or what the study calls ``system``. With adapters, imported ones that have a head are included: by
+    default those of the study, by name any in the store. BadInput for a name that is neither, or has no head, and for
+    an unknown system; NothingTrained where the store has no trained cell of a task.
     """
     known = list(manifest["tasks"])
+    if system:
+        _check_system(manifest, system)
+    imported = [] if system else imports_of(manifest)
     by_name = {
-        name: _of_task(store, manifest, name, seed) if name in known else _of_import(store, manifest, name)
-        for name in tasks or [*known, *imports_of(manifest)]
+        name: _of_task(store, manifest, name, seed, system)
+        if system or name in known
+        else _of_import(store, manifest, name)
+        for name in tasks or [*known, *imported]
     }
     lacking = [name for name in tasks if by_name[name] is None]
     for name in lacking:
-        if name not in known:
+        if name not in known and not system:
             raise BadInput(f"{name}: imported without a head, so it gives no answers and is an intermediate only")
     if lacking:
         raise NothingTrained(_lacking(store, manifest, ", ".join(lacking), seed))
@@ -78,6 +89,14 @@ def scoring_tasks(
     if not trained:
         raise NothingTrained(_lacking(store, manifest, "any task", seed))
     return trained
+
+
+def _check_system(manifest: Mapping[str, Any], system: str) -> None:
+    """BadInput where a study has no system of this name."""
+    names = list(manifest["study"].get("systems", []))
+    if system not in names:
+        has = f"; it has {', '.join(names)}" if names else ", and no other"
+        raise BadInput(f"study {manifest['name']!r} has no system {system!r}{nearest(system, names)}{has}")
 
 
 def _of_import(store: Store, manifest: Mapping[str, Any], name: str) -> ScoringTask | None:
@@ -109,11 +128,16 @@ def _lacking(store: Store, manifest: Mapping[str, Any], what: str, seed: int | N
     return f"store {store.root} has no trained cell{which} of {what}; train it with: {command}"
 
 
-def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | None) -> ScoringTask | None:
+def _of_task(
+    store: Store, manifest: Mapping[str, Any], task: str, seed: int | None, system: str = ""
+) -> ScoringTask | None:
+    roles = SYSTEMS if system else SCORING
     cells = [
         cell
         for cell in manifest["cells"]
-        if cell["target"] == task and cell["role"] in SCORING and cell["setting"] == "full" and cell["key"] in store
+        if (cell["target"], cell["setting"], cell.get("system", "")) == (task, "full", system)
+        and cell["role"] in roles
+        and cell["key"] in store
     ]
     of_seed = [cell for cell in cells if seed in (None, cell["seed"])]
     if not of_seed:
@@ -121,4 +145,5 @@ def _of_task(store: Store, manifest: Mapping[str, Any], task: str, seed: int | N
     record, facts = store.get(min(of_seed, key=lambda cell: cell["seed"])["key"]), manifest["tasks"][task]
     classes = tuple(record.spec["label"]["classes"])
     names = tuple(facts["classes"]) if len(facts["classes"]) == len(classes) else classes
-    return ScoringTask(task, facts["title"], record, names, {name: record.spec[name] for name in READING})
+    form = {name: record.spec[name] for name in READING if name in record.spec}
+    return ScoringTask(task, facts["title"], record, names, form)

@@ -54,6 +54,12 @@ class Cell:
         composition: str | None = self.spec.get("composition")
         return composition
 
+    def keeps_weights(self, keep: str) -> bool:
+        """Whether its record holds what it has learned, where a study says ``keep``, one of harness.study.file.KEPT."""
+        if keep == "all":
+            return True
+        return self.role != SYSTEM and (keep == "adapters" or self.intermediate is None)
+
     @property
     def is_stacked(self) -> bool:
         """True where the target's adapter stands on another one, frozen or trained with it."""

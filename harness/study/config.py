@@ -73,7 +73,8 @@ class StudyConfig:
     """A resolved study file; see ``training_for``.
 
     ``training`` and ``task`` hold only what the file says, ``best`` what searches found (harness.search.outcome).
-    ``keep`` says whose adapters are stored, ``all`` or those of ``baselines``; it, ``slurm`` and ``ray`` change no key.
+    ``keep`` says whose weights are stored: of ``all``, of ``adapters`` and no system, of ``baselines`` alone; it,
+    ``slurm`` and ``ray`` change no key.
     """
 
     name: str

@@ -44,7 +44,7 @@ TRAINERS = ("lanes", "library")
 PRECISIONS = ("fp32", "bf16")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 CONTROLS = tuple(role.name for role in ROLES.values() if role.is_control and role.is_asked_for)
-KEPT = ("all", "baselines")
+KEPT = ("all", "adapters", "baselines")
 ANALYSIS = {
     "outcome": ("points", "percent", "ranks", "winsorised"),
     "left_out": ("target", "intermediate", "both"),

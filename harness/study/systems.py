@@ -119,12 +119,14 @@ class Predicted:
     """Predictions of rows: ``logits [n, outputs]`` as tasks.metrics.decisions reads them, spans, and what they cost.
 
     A class's logit is highest for the class that is predicted; of several labels those above 0 hold; a continuous
-    label's single output is the value itself. ``cost`` may name tokens, money (in dollars) and seconds.
+    label's single output is the value itself. ``spans`` is None where the system marks none in any row. ``cost`` may
+    name tokens, money (in dollars) and seconds. ``is_cut [n]`` says which rows were read in part; None, of none.
     """
 
     logits: NDArray[np.float32]
-    spans: Sequence[Span] = ()
+    spans: Sequence[Span] | None = None
     cost: Mapping[str, float] = field(default_factory=dict)
+    is_cut: NDArray[np.bool_] | None = None
 
 
 class Fitted(ABC):

@@ -93,7 +93,7 @@ class FittedSystem:
                 logits,
                 Fitted(fitted.best_epoch, score, history),
                 proofs={"cost": dict(predicted["test"].cost)},
-                spans={name: part.spans for name, part in predicted.items()},
+                spans={name: part.spans or () for name, part in predicted.items()},
             )
         ]
 

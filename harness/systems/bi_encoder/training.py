@@ -49,10 +49,14 @@ MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps of a weight
 
 
 class Text(NamedTuple):
-    """Ids of a text, special tokens included, and the characters ``[tokens, 2]`` of each; special ones have none."""
+    """Ids of a text, special tokens included, and the characters ``[tokens, 2]`` of each; special ones have none.
+
+    ``is_cut`` where the text has more tokens than are read.
+    """
 
     ids: tuple[int, ...]
     offsets: tuple[tuple[int, int], ...]
+    is_cut: bool = False
 
 
 class Trained(Fitted):
@@ -158,7 +162,10 @@ class Trained(Fitted):
                     shares = marks.float().softmax(dim=-1)[..., 1].cpu().numpy()
                     for number, share in zip(numbers, shares, strict=True):
                         spans.extend(_spans(number, texts[number][0], share))
-        return Predicted(logits, sorted(spans))
+        read = 1 if self.config.joins == "response" else 2
+        is_cut = np.array([any(text.is_cut for text in of_row[:read]) for of_row in texts], dtype=bool)
+        has_marks = self.config.rationale_weight > 0
+        return Predicted(logits, sorted(spans) if has_marks else None, is_cut=is_cut)
 
     def _forward(self, rows: Sequence[tuple[Text, Text]]) -> tuple[Tensor, Tensor | None]:
         """The network's logits of responses and posts. Without a mask, posts are padded to their full length."""
@@ -180,9 +187,10 @@ class Trained(Fitted):
         return self._text(row.text), self._text("\n".join(turn.text for turn in row.context))
 
     def _text(self, text: str) -> Text:
-        pieces = self.tokenizer.pieces(text)[: self.config.tokens - 2]
+        every = self.tokenizer.pieces(text)
+        pieces = every[: self.config.tokens - 2]
         ids = self.tokenizer.template.build_inputs_with_special_tokens([id for id, _ in pieces])
-        return Text(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)))
+        return Text(tuple(ids), ((0, 0), *(place for _, place in pieces), (0, 0)), len(pieces) < len(every))
 
     # Keeping.
 

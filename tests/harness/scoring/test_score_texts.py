@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.scoring import parts
+from harness.scoring.answers import COLUMNS
 from harness.scoring.parts import CUT, listed_path, score_all
-from harness.scoring.scorer import COLUMNS
 from harness.scoring.texts import NO_TEXT, UNDECODED, Texts
 from tasks.errors import BadInput
 

@@ -14,7 +14,8 @@ from scipy.special import expit, softmax
 from adapters_store import Record, Store, key_of
 from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
-from harness.scoring.scorer import COLUMNS, NotServed, Scorer
+from harness.scoring.answers import COLUMNS, Answers, frame_of, rows_of_texts
+from harness.scoring.scorer import NotServed, Scorer
 from harness.scoring.scoring_tasks import NothingTrained, ScoringTask, scoring_tasks
 from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
@@ -53,7 +54,7 @@ def test_each_task_says_of_its_test_rows_what_its_record_holds(trained):
     for one in scorer.tasks:
         stored = pd.read_parquet(store.open(one.record.key, "test.parquet"))
         rows = {row.id: row for row in plan.splits[one.name].test}
-        found = next(logits for task, logits, _ in scorer.logits([rows[id] for id in stored["id"]]) if task is one)
+        found = next(said.logits for said in scorer.answers([rows[id] for id in stored["id"]]) if said.task is one)
         columns = [name for name in stored if name.startswith("logit_")]
         np.testing.assert_allclose(found, stored[columns], atol=1e-5)
 
@@ -81,11 +82,11 @@ class Tailed:
 def test_tags_truncation_and_segments_are_those_of_training(cut_short):
     store, manifest, plan = cut_short
     scorer = Scorer(store, manifest)
-    ((one, logits, cut),) = scorer.logits(plan.splits["epitome_er"].test)
-    stored = pd.read_parquet(store.open(one.record.key, "test.parquet"))
+    (said,) = scorer.answers(plan.splits["epitome_er"].test)
+    stored = pd.read_parquet(store.open(said.task.record.key, "test.parquet"))
     assert stored["id"].tolist() == [row.id for row in plan.splits["epitome_er"].test]
-    np.testing.assert_allclose(logits, stored[[name for name in stored if name.startswith("logit_")]], atol=1e-5)
-    assert cut.any()
+    np.testing.assert_allclose(said.logits, stored[[name for name in stored if name.startswith("logit_")]], atol=1e-5)
+    assert said.is_cut.any()
 
 
 def test_turns_without_words_are_as_if_they_had_not_been_said(cut_short):
@@ -100,7 +101,7 @@ def test_tasks_of_more_than_one_pass_are_scored_once_each(trained, monkeypatch):
     whole = Scorer(store, manifest).score(["so hard"])
     monkeypatch.setattr("harness.scoring.scorer.MOST_LANES", 2)
     scorer = Scorer(store, manifest)
-    assert [task.name for task, *_ in scorer.logits([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
+    assert [said.task.name for said in scorer.answers([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
     assert max(len(group.tasks) for group in scorer.groups) == 2
     pd.testing.assert_frame_equal(scorer.score(["so hard"]), whole, rtol=0, atol=1e-5)
 
@@ -115,8 +116,8 @@ def test_adapters_of_other_backbone_weights_are_refused(trained, monkeypatch):
 
 def test_several_labels_have_a_sigmoid_each_and_one_of_several_has_softmax():
     logits = np.array([[0.3, 0.2, -0.1], [-2.0, -0.5, 4.0], [-1.0, -2.0, -3.0]], dtype=np.float32)
-    names = ("joy", "fear", "hope")
-    many, single = (Scorer._scores(answering(kind, names), "abc", logits, np.zeros(3, bool)) for kind in KINDS)
+    names, rows = ("joy", "fear", "hope"), rows_of_texts("abc")
+    many, single = (frame_of(rows, Answers(answering(kind, names), logits, np.zeros(3, bool))) for kind in KINDS)
     assert many["prediction"].tolist() == ["joy|fear", "hope", ""]
     assert many["probability"].isna().all()
     assert single["prediction"].tolist() == ["joy", "hope", "joy"]
@@ -142,7 +143,7 @@ def test_lanes_say_what_the_library_says_one_adapter_at_a_time(trained):
         Example(str(i), str(i), str(i), tuple(Turn("speaker", turn) for turn in said), text, 0)
         for i, (text, said) in enumerate(zip(texts, contexts, strict=True))
     ]
-    for one, logits, _ in scorer.logits(rows):
+    for one, logits in ((said.task, said.logits) for said in scorer.answers(rows)):
         np.testing.assert_allclose(logits, by_the_library(store, plan.backbone, one, rows), atol=1e-5)
 
 
@@ -152,7 +153,7 @@ def test_the_library_s_parallel_composition_over_sorted_texts_says_what_lanes_sa
     scorer, rows = Scorer(store, manifest), made_up(40)
     beside = in_parallel(scorer, side_by_side(scorer), rows)
     assert set(beside) == set(TASKS)
-    for one, logits, _ in scorer.logits(rows):
+    for one, logits in ((said.task, said.logits) for said in scorer.answers(rows)):
         np.testing.assert_allclose(logits, beside[one.name], atol=1e-5)
 
 

@@ -289,9 +289,9 @@ def test_what_is_exported_and_imported_again_says_what_its_record_says(trained, 
     assert record.spec["label"]["classes"] == manifest["tasks"]["epitome_er"]["classes"]
     scorer = Scorer(store, manifest, tasks=["epitome_er", record.spec["target"]])
     assert len(scorer.groups) == 1  # lanes of one pass
-    (_, first, _), (_, second, _) = scorer.logits(plan.splits["epitome_er"].test[:20])
-    np.testing.assert_allclose(first, second, atol=1e-5)
+    first, second = scorer.answers(plan.splits["epitome_er"].test[:20])
+    np.testing.assert_allclose(first.logits, second.logits, atol=1e-5)
     stored = pd.read_parquet(store.open(scorer.tasks[0].record.key, "test.parquet"))
     rows = {row.id: row for row in plan.splits["epitome_er"].test}
-    (_, again, _) = scorer.logits([rows[id] for id in stored["id"]])[1]
+    again = scorer.answers([rows[id] for id in stored["id"]])[1].logits
     np.testing.assert_allclose(again, stored[[f"logit_{i}" for i in range(again.shape[1])]], atol=1e-5)

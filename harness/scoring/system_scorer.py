@@ -1,0 +1,95 @@
+"""Scores texts by a system of a study that is no adapter, from the weights that its cells have kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adapters_store import Store
+from adapters_store.record import Record
+from adapters_store.store import NoWeights, left_out
+from harness.scoring.answers import Answers, TextScorer
+from harness.scoring.scoring_tasks import scoring_tasks
+from harness.study.backbones.backbone import resolve
+from harness.study.device import Device
+from harness.study.systems import Fitted, Kind, Place, check_system, kind_of
+from tasks.errors import BadInput
+from tasks.readers.rows import kept_turns
+from tasks.task import Example
+
+FOLDER = "model/"  # of a record: what a system has saved
+
+
+class SystemScorer(TextScorer):
+    """Scores texts with a system of a study that the store has trained.
+
+    >>> SystemScorer(store, manifest, "bi-encoder").score(["That sounds so hard."])     # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        manifest: Mapping[str, Any],
+        system: str,
+        *,
+        tasks: Sequence[str] = (),
+        seed: int | None = None,
+        device: str = "auto",
+    ) -> None:
+        """The cells of what the study calls ``system``, for ``tasks`` (by default all that it solves) and a seed.
+
+        BadInput for a system or task that is unknown or not trained, whose file is another than that of the training,
+        whose weights were not kept, or whose backbone is another here.
+        """
+        self.store, self.name = store, system
+        self.tasks = scoring_tasks(store, manifest, tasks, seed, system=system)
+        self.kind = _kind_of_records(system, [task.record for task in self.tasks])
+        backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
+        if backbone is not None:
+            check_system(self.kind, system, backbone)
+        self.place = Place(Device(device), backbone)
+
+    @cached_property
+    def fitted(self) -> list[Fitted]:
+        """What was learned for every task, loaded when it is first asked."""
+        return [self.kind.load(saved(self.store, task.record), self.place) for task in self.tasks]
+
+    def answers(self, rows: Sequence[Example]) -> list[Answers]:
+        """Logits, spans and what was cut, of a task after the other, each with as many turns as it was trained on."""
+        answered = []
+        for task, fitted in zip(self.tasks, self.fitted, strict=True):
+            turns = kept_turns(task.form["history"])
+            predicted = fitted.predict([row._replace(context=row.context[turns]) for row in rows])
+            is_cut = np.zeros(len(rows), dtype=bool) if predicted.is_cut is None else predicted.is_cut
+            answered.append(Answers(task, predicted.logits, is_cut, predicted.spans))
+        return answered
+
+
+def saved(store: Store, record: Record) -> Path:
+    """The folder of what a system has saved, its files checked; NoWeights where they were not kept."""
+    names = [name for name in record.files if name.startswith(FOLDER)]
+    if not names or left_out(record):
+        raise NoWeights(
+            f"record {record.key} keeps no weights of system {record.spec['system']!r} (`keep` of its study or `store "
+            'archive --light` left them out); move its folder away and run again with keep = "all"'
+        )
+    for name in names:
+        file = store.open(record.key, name)
+    return file.parents[name.count("/") - 1]
+
+
+def _kind_of_records(system: str, records: Sequence[Record]) -> Kind:
+    """The kind that trained these records, as it is here; BadInput where that is another version or another file."""
+    kind = kind_of(str(records[0].spec["system"]))
+    for record in records:
+        trained = record.spec["version"], record.spec.get("file_sha256", "")
+        if trained != (kind.version, kind.file_sha256):
+            raise BadInput(
+                f"system {system!r} was trained by another version of {kind.name!r} than is here (record"
+                f" {record.key[:12]}); run the study again"
+            )
+    return kind
