@@ -124,7 +124,7 @@ def _leaderboard(store: Store, study: StudyResults, out: Path) -> Section | None
     board = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept).board()
     for name, frame in board.frames.items():
         write_frames(frame, out / name)
-    return study_sections.leaderboard(study, board.board)
+    return study_sections.leaderboard(study, board)
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:

@@ -22,7 +22,7 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place, Span, kind_of
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks import metrics
-from tasks.metrics.rationales import FORMS, iou_f1, token_f1
+from tasks.metrics.rationales import FORMS, iou_f1, marked, token_f1
 from tasks.readers import read_task
 from tasks.readers.rationales import placed
 from tasks.registry import Registry
@@ -41,22 +41,16 @@ def cut(rows: Sequence[Example], seed: int) -> list[list[Example]]:
     return [[row for row in rows if part_of[row.group] == part] for part in range(3)]
 
 
-def marks(spans: Sequence[tuple[int, int]], tokens: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Which tokens a span of characters touches."""
-    return np.array([any(start < end and left < right and start < right and left < end for left, right in spans)
-                     for start, end in tokens], dtype=bool)  # fmt: skip
-
-
 def rationale_scores(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: str, read: int) -> None:
     """Print T-F1 and IOU-F1 of the system, if any, of marking every token and of marking none, in each form."""
     tokenizer = load_tokenizer(resolve(backbone))
     tokens = [[place for _, place in tokenizer.pieces(row.text)[: read - 2]] for row in rows]
-    gold = [marks(placed(row.text, row.rationale).spans, each) for row, each in zip(rows, tokens, strict=True)]
+    gold = [marked(each, placed(row.text, row.rationale).spans) for row, each in zip(rows, tokens, strict=True)]
     own: dict[int, list[tuple[int, int]]] = {}
     for span in spans or ():
         own.setdefault(span.row, []).append((span.start, span.end))
     answers = {
-        "bi-encoder": [marks(own.get(number, []), each) for number, each in enumerate(tokens)],
+        "bi-encoder": [marked(each, own.get(number, [])) for number, each in enumerate(tokens)],
         "mark every word": [np.ones(len(each), dtype=bool) for each in tokens],
         "mark none": [np.zeros(len(each), dtype=bool) for each in tokens],
     }

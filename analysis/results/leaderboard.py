@@ -29,12 +29,18 @@ from analysis.gains.gains import SEED
 from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
+from analysis.results.rationales import RATIONALES, rationale_rows
 from analysis.results.repeats import nadeau_bengio, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
 
 WEIGHTS = ".safetensors"
-FILES = {"board": "leaderboard", "pairs": "leaderboard_pairs", "classes": "leaderboard_classes"}  # by frame
+FILES = {  # by frame
+    "board": "leaderboard",
+    "pairs": "leaderboard_pairs",
+    "classes": "leaderboard_classes",
+    "rationales": "leaderboard_rationales",
+}
 
 BOARD = {
     "target": Declared("str", "task that was trained and tested"),
@@ -86,16 +92,20 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Frames of contestants (BOARD), of all their pairs (PAIRS), and of their classes (CLASSES)."""
+    """Frames of contestants (BOARD), their pairs (PAIRS) and classes (CLASSES), and RATIONALES that they mark."""
 
     board: pd.DataFrame
     pairs: pd.DataFrame
     classes: pd.DataFrame
+    rationales: pd.DataFrame
 
     @property
     def frames(self) -> Mapping[str, pd.DataFrame]:
         """The frames by the names of their files."""
         return {file: getattr(self, name) for name, file in FILES.items()}
+
+
+_Rows = tuple[list[dict[str, Any]], ...]  # of board, pairs, classes and rationales
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
     MixedRecords if cells do not compare. Seeds that a contestant has not finished are left out of its score.
     """
     planned = planned_cells(store, manifest)
-    rows: tuple[list[dict[str, Any]], ...] = ([], [], [])
+    rows: _Rows = ([], [], [], [])
     for _, frame in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         contestants = list(_contestants(frame))
         if contestants:
@@ -132,8 +142,8 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             own = _over_repeats(store, own, contestants) if is_repeated else own
             for kept, of_column in zip(rows, own, strict=True):
                 kept += of_column
-    board, pairs, classes_of = (pd.DataFrame(part) for part in rows)
-    return Leaderboard(framed(board, BOARD), framed(pairs, PAIRS), framed(classes_of, CLASSES))
+    declared = BOARD, PAIRS, CLASSES, RATIONALES
+    return Leaderboard(*(framed(pd.DataFrame(part), of) for part, of in zip(rows, declared, strict=True)))
 
 
 def _contestants(done: pd.DataFrame) -> Iterator[_Contestant]:
@@ -165,7 +175,7 @@ def _by_seed(rows: pd.DataFrame) -> list[Cell]:
 
 def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant]) -> _Rows:
     """The rows of a column with scores, intervals and tests over repeated splits; Holm's correction over the pairs."""
-    board, pairs, classes = rows
+    board, pairs, *others = rows
     scores = {
         contestant.name: repeats_of(store, [store.get(cell.key) for cell in contestant.cells])
         for contestant in contestants
@@ -181,10 +191,7 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant])
         pair |= {"points": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
     for pair, p in zip(pairs, holm(np.array([pair["p"] for pair in pairs], dtype=float)), strict=True):
         pair |= {"p_max": float(p), "significant": bool(p <= LEVEL)}
-    return _ranked(board, pairs), pairs, classes
-
-
-_Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
+    return _ranked(board, pairs), pairs, *others
 
 
 def _column_rows(
@@ -193,12 +200,14 @@ def _column_rows(
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
     board, of_classes_ = [], []
+    records_of = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants}
     for contestant in contestants:
-        records = [store.get(cell.key) for cell in contestant.cells]
+        records = records_of[contestant.name]
         by_class = _class_scores(store, records, classes)
         of_classes_ += [where | {"system": contestant.name} | row for row in by_class]
         board.append(where | _row(store, column, contestant, records, by_class))
-    return _ranked(board, pairs), pairs, of_classes_
+    marked = [where | row for row in rationale_rows(store, records_of.items())]
+    return _ranked(board, pairs), pairs, of_classes_, marked
 
 
 def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

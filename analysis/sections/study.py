@@ -15,9 +15,11 @@ from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.gains.cells import mixed_columns
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.kept import versions
+from analysis.results.leaderboard import Leaderboard
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
+from tasks.metrics.rationales import FORMS
 from tasks.splits.near import LeftOut
 
 SYNTHETIC = Text(
@@ -144,7 +146,8 @@ BOARD_TEXT = (
     " has the highest validation score. A tie: no more than chance apart from the highest score, by paired tests of all"
     " against all on resampled groups, corrected by the step-down maximum within the target. Macro averages are over"
     " the classes that occur in the test labels. Parameters: numbers that a record keeps of what was learned."
-    " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class."
+    " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class, leaderboard_rationales.csv how well"
+    " rationales are marked, where a system marks any."
 )
 BOARD_HEAD = (
     *("system", "score", "95 % interval", "tied with the best", "accuracy", "macro P", "macro R", "macro F1"),
@@ -152,15 +155,44 @@ BOARD_HEAD = (
 )
 
 
-def leaderboard(study: StudyResults, board: pd.DataFrame) -> Section:
-    """A table for every target and setting: all systems beside the adapter."""
+RATIONALE_TEXT = (
+    "How well systems mark the words that are the reason of a label: F1 of the backbone's tokens, and IOU F1 of spans,"
+    " half of whose union is shared, in the forms of two papers and corrected (docs/studies.md). A form gives texts"
+    " without a rationale its own way, so that scores of two forms cannot be compared, and none means anything without"
+    " the two constants below: every word marked, and none."
+)
+RATIONALE_HEAD = ("system", *(f"{form} {score}" for form in FORMS for score in ("token F1", "IOU F1")))
+
+
+def leaderboard(study: StudyResults, board: Leaderboard) -> Section:
+    """A table for every target and setting: all systems beside the adapter; and how well they mark rationales."""
     blocks: list[Block] = [Text(BOARD_TEXT)]
-    for (target, setting), rows in board.groupby(["target", "setting"], sort=False):
+    for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
         blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
         blocks.append(Table(BOARD_HEAD, [board_row(row) for row in rows.itertuples()]))
+    if len(board.rationales):
+        blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
     return Section("Leaderboard", blocks)
+
+
+def _rationales(study: StudyResults, rationales: pd.DataFrame) -> list[Block]:
+    blocks: list[Block] = []
+    for (target, setting), rows in rationales.groupby(["target", "setting"], sort=False):
+        first = rows.iloc[0]
+        facts = f"{count(first.n_marked)} of {count(first.n_test)} test rows have a rationale"
+        blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
+        blocks.append(Table(RATIONALE_HEAD, rationale_rows(rows)))
+    return blocks
+
+
+def rationale_rows(rows: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The systems of a target and setting in words, their scores in every form."""
+    return [
+        (str(name), *(number(score) for form in own.itertuples() for score in (form.token_f1, form.iou_f1)))
+        for name, own in rows.groupby("system", sort=False)
+    ]
 
 
 def board_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the leaderboard

@@ -26,7 +26,7 @@ def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
 
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write the frames of the leaderboard, and print a table for every target and setting."""
-    from analysis.sections.study import BOARD_HEAD, board_row
+    from analysis.sections.study import BOARD_HEAD, RATIONALE_HEAD, board_row, rationale_rows
     from analysis.sections.study_results import Frames
     from analysis.tables import TABLES, write_frames
 
@@ -39,15 +39,22 @@ def show_leaderboard(options: argparse.Namespace) -> int:
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")
     for file, frame in board.frames.items():
         write_frames(frame, out / file)
-    shown = board.board[board.board.target.isin(options.target)] if options.target else board.board
+    targets = options.target or list(frames.manifest["tasks"])
+    shown, marked = (frame[frame.target.isin(targets)] for frame in (board.board, board.rationales))
     if options.json:
-        rows = json.loads(shown.to_json(orient="records", double_precision=15))
-        print_json({"leaderboard": rows, "files": [f"{out / file}.csv" for file in board.frames]})
+        parts = {"leaderboard": shown, "rationales": marked}
+        rows = {part: json.loads(of.to_json(orient="records", double_precision=15)) for part, of in parts.items()}
+        print_json({**rows, "files": [f"{out / file}.csv" for file in board.frames]})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
         print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
         entries = [dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()]
         print_rows(entries, as_json=False, spare=SPARE)
+        own = marked[(marked.target == target) & (marked.setting == setting)]
+        if len(own):
+            print("\nRationales, F1 of tokens and of spans in three forms:")
+            entries = [dict(zip(RATIONALE_HEAD, row, strict=True)) for row in rationale_rows(own)]
+            print_rows(entries, as_json=False)
         print()
     print(*(f"{out / file}.csv" for file in board.frames), sep="\n")
     return 0

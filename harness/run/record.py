@@ -113,11 +113,11 @@ class CellResult:
             folds[0].save(folder / ("model" if self.cell.role == SYSTEM else "adapter"))
         for name in ("validation", "test"):
             frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]
-            if len(folds) > 1:
-                frames = [frame.assign(fold=number) for number, frame in enumerate(frames, start=1)]
-            pd.concat(frames, ignore_index=True).to_parquet(folder / f"{name}.parquet", index=False)
+            _by_fold(frames).to_parquet(folder / f"{name}.parquet", index=False)
         if any(spans for fold in folds for spans in fold.spans.values()):
-            _spans(folds).to_parquet(folder / "spans.parquet", index=False)
+            _by_fold([_spans(fold) for fold in folds]).to_parquet(folder / "spans.parquet", index=False)
+        if all(fold.marks for fold in folds):
+            _by_fold([_marks(fold) for fold in folds]).to_parquet(folder / "rationales.parquet", index=False)
         history = [fold.fitted.history for fold in folds]
         text = json.dumps(history if len(folds) > 1 else history[0], allow_nan=False)
         (folder / "history.json").write_text(text, encoding="utf-8")
@@ -156,15 +156,29 @@ def _predictions(rows: Sequence[Example], logits: NDArray[np.float32]) -> pd.Dat
     return pd.DataFrame(columns | {f"logit_{i}": logits[:, i] for i in range(logits.shape[1])})
 
 
-def _spans(folds: Sequence[Trained]) -> pd.DataFrame:
+def _by_fold(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The frames of all folds below each other; of several, ``fold`` says from 1 whose a row is."""
+    if len(frames) > 1:
+        frames = [frame.assign(fold=number) for number, frame in enumerate(frames, start=1)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _spans(fold: Trained) -> pd.DataFrame:
     """One row per predicted rationale: split, id of its row, first and last character (exclusive) and score."""
     rows = [
         (part, getattr(fold.rows, part)[span.row].id, span.start, span.end, span.score)
-        for fold in folds
         for part, spans in fold.spans.items()
         for span in spans
     ]
-    return pd.DataFrame(rows, columns=["split", "id", "start", "end", "score"])
+    types = {"split": "str", "id": "str", "start": "int64", "end": "int64", "score": "float64"}
+    return pd.DataFrame(rows, columns=list(types)).astype(types)
+
+
+def _marks(fold: Trained) -> pd.DataFrame:
+    """One row per test row: id, and a 0 or 1 for every token by whether people and the system mark it."""
+    written = [["".join(str(int(mark)) for mark in side) for side in marks] for marks in fold.marks]
+    frame = pd.DataFrame(written, columns=["gold", "predicted"])
+    return frame.assign(id=[row.id for row in fold.rows.test])[["id", "gold", "predicted"]]
 
 
 # What a record says about how it was made: versions, device, host and time; nothing of it enters a key.

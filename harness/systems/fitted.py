@@ -5,19 +5,21 @@ A system is handed training and validation rows. Test rows come only to ``predic
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
-from harness.study.systems import Kind, Place, Sibling, kind_of
+from harness.study.systems import Kind, Place, Sibling, Span, kind_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.training.inputs import Rows
     from harness.training.recipe import Attempt
     from harness.training.trained import Trained
+    from tasks.metrics.rationales import Marks
     from tasks.splits.loading import Splits
     from tasks.task import Example
 
@@ -86,6 +88,7 @@ class FittedSystem:
         logits = {name: part.logits.astype("float32") for name, part in predicted.items()}
         score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])
         history = [dict(step) for step in fitted.history]
+        marks_rationales = bool(task.columns.get("rationale")) and predicted["test"].spans is not None
         return [
             Trained(
                 fitted.save,
@@ -94,6 +97,7 @@ class FittedSystem:
                 Fitted(fitted.best_epoch, score, history),
                 proofs={"cost": dict(predicted["test"].cost)},
                 spans={name: part.spans or () for name, part in predicted.items()},
+                marks=_marks(rows.test, predicted["test"].spans, attempt.backbone) if marks_rationales else (),
             )
         ]
 
@@ -118,6 +122,22 @@ def _blank(rows: Sequence[Example]) -> tuple[Example, ...]:
 
 def _no_answer(label: Any) -> Any:  # noqa: ANN401 - an Answer, whose kind stays
     return tuple(0 for _ in label) if isinstance(label, tuple) else type(label)(0)
+
+
+def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Backbone) -> list[tuple[Marks, Marks]]:
+    """Of every row which tokens of the backbone people marked, and which a system: equal tokens for all systems."""
+    from harness.training.tokens.tokenizer import load_tokenizer
+    from tasks.metrics.rationales import marked
+    from tasks.readers.rationales import placed
+
+    tokenizer, own = load_tokenizer(backbone), defaultdict(list)
+    for span in spans or ():
+        own[span.row].append((span.start, span.end))
+    tokens = [[place for _, place in tokenizer.pieces(row.text)] for row in rows]
+    return [
+        (marked(each, placed(row.text, row.rationale).spans), marked(each, own[number]))
+        for number, (row, each) in enumerate(zip(rows, tokens, strict=True))
+    ]
 
 
 def _sibling(splits: Splits, rows: Rows) -> Sibling:

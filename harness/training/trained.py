@@ -17,6 +17,7 @@ from harness.study.systems import Span
 from harness.training.inputs import Encoded, InputFormat, Rows, cut_counts, rows_of
 from harness.training.tokens.tokenizer import Tokenizer, load_tokenizer
 from tasks import metrics
+from tasks.metrics.rationales import Marks
 from tasks.splits.loading import Splits
 
 PARTS = ("train", "validation", "test")
@@ -78,8 +79,9 @@ class Trained:
 
     ``logits`` are of the validation and test rows, ``[rows, outputs]``. ``cut`` counts per split what a length limit
     took from its rows, and ``proofs`` are facts that a record keeps of how it was trained; systems without tokens or
-    without adapters leave them empty. ``spans`` are predicted rationales by split. ``lanes`` is how many cells were
-    trained at once, ``earlier`` the wall and CPU seconds of interrupted runs.
+    without adapters leave them empty. ``spans`` are predicted rationales by split, and ``marks`` say of every test row
+    which tokens of the backbone people mark and which the system. ``lanes`` is how many cells were trained at once,
+    ``earlier`` the wall and CPU seconds of interrupted runs.
     """
 
     save: Callable[[Path], None] | None
@@ -89,6 +91,7 @@ class Trained:
     cut: dict[str, dict[str, int]] = field(default_factory=dict)
     proofs: dict[str, Any] = field(default_factory=dict)
     spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    marks: Sequence[tuple[Marks, Marks]] = ()
     lanes: int = 1
     earlier: tuple[float, float] = (0.0, 0.0)
 

@@ -6,48 +6,56 @@ least half their union (DeYoung et al. 2020, ERASER, section 4.2). Both are mean
 cannot be compared before their form is known:
 
 - ``epitome`` (Sharma et al. 2020 and their public code): in a post without a rationale every token counts as marked, so
-  marking all is right there. A post of n tokens is judged on 2 n - 1 places, those after the text unmarked, because the
-  code takes the length of a string with commas. No mark on either side is an F1 of 0. Posts are averaged by batches.
+  marking all is right there. The token that ends a text is one more, marked where all others are: spans of characters
+  cannot hold it, and the code marks it in posts without a rationale. With it, a post of n tokens is judged on 2 n - 1
+  places, those after the text unmarked, because the code takes the length of a string with commas. No mark on either
+  side is an F1 of 0. Posts are averaged by batches.
 - ``micromodels`` (Lee et al. 2021 and their public code): a post without a rationale has no mark, and predicting none
   there is an F1 of 1.
-- ``corrected``: posts with a rationale alone, and a gold span is hit once at most.
+- ``corrected``: posts with a rationale alone.
 
-In the first two a span that ends the judged places ends one token early, and every predicted span that reaches half of
-a gold one is a hit, so that two halves of a single span are two hits of one.
+In the first two a span that ends the judged places ends one token early. No form needs a rule that a gold span is hit
+once: two runs of one side that meet a span of the other leave a token of it between them, so that not both reach half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Marks = NDArray[np.bool_]
-Run = tuple[int, int]  # first token, and the token after the last
+Run = tuple[int, int]  # first token or character, and the one after the last
 HALF = 0.5  # of the union of two spans
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a form does with posts: see above. ``places`` is the most that are judged of a post, 0 for all."""
+    """What a form does with posts: see above. ``places`` is the most that are judged of a padded post, 0 for no pad."""
 
     is_all_without: bool
     empty: float
     is_end_lost: bool
-    is_once: bool
     is_rationale_needed: bool = False
-    is_padded: bool = False
     places: int = 0
     batch: int = 0
 
 
 FORMS = {
-    "epitome": Form(True, 0.0, True, False, is_padded=True, places=63, batch=32),
-    "micromodels": Form(False, 1.0, True, False),
-    "corrected": Form(False, 1.0, False, True, is_rationale_needed=True),
+    "epitome": Form(True, 0.0, True, places=63, batch=32),
+    "micromodels": Form(False, 1.0, True),
+    "corrected": Form(False, 1.0, False, is_rationale_needed=True),
 }
+
+
+def marked(tokens: Sequence[Run], spans: Iterable[Run]) -> Marks:
+    """Which tokens, each its characters, a span of characters touches ``[tokens]``; both without their ends."""
+    marks = np.zeros(len(tokens), dtype=bool)
+    for left, right in spans:
+        marks |= np.array([start < end and left < end and start < right for start, end in tokens], dtype=bool)
+    return marks
 
 
 def token_f1(gold: Sequence[Marks], predicted: Sequence[Marks], form: str) -> float:
@@ -88,11 +96,12 @@ def _with_all(true: Marks, form: Form) -> Marks:
 
 
 def _judged(marks: Marks, form: Form) -> Marks:
-    """The places of a post that a form looks at."""
-    if not form.is_padded:
+    """The places of a post that a form looks at; padded, its tokens, the token that ends it, and unmarked ones."""
+    if not form.places:
         return marks
-    places = min(max(2 * len(marks) - 1, 0), form.places)
-    return np.append(marks, np.zeros(max(places - len(marks), 0), dtype=bool))[:places]
+    own = marks[: form.places - 1]
+    places = min(2 * len(own) + 1, form.places)
+    return np.concatenate([own, [own.all()], np.zeros(places - len(own) - 1, dtype=bool)]).astype(bool)
 
 
 def _token_f1(true: Marks, marks: Marks, form: Form) -> float:
@@ -105,8 +114,7 @@ def _iou_f1(true: Marks, marks: Marks, form: Form) -> float:
     if not gold and not predicted:
         return form.empty
     near = np.array([[_overlap(span, other) >= HALF for other in gold] for span in predicted], dtype=bool)
-    near = near.reshape(len(predicted), len(gold))
-    hits = _matched(near) if form.is_once else int(near.any(axis=1).sum())
+    hits = int(near.reshape(len(predicted), len(gold)).any(axis=1).sum())
     if not hits:
         return 0.0
     precision, recall = hits / len(predicted), hits / len(gold)
@@ -125,13 +133,3 @@ def _overlap(span: Run, other: Run) -> float:
     shared = max(0, min(span[1], other[1]) - max(span[0], other[0]))
     union = span[1] - span[0] + other[1] - other[0] - shared
     return shared / union if union else 0.0
-
-
-def _matched(near: NDArray[np.bool_]) -> int:
-    """The most pairs of a predicted and a gold span that are near, each span in one pair at most."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    if not near.size:
-        return 0
-    return int((maximum_bipartite_matching(csr_array(near), perm_type="column") >= 0).sum())

@@ -16,6 +16,7 @@ from harness.study.systems import Fit, Place, kind_of
 from harness.systems.bi_encoder.network import IGNORED, Attention, loss_of
 from harness.systems.bi_encoder.training import CHECKPOINT, Trained
 from tasks.errors import BadInput
+from tasks.readers.rationales import placed
 from tasks.task import Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study
@@ -256,6 +257,16 @@ def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, ti
     spans = pd.read_parquet(study.store.open(cell.key, "spans.parquet")).query("split == 'test'")
     assert len(spans)
     assert all(0 <= span.start < span.end <= len(texts[span.id]) for span in spans.itertuples())
+    marks = pd.read_parquet(study.store.open(cell.key, "rationales.parquet")).set_index("id")
+    for row in (row for row in rows if row.id in texts):  # the random backbone reads a token per byte
+        gold, predicted = np.zeros(len(row.text)), np.zeros(len(row.text))
+        for start, end in placed(row.text, row.rationale).spans:
+            gold[start:end] = 1
+        for span in spans[spans.id == row.id].itertuples():
+            predicted[span.start : span.end] = 1
+        assert marks.gold[row.id] == "".join(map(str, gold.astype(int)))
+        assert marks.predicted[row.id] == "".join(map(str, predicted.astype(int)))
+    assert marks.gold.str.contains("1").any()
     history = json.loads(study.store.open(cell.key, "history.json").read_text())
     assert [step["epoch"] for step in history] == [1, 2]
     assert not list(study.store.pack_folder(cell.key).rglob(CHECKPOINT))

@@ -177,6 +177,10 @@ def test_a_system_sees_no_test_row_in_its_fit_and_no_answer_in_what_it_predicts(
     assert (record.results["best_epoch"], record.results["cost"]) == (2, {"tokens": 24})
     spans = pd.read_parquet(store.open(cell.key, "spans.parquet"))
     assert spans.to_dict("records")[1] == {"split": "test", "id": "r0", "start": 1, "end": 4, "score": 0.5}
+    marks = pd.read_parquet(store.open(cell.key, "rationales.parquet"))
+    assert marks.id.tolist() == [row.id for row in splits["one"].test]
+    assert ["1" in text for text in marks.predicted] == [True] + [False] * 23
+    assert [len(text) for text in marks.gold] == [len(text) for text in marks.predicted]
 
 
 def test_a_changed_rationale_makes_new_cells_of_what_reads_it_and_of_nothing_else(spy, tiny, toy_splits):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from tasks.metrics.rationales import FORMS, iou_f1, token_f1
+from tasks.metrics.rationales import FORMS, iou_f1, marked, token_f1
 
 NAN = float("nan")
 
@@ -25,11 +25,11 @@ BY_HAND = {
     "two halves that both reach half": (".xxxxx.", ".xxxxx.", (1.0,) * 3, (1.0,) * 3),
     "a span that ends the text": ("..xx", "..xx", (1.0,) * 3, (1.0, 1.0, 1.0)),
     "one token that ends the text": ("...x", "...x", (1.0,) * 3, (1.0, 0.0, 1.0)),
-    "one token in all": ("x", "x", (1.0,) * 3, (0.0, 0.0, 1.0)),
-    "no gold, some predicted": ("....", "xx..", (2 / 3, 0.0, NAN), (1.0, 0.0, NAN)),
+    "one token in all": ("x", "x", (1.0,) * 3, (1.0, 0.0, 1.0)),  # epitome: the end token is beside it
+    "no gold, some predicted": ("....", "xx..", (4 / 7, 0.0, NAN), (0.0, 0.0, NAN)),
     "neither": ("....", "....", (0.0, 1.0, NAN), (0.0, 1.0, NAN)),
     "no gold, all predicted": ("....", "xxxx", (1.0, 0.0, NAN), (1.0, 0.0, NAN)),
-    "all predicted": ("xx..", "xxxx", (2 / 3,) * 3, (1.0, 1.0, 1.0)),
+    "all predicted": ("xx..", "xxxx", (4 / 7, 2 / 3, 2 / 3), (0.0, 1.0, 1.0)),
     "none predicted": ("xx..", "....", (0.0,) * 3, (0.0,) * 3),
 }
 
@@ -42,7 +42,7 @@ def test_every_form_gives_what_a_hand_computes(case):
         assert iou_f1([marks(gold)], [marks(predicted)], form) == pytest.approx(by_span, nan_ok=True), form
 
 
-def test_two_hits_of_a_single_gold_span_count_once_where_that_is_corrected():
+def test_two_parts_of_a_gold_span_never_both_reach_half_of_it():
     gold, predicted = marks("xxxx...."), marks("xx.x....")
     assert iou_f1([gold], [predicted], "corrected") == pytest.approx(2 * 0.5 * 1 / 1.5)
     wide, halves = marks("xxxxx..."), marks("xx.xx...")
@@ -82,7 +82,8 @@ def slow(gold, predicted, form):
         return None
     if form == "epitome":
         gold = gold if any(gold) else [1] * len(gold)
-        places = min(2 * len(gold) - 1, 63)
+        gold, predicted = ([*values[:62], int(all(values[:62]))] for values in (gold, predicted))
+        places = min(len(",".join(map(str, gold))), 63)
         gold, predicted = ((values + [0] * 63)[:places] for values in (gold, predicted))
     empty = 0 if form == "epitome" else 1
     tokens = f1_score(gold, predicted, zero_division=empty)
@@ -90,7 +91,7 @@ def slow(gold, predicted, form):
     if not true and not found:
         return tokens, empty
     near = [[bool(a | b) and 2 * len(a & b) >= len(a | b) for b in true] for a in found]
-    if form == "corrected":
+    if form == "corrected":  # at most one predicted span for each gold one, by trying every pairing
         wide = max(len(found), len(true))
         square = [[*row, *[False] * (wide - len(true))] for row in near] + [[False] * wide] * (wide - len(found))
         hits = max(sum(square[row][column] for row, column in enumerate(order)) for order in permutations(range(wide)))
@@ -120,3 +121,10 @@ def test_a_long_post_is_judged_on_the_first_63_places_of_the_published_code():
     late = np.zeros(80, dtype=bool)
     late[70:] = True
     assert token_f1([gold], [late], "epitome") == 0.0
+
+
+def test_a_token_is_marked_where_a_span_touches_it():
+    tokens = [(0, 2), (2, 5), (5, 5), (6, 9)]
+    assert marked(tokens, [(1, 3), (8, 20)]).tolist() == [True, True, False, True]
+    assert not marked(tokens, [(5, 6)]).any()
+    assert marked([], [(0, 4)]).shape == (0,)
