@@ -152,6 +152,7 @@ NUMPY = ("float64", "float32", "int64", "int32", "bool")
 NULLABLE = {"Int64": "int64", "boolean": "bool", "Float64": "float64"}
 TEXTS = ("str", "string", "object")
 FRAME, BYTES, PLAIN = "frame", "bytes", "plain"
+EMPTY = "none"  # instead of the type of names, of a frame without rows and columns
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a result hangs on
@@ -197,6 +198,8 @@ def packed_frame(frame: pd.DataFrame) -> dict[str, Any]:
     """The frame as JSON that ``unpacked_frame`` makes the same frame of; Unkept where it could not."""
     if not (isinstance(frame.index, pd.RangeIndex) and frame.index.equals(pd.RangeIndex(len(frame)))):
         raise Unkept("a frame whose rows have names")
+    if frame.equals(pd.DataFrame()):
+        return {"rows": 0, "names": EMPTY, "columns": []}
     if str(frame.columns.dtype) not in TEXTS or not frame.columns.is_unique or frame.columns.name is not None:
         raise Unkept("a frame whose columns share names, or have none")
     columns = [[_cell(name), *_packed_column(frame[name])] for name in frame.columns]
@@ -205,6 +208,8 @@ def packed_frame(frame: pd.DataFrame) -> dict[str, Any]:
 
 def unpacked_frame(packed: Mapping[str, Any]) -> pd.DataFrame:
     """The frame that ``packed_frame`` was given."""
+    if packed["names"] == EMPTY:
+        return pd.DataFrame()
     rows = packed["rows"]
     columns = {name: _unpacked_column(kind, parts, rows) for name, kind, *parts in packed["columns"]}
     return pd.DataFrame(columns, index=pd.RangeIndex(rows), columns=pd.Index(list(columns), dtype=packed["names"]))

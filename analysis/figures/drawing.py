@@ -2,6 +2,8 @@
 
 Titles come from entries and may hold anything. Matplotlib would read two dollars as a formula, and a layout has no room
 for a name of hundreds of letters: texts are drawn without mathematics, names are cut, and ink stands out from squares.
+
+Matplotlib takes a second to load and is loaded where something is drawn: figures that are kept need none of it.
 """
 
 from __future__ import annotations
@@ -11,18 +13,12 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.collections import QuadMesh
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from adapters_store.disk import write_bytes
@@ -30,11 +26,18 @@ from analysis.kept import NOWHERE, Kept
 from analysis.tables import as_written, write_csv
 from tasks.plain_text import harmless
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+
 LONGEST = 40  # letters of a name beside an axis or in a legend
 END = 9  # of them from its end, where names of one family differ
 MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1
 LETTERS_PER_INCH = 11  # of a title, so that none is cut
-CANVASES: dict[str, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG}  # a PDF's is imported with its fonts
+CANVASES = {"png": "agg", "svg": "svg", "pdf": "pdf"}  # matplotlib's name of what writes such a file
 DROPPED = "_drop_tables_default"  # of fontTools: matplotlib lets nobody say which tables are left out
 PLACING = ("GDEF", "GPOS", "GSUB", "MATH")  # tables of a font that say how letters stand beside each other
 FONT: dict[Any, Any] = {"text.parse_math": False, "font.family": "DejaVu Sans"}
@@ -49,9 +52,12 @@ class FigureFiles(NamedTuple):
     frame: pd.DataFrame
 
 
-def plain_text_settings(salt: str) -> AbstractContextManager[None]:
+def plain_text_settings(salt: str, **further: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - of matplotlib
     """Settings to draw and write a figure with: texts as they are, in an SVG as text, and equal bytes of equal ones."""
-    return mpl.rc_context({**FONT, "svg.hashsalt": salt, "svg.fonttype": "none"})
+    import matplotlib as mpl
+
+    settings: dict[Any, Any] = {**FONT, "svg.hashsalt": salt, "svg.fonttype": "none", **further}
+    return mpl.rc_context(settings)
 
 
 def on_a_line(name: object) -> str:
@@ -93,6 +99,9 @@ def make_legible(axes: Axes) -> None:
 
     A patch that covers a square is light, and the ink on it black.
     """
+    from matplotlib.collections import QuadMesh
+    from matplotlib.patches import Rectangle
+
     mesh = next(collection for collection in axes.collections if isinstance(collection, QuadMesh))
     mesh.update_scalarmappable()
     across = np.asarray(mesh.get_coordinates()).shape[1] - 1
@@ -103,10 +112,47 @@ def make_legible(axes: Axes) -> None:
         text.set_color("black" if (x, y) in covered or is_light[y * across + x] else "white")
 
 
+def cover(axes: Axes, x: int, y: int, **style: Any) -> None:  # noqa: ANN401 - of a patch
+    """Fill the square of a heatmap whose upper left corner is here."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **style))
+
+
+def legend_patch(label: str, **style: Any) -> Patch:  # noqa: ANN401 - of a patch
+    """An entry of a legend: what a fill means."""
+    from matplotlib.patches import Patch
+
+    return Patch(label=label, **style)
+
+
+def legend_mark(label: str, **style: Any) -> Line2D:  # noqa: ANN401 - of a line
+    """An entry of a legend: what a mark means, which stands in the label where no ``style`` draws it."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **{"linestyle": "none", "label": label, **style})
+
+
+def whole_numbers(most: int) -> MaxNLocator:
+    """Ticks at whole numbers, at most as many spaces between them."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(most, integer=True)
+
+
+def empty_figure(width: float, height: float, *, layout: str | None = "constrained") -> Figure:
+    """An empty figure of this size in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def figure_of(width: float, height: float, title: str) -> Figure:
     """An empty figure of this size in inches with its title, wrapped."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(width, height)
     lines = [
         line
         for paragraph in title.splitlines()
@@ -164,7 +210,7 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     That draws each file twice, the first time into nothing, to have the places of its layout; here these are sought.
     """
     content, own_dpi = io.BytesIO(), figure.dpi
-    canvas = (CANVASES.get(ending) or _pdf_canvas())(figure)
+    canvas = _canvas(ending)(figure)
     figure.dpi = canvas.fixed_dpi or dpi or own_dpi
     layout = figure.get_layout_engine()
     if layout is not None:
@@ -179,10 +225,9 @@ def file_of(figure: Figure, ending: str, dpi: float | None = None, **options: An
     return content.getvalue()
 
 
-def _pdf_canvas() -> Any:  # noqa: ANN401 - a class of matplotlib's
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a tenth of a second, which no report needs
-
-    return FigureCanvasPdf
+def _canvas(ending: str) -> Any:  # noqa: ANN401 - a class of matplotlib's
+    """What writes files of this ending."""
+    return import_module(f"matplotlib.backends.backend_{CANVASES[ending]}").FigureCanvas
 
 
 @contextmanager

@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
 
 from adapters_store.disk import write_bytes
 from adapters_store.roles import BASELINE
 from analysis.figures.drawing import (
     FigureFiles,
     colour_squares,
+    cover,
+    empty_figure,
     file_of,
+    legend_mark,
+    legend_patch,
     make_legible,
     plain_text_settings,
     shortened,
@@ -34,6 +33,12 @@ from analysis.gains.significance import LEVEL
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import bare
 from tasks.plain_text import harmless
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
@@ -135,8 +140,7 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     rows, columns = squares.drop_duplicates("intermediate"), squares.drop_duplicates("target")
     points = squares.pivot(index="intermediate", columns="target", values="points")
     points = points.loc[rows.intermediate, columns.target].astype(float)
-    figure = Figure(figsize=(6.0 + 0.55 * len(columns), 4.4 + 0.34 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(6.0 + 0.55 * len(columns), 4.4 + 0.34 * len(rows))
     axes = figure.subplots()
     label = f"gain in points of {METRIC_NAMES[metric]} (x 100)"
     label += f"\nscale ends at {limit:.1f} ({ROBUST_PERCENTILE}th percentile)"
@@ -187,7 +191,7 @@ def _status(n_seeds: int, score: float, otherwise: str) -> str:
 def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
     """Write a square's score and marks, and fill it where there is no gain to colour."""
     if square.status in FILLS:
-        axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[square.status]))
+        cover(axes, x, y, **FILLS[square.status])
     if not np.isfinite(square.score):
         return
     text = bare(square.score) + "*" * square.is_significant
@@ -202,9 +206,10 @@ def _legend(squares: pd.DataFrame) -> list[Patch | Line2D]:
     signs += [(f"{DAGGER} collapsed training (this cell or its baseline)", squares.is_collapsed)]
     signs += [(f"{DOUBLE_DAGGER} contaminated: test items are training material", squares.is_contaminated)]
     entries: list[Patch | Line2D] = [
-        Line2D([], [], linestyle="none", label=text) for text, occurs in signs if occurs.any() or text.startswith("*")
+        legend_mark(text) for text, occurs in signs if occurs.any() or text.startswith("*")
     ]
-    return entries + [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
+    fills = [name for name in MEANINGS if (squares.status == name).any()]
+    return entries + [legend_patch(MEANINGS[name], **FILLS[name]) for name in fills]
 
 
 # The map of contamination: targets across, intermediates down.
@@ -228,8 +233,7 @@ def _contamination_heatmap(squares: pd.DataFrame, title: str) -> Figure:
     import seaborn as sns  # a second, which no other command needs
 
     size = 4.0 + 0.36 * len(squares)
-    figure = Figure(figsize=(size + 1.5, size), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = empty_figure(size + 1.5, size)
     axes = figure.subplots()
     label = "percent of the target's test items in the intermediate's training data\n"
     label += "(largest of: by group, by context and text, nearly)"

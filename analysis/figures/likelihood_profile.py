@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.figures.drawing import figure_of, make_plain, shortened
 from analysis.gains.significance import LEVEL
 from analysis.tables import signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEEPEST = 6.0  # drop of the log likelihood that is drawn
 INK, BAND = "#2166ac", "#d1e5f0"

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.drawing import (
     FigureFiles,
     colour_squares,
+    cover,
     figure_of,
+    legend_mark,
+    legend_patch,
     make_legible,
     make_plain,
     shortened,
+    whole_numbers,
     write_figure_files,
 )
 from analysis.figures.heatmaps import (
@@ -57,6 +57,11 @@ from analysis.results.results import Results
 from analysis.tables import bare
 from tasks.plain_text import counted
 from tasks.ratings import constructs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 PUBLISHED = "published"
 SEEDS = 5  # of random splits behind Figure 2
@@ -151,7 +156,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     for square in squares.itertuples():
         x, y = across[square.target], down[square.intermediate]
         if square.status in FILLS:
-            axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0, **FILLS[square.status]))
+            cover(axes, x, y, **FILLS[square.status])
         if np.isfinite(square.score):
             marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
             axes.text(x + 0.5, y + 0.5, bare(square.score) + marks, ha="center", va="center", fontsize=8)
@@ -180,12 +185,12 @@ def theme_bars(counts: pd.DataFrame, title: str) -> Figure:
             axes.set_xticks(
                 range(len(present)), [f"{shortened(theme, 24)}\n(of {part.n_tested[theme]})" for theme in present]
             )
-            axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axes.yaxis.set_major_locator(whole_numbers(5))
             axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
             axes.set_title(f"{role}'s theme, {shortened(panel)}", fontsize=9)
             make_plain(axes)
         line[0].set_ylabel("significant pairs")
-    handles = [Patch(color=UP, label="gains (up)"), Patch(color=DOWN, label="harms (down)")]
+    handles = [legend_patch("gains (up)", color=UP), legend_patch("harms (down)", color=DOWN)]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     return figure
 
@@ -206,7 +211,7 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     n_pairs = len(differing[["rater_a", "rater_b"]].drop_duplicates())
     axes.set_xticks(range(len(sizes)), [f"{size:g}" for size in sizes])
     axes.set(xlabel="difference of two raters' ratings", ylabel="tasks" if n_pairs == 1 else "tasks x pairs of raters")
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(whole_numbers(6))
     axes.margins(y=0.12)
     columns = min(len(rated), 3)
     figure.legend(
@@ -223,8 +228,8 @@ def _legend(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
         f"{DAGGER} collapsed training": squares.is_collapsed,
         f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated,
     }
-    marks = [Line2D([], [], linestyle="none", label=text) for text, occurs in signs.items() if occurs.any()]
-    fills = [Patch(label=MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
+    marks = [legend_mark(text) for text, occurs in signs.items() if occurs.any()]
+    fills = [legend_patch(MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
     return [*marks, *fills]
 
 
@@ -324,15 +329,15 @@ def importance_bars(rows: pd.DataFrame, title: str) -> Figure:
     label = "decrease in training R2 when the feature is permuted\n(lines: standard deviation over permutations)"
     axes.set_xlabel(label, fontsize=8.5)
     handles: list[Patch | Line2D] = [
-        Patch(facecolor=BARS[i % 2], edgecolor="0.25", label=shortened(name)) for i, name in enumerate(series)
+        legend_patch(shortened(name), facecolor=BARS[i % 2], edgecolor="0.25") for i, name in enumerate(series)
     ]
     if rows.is_stand_in.any():
         label = "not measured (random placeholder)"
-        handles.append(Patch(facecolor="white", edgecolor="0.25", hatch="////", label=label))
+        handles.append(legend_patch(label, facecolor="white", edgecolor="0.25", hatch="////"))
     if rows.by_chance.notna().any():
         label = f"95 % of {rows.arrangements.max()} stay below,\nfacts permuted over tasks"
-        style = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2, "color": "#b2182b"}
-        handles.append(Line2D([], [], label=label, **style))
+        style = {"marker": "|", "markersize": 9, "markeredgewidth": 2, "color": "#b2182b"}
+        handles.append(legend_mark(label, **style))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     make_plain(axes)
     return figure
@@ -386,13 +391,12 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
     make_legible(axes)
     across, down = (list(names) for names in (columns.target, rows.intermediate))
     for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
-        where = across.index(square.target), down.index(square.intermediate)
-        axes.add_patch(Rectangle(where, 1, 1, linewidth=0, **FILLS["missing"]))
+        cover(axes, across.index(square.target), down.index(square.intermediate), **FILLS["missing"])
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
     if off.isna().any():
-        handles = [Patch(label="not measured", **FILLS["missing"])]
+        handles = [legend_patch("not measured", **FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
     return figure
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from analysis.figures.drawing import figure_of, make_plain, shortened
 from analysis.gains.significance import LEVEL
 from analysis.tables import signed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHOICES = {
     "left_out": "families left out as",

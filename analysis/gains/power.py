@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
@@ -91,6 +90,8 @@ def _visible_in_errors(df: float, level: float) -> float:
     if df >= MANY:
         return float(ndtri(1 - level / 2) + ndtri(POWER))
     bound = float(stdtrit(df, 1 - level / 2))
+    from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
+
     chances = (np.arange(STEPS) + 0.5) / STEPS
     spread = np.sqrt(2 * gammaincinv(df / 2, chances) / df)  # of the estimated standard error: a root of chi-square
 

@@ -56,7 +56,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
     study, manifest = content.study, content.study.manifest
     cells = plain_frame(study.cells, [name for name in TYPES if name not in APART])
     addresses = zip(*(study.cells[name] for name in WHERE), strict=True)
-    of_cells = pages(store, study)
+    drawn = _drawn(store, study)
     return {
         "schema": SCHEMA,
         "name": manifest["name"],
@@ -68,18 +68,33 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "themes": list(themes()),
         "constructs": [{"id": name, "title": construct_title(name)} for name in study.question.results.constructs],
         "missing": dict(manifest["missing"]),
-        "plans": glances(study),
-        "targets": targets(study),
-        "leaderboards": leaderboards(study),
-        "maps": heatmaps(study),
+        **{name: drawn[name] for name in ("plans", "targets", "leaderboards", "maps")},
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
-        "made": _shared_facts(of_cells),
-        "pages": of_cells,
+        **{name: drawn[name] for name in ("made", "pages")},
         "doubts": DOUBTS,
         "importance": _importance(content),
         "figures": {Picture.of(figure).file: _packed(figure) for figure in content.figures},
         "report": plain_sections(content.sections),
+    }
+
+
+def _drawn(store: Store, study: StudyResults) -> dict[str, Any]:
+    """What takes long to form of the frames, manifest and records of a study, read where it was kept."""
+    frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
+    return study.question.kept.parts("page", frames, lambda: _parts(store, study))
+
+
+def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
+    """Maps, forests, leaderboards and the page of every cell, by their names in the document."""
+    of_cells = pages(store, study)
+    return {
+        "plans": glances(study),
+        "targets": targets(study),
+        "leaderboards": leaderboards(study),
+        "maps": heatmaps(study),
+        "made": _shared_facts(of_cells),
+        "pages": of_cells,
     }
 
 
@@ -97,12 +112,12 @@ def _tasks(content: ReportContent) -> list[dict[str, Any]]:
     ]
 
 
-def _shared_facts(of_cells: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _shared_facts(of_cells: list[dict[str, Any]]) -> list[list[str]]:
     """Every fact of how cells were made once; runs then name theirs by place, for most are those of all others."""
     places: dict[tuple[str, str], int] = {}
     for run in (run for page in of_cells for run in page["runs"] if "made" in run):
         run["made"] = [places.setdefault((what, text), len(places)) for what, text in run["made"]]
-    return list(places)
+    return [list(fact) for fact in places]
 
 
 def _packed(figure: FigureFiles) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
-from analysis.figures.planned.forest import forest_frame, forest_plan
+from analysis.figures.planned.forest import forest_plan, kept_forest_frame
 from analysis.figures.planned.plan import plain_plan
 from analysis.figures.planned.uncertainty import ORDERS, map_frame, map_title
 from analysis.figures.planned.uncertainty_map import map_plan
@@ -50,7 +50,8 @@ def targets(study: StudyResults) -> list[dict[str, Any]]:
     """The forest of every target and setting, with all its intermediates, as a plan."""
     drawings = []
     for setting in dict.fromkeys(study.gains.setting):
-        frame = forest_frame(study.gains, study.controls, study.baselines, study.cells, study.manifest, setting)
+        frames = study.gains, study.controls, study.baselines, study.cells
+        frame = kept_forest_frame(*frames, study.manifest, setting, study.question.kept)
         for target, part in frame.groupby("target", sort=False):
             plan = plain_plan(forest_plan(part, "", most=None))
             drawings.append({"setting": setting, "target": str(target), "plan": plan})

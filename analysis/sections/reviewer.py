@@ -130,7 +130,8 @@ def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.
     frame = frame.merge(visible[["target", "setting", *seen]], on=["target", "setting"], how="left")
     if rows:
         largest = frame.groupby("target")[["n_test", "n_groups"]].max().sum()
-        frame = pd.concat([frame, pd.DataFrame([{"target": ALL, "setting": ALL, **_units(tested), **largest}])])
+        of_all = {"target": ALL, "setting": ALL, **_units(tested), **largest}
+        frame = pd.concat([frame, pd.DataFrame([of_all])], ignore_index=True)
     return framed(frame, UNITS)
 
 
@@ -251,17 +252,23 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
     if not gains.p.notna().any():
         text = "No gain has a p, so there is nothing to correct and no claim to change."
         return Section(TITLE, [Text(text), *further])
-    frames = {
-        "rejections": rejections(gains),
-        "units": units(gains, visible, study.manifest),
-        "changes": changes(gains, study.others, study.manifest),
-        "claims": claims(gains, study.others, study.manifest),
-        "second_metric": study.others,
-    }
-    for name, frame in frames.items():
+    asked = {"gains": gains, "others": study.others, "visible": visible}
+    frames = study.question.kept.parts("reviewer", asked, lambda: _frames(**asked, manifest=study.manifest))
+    for name, frame in {**frames, "second_metric": study.others}.items():
         write_csv(frame, out / f"reviewer_{name}")
     blocks = [*_rejections(study, frames["rejections"]), *_units_table(study, frames["units"])]
     return Section(TITLE, [*blocks, *_changes(study, frames["changes"], frames["claims"]), *further])
+
+
+def _frames(
+    gains: pd.DataFrame, others: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest
+) -> dict[str, pd.DataFrame]:
+    return {
+        "rejections": rejections(gains),
+        "units": units(gains, visible, manifest),
+        "changes": changes(gains, others, manifest),
+        "claims": claims(gains, others, manifest),
+    }
 
 
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:

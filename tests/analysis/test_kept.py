@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -111,6 +114,10 @@ def test_a_frame_comes_back_as_it_was(frame):
     assert_same(frame, unpacked_frame(json.loads(json.dumps(packed_frame(frame)))))
 
 
+def test_an_empty_frame_without_columns_comes_back_too():
+    assert_same(pd.DataFrame(), unpacked_frame(json.loads(json.dumps(packed_frame(pd.DataFrame())))))
+
+
 @pytest.mark.parametrize(
     "frame",
     [
@@ -150,12 +157,52 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(small, tmp_pa
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
     monkeypatch.setattr("analysis.sections.importance.guarded", None)
+    for name in ("page.document._parts", "sections.reviewer._frames", "figures.planned.forest.forest_frame"):
+        monkeypatch.setattr(f"analysis.{name}", None)
     report(*small, tmp_path / "again", draws=DRAWS)
-    first, again = (
-        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "first", tmp_path / "again")
-    )
+    first, again = (files_of(tmp_path / name) for name in ("first", "again"))
     assert first == again and "tables/gains.csv" in first
+
+
+def files_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("change", ["curve", "time"])
+def test_a_report_after_a_record_has_changed_is_that_of_a_store_that_keeps_nothing(small, tmp_path, change):
+    store, manifest = small
+    before = report(store, manifest, tmp_path / "before", draws=DRAWS).page.with_suffix(".html").read_bytes()
+    cell = next(cell for cell in manifest["cells"] if cell["intermediate"])
+    path = store.root / "objects" / cell["key"] / MARKER
+    body = unseal(path.read_bytes(), path)
+    if change == "time":
+        body["provenance"]["wall_seconds"] += 100
+    else:
+        history = path.with_name("history.json")
+        history.write_text(json.dumps([{"epoch": 1, "train_loss": 7.25, "validation": 0.5}]))
+        content = history.read_bytes()
+        body["files"]["history.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    path.write_bytes(seal(body))
+    report(store, manifest, tmp_path / "after", draws=DRAWS)
+    shutil.rmtree(store.root / "measures")
+    report(store, manifest, tmp_path / "anew", draws=DRAWS)
+    after, anew = (files_of(tmp_path / name) for name in ("after", "anew"))
+    assert after == anew
+    assert after["report.html"] != before
+
+
+def test_a_report_of_kept_results_loads_no_drawing_library(small, tmp_path):
+    store, manifest = small
+    report(store, manifest, tmp_path / "first", draws=DRAWS)
+    code = (
+        "import sys; from pathlib import Path; from adapters_store import Store; from analysis.report import report\n"
+        f"store = Store(Path({str(store.root)!r})); manifest = store.manifest(store.manifests()[0])\n"
+        f"report(store, manifest, Path({str(tmp_path / 'again')!r}), draws={DRAWS})\n"
+        "print(sorted({'matplotlib', 'seaborn', 'sklearn', 'scipy.stats', 'torch'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ended.stdout.strip() == "[]"
+    assert files_of(tmp_path / "first") == files_of(tmp_path / "again")
 
 
 def test_other_draws_seeds_and_contacts_are_other_results(study, monkeypatch):

@@ -94,6 +94,20 @@ def forest_frame(
     return framed(frame.assign(is_significant=frame.is_significant.eq(True)), COLUMNS)
 
 
+def kept_forest_frame(
+    gains: pd.DataFrame,
+    controls: pd.DataFrame,
+    baselines: pd.DataFrame,
+    cells: pd.DataFrame,
+    manifest: Manifest,
+    setting: str,
+    kept: Kept,
+) -> pd.DataFrame:
+    """The same, read where it was kept."""
+    asked = {"gains": gains, "controls": controls, "baselines": baselines, "cells": cells, "setting": setting}
+    return kept.frame("forest", asked, lambda: forest_frame(**asked, manifest=manifest))
+
+
 def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The target alone, the majority-class score, and the whole model where there is one."""
     alone = baselines[baselines.role == BASELINE]
@@ -159,7 +173,7 @@ def write_forests(
     """
     files = []
     for setting in dict.fromkeys(gains.setting):
-        frame = forest_frame(gains, controls, baselines, cells, manifest, setting)
+        frame = kept_forest_frame(gains, controls, baselines, cells, manifest, setting, kept)
         stem, title = f"{FOREST}-{setting.replace('%', 'pct')}", forest_title(manifest, setting)
         for name, part in forest_parts(frame, stem):
             files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept, prints=prints))

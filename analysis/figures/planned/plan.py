@@ -12,23 +12,29 @@ from functools import lru_cache, partial
 from itertools import groupby
 from math import cos, pi, radians, sin
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import CircleCollection, LineCollection, PolyCollection
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import text_to_path
 
 from adapters_store.disk import write_bytes
-from analysis.figures.drawing import FigureFiles, file_of, luminance, named, on_a_line, pictures, plain_text_settings
+from analysis.figures.drawing import (
+    FigureFiles,
+    empty_figure,
+    file_of,
+    luminance,
+    named,
+    on_a_line,
+    pictures,
+    plain_text_settings,
+)
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import as_written, write_csv
+
+if TYPE_CHECKING:
+    from matplotlib.collections import CircleCollection, LineCollection, PolyCollection
+    from matplotlib.figure import Figure
 
 POINTS_PER_CM = 72 / 2.54
 PAGE = 16.0  # cm, the text width of an A4 page
@@ -150,6 +156,9 @@ def title_of(what: str, manifest: Manifest, setting: str, below: str) -> str:
 @lru_cache(maxsize=50_000)
 def text_width(text: str, size: float, is_bold: bool = False) -> float:
     """The width of a line of text in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
     font = FontProperties(family=FONT_FAMILY, weight="bold" if is_bold else "normal", size=100)
     width, _, _ = text_to_path.get_text_width_height_descent(text, font, False)
     return float(width) * size / 100
@@ -182,6 +191,8 @@ def outline(label: Label) -> np.ndarray:
 
 def contrasts(plan: Plan) -> list[tuple[str, float]]:
     """Of every text the smallest ratio of luminances (WCAG 2) to the paper and to the fills that it stands on."""
+    from matplotlib.colors import to_rgba
+
     marks, ratios = plan.marks(), []
     boxes = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Box) and mark.fill]
     sides = np.array([(box.x, box.y, box.x + box.width, box.y + box.height) for _, box in boxes]).reshape(-1, 4)
@@ -253,8 +264,7 @@ def wrapped(text: str, size: float, room: float, is_bold: bool = False) -> list[
 
 def drawn(plan: Plan) -> Figure:
     """The plan as a figure of its own size."""
-    figure = Figure(figsize=(plan.width / 72, plan.height / 72))
-    FigureCanvasAgg(figure)
+    figure = empty_figure(plan.width / 72, plan.height / 72, layout=None)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, plan.width), ylim=(plan.height, 0))
     axes.set_axis_off()
@@ -291,19 +301,27 @@ def _boxes(marks: Sequence[Box]) -> PolyCollection:
     corners = [
         [(x, y), (x + width, y), (x + width, y + height), (x, y + height)] for x, y, width, height, *_ in marks
     ]
+    from matplotlib.collections import PolyCollection
+
     return PolyCollection(corners, **_paints(marks))
 
 
 def _triangles(marks: Sequence[Triangle]) -> PolyCollection:
+    from matplotlib.collections import PolyCollection
+
     return PolyCollection([np.reshape(mark.corners, (3, 2)) for mark in marks], **_paints(marks))
 
 
 def _dots(marks: Sequence[Dot]) -> CircleCollection:
+    from matplotlib.collections import CircleCollection
+
     sizes = [pi * mark.radius**2 for mark in marks]
     return CircleCollection(sizes, offsets=[(mark.x, mark.y) for mark in marks], **_paints(marks))
 
 
 def _lines(marks: Sequence[Line]) -> LineCollection:
+    from matplotlib.collections import LineCollection
+
     ends = [[(mark.x, mark.y), (mark.to_x, mark.to_y)] for mark in marks]
     widths = [mark.line for mark in marks]
     return LineCollection(ends, colors=[mark.colour for mark in marks], linewidths=widths, capstyle="butt")
@@ -334,7 +352,7 @@ def write_plan_files(
     asked = {"draw": named(draw), "frame": frame, "title": title, "salt": stem.name, "dpi": DPI}
 
     def made(write: Callable[[Figure], dict[str, bytes]]) -> dict[str, bytes]:
-        with plain_text_settings(stem.name), mpl.rc_context({**SETTINGS, "pdf.fonttype": 42}):
+        with plain_text_settings(stem.name, **SETTINGS, **{"pdf.fonttype": 42}):
             return write(draw(frame, title))
 
     contents = kept.parts("planned figure", asked, lambda: made(lambda figure: pictures(figure, DPI)))
@@ -347,7 +365,7 @@ def write_plan_files(
 
 def svg_of_plan(plan: Plan, salt: str) -> bytes:
     """The plan as SVG, whose names of parts hang on ``salt``."""
-    with plain_text_settings(salt), mpl.rc_context(SETTINGS):
+    with plain_text_settings(salt, **SETTINGS):
         return file_of(drawn(plan), "svg", metadata={"Date": None})
 
 

@@ -19,7 +19,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import polygamma
 
 from analysis.gains.significance import FloatArray, Spread, seed_spreads
@@ -79,5 +78,7 @@ def moderated(variances: FloatArray, freedom: int) -> tuple[FloatArray, float]:
 
 def _inverse_trigamma(value: float) -> float:
     """The x whose trigamma is ``value`` > 0; trigamma(x) lies between 1 / x and 1 / x + 1 / x^2."""
+    from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
+
     bounds = 1 / value, (1 + np.sqrt(1 + 4 * value)) / (2 * value)
     return float(brentq(lambda x: polygamma(1, x) - value, *bounds, rtol=1e-12))
