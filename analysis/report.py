@@ -14,8 +14,10 @@ import pandas as pd
 from adapters_store.disk import write_text
 from adapters_store.listing import identities
 from adapters_store.store import Store
+from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
+from analysis.figures.planned.boards import write_boards
 from analysis.figures.planned.forest import write_forests
 from analysis.figures.planned.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, not_compared
@@ -70,7 +72,8 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     visible = visible_gains(study.gains)
     _write_study_frames(study, visible, out / TABLES)
     planned, study = study, study.of_adapters
-    board, drawings = _leaderboard(store, planned, out / TABLES), out / FIGURES
+    drawings = out / FIGURES
+    board, boards = _leaderboard(store, planned, out)
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
     frames = study.gains, study.controls, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
@@ -112,19 +115,20 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     present = [part for part in (*main, *appendix) if part]
     page = out / "report.md"
     write_text(page, markdown(present))
-    write_page(store, ReportContent(study, answer, figures, present), out / "report.html")
+    write_page(store, ReportContent(study, answer, [*figures, *boards], present), out / "report.html")
     write_text(out / ABOUT, json.dumps(study_sections.about(planned), indent=1, ensure_ascii=False) + "\n")
     return Written(page, tuple(top))
 
 
-def _leaderboard(store: Store, study: StudyResults, out: Path) -> Section | None:
-    """Write the frames of the leaderboard, and its section; none of a study without systems."""
+def _leaderboard(store: Store, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
+    """Write frames and figures of the leaderboard; its section, and the figures; none of a study without systems."""
     if not has_systems(study.manifest):
-        return None
+        return None, []
     board = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept).board()
     for name, frame in board.frames.items():
-        write_frames(frame, out / name)
-    return study_sections.leaderboard(study, board)
+        write_frames(frame, out / TABLES / name)
+    drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)
+    return study_sections.leaderboard(study, board, drawn), drawn
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:

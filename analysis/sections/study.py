@@ -164,9 +164,9 @@ RATIONALE_TEXT = (
 RATIONALE_HEAD = ("system", *(f"{form} {score}" for form in FORMS for score in ("token F1", "IOU F1")))
 
 
-def leaderboard(study: StudyResults, board: Leaderboard) -> Section:
-    """A table for every target and setting: all systems beside the adapter; and how well they mark rationales."""
-    blocks: list[Block] = [Text(BOARD_TEXT)]
+def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureFiles]) -> Section:
+    """Its figures, a table for every target and setting, and how well systems mark rationales."""
+    blocks: list[Block] = [Text(BOARD_TEXT), *map(Picture.of, drawn)]
     for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"

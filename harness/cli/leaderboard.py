@@ -25,26 +25,29 @@ def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
 
 
 def show_leaderboard(options: argparse.Namespace) -> int:
-    """Write the frames of the leaderboard, and print a table for every target and setting."""
+    """Write frames and figures of the leaderboard, and print a table for every target and setting."""
+    from analysis.figures.planned.boards import write_boards
     from analysis.sections.study import BOARD_HEAD, RATIONALE_HEAD, board_row, rationale_rows
     from analysis.sections.study_results import Frames
-    from analysis.tables import TABLES, write_frames
+    from analysis.tables import FIGURES, TABLES, write_frames
 
     name = name_of(options.study)
     store = Store(Path(options.store))
     frames = Frames.of(store, stored_manifest(store, name))
-    board, out = frames.board(), Path(options.out or f"results/{name}") / TABLES
+    board, out = frames.board(), Path(options.out or f"results/{name}")
     for target in options.target:
         if target not in (known := list(frames.manifest["tasks"])):
             raise BadInput(f"--target {target}: not a task of study {name!r}{nearest(target, known)}")
     for file, frame in board.frames.items():
-        write_frames(frame, out / file)
+        write_frames(frame, out / TABLES / file)
+    drawn = write_boards(board.board, frames.manifest, out / FIGURES, frames.kept, prints=True)
+    files = [*(f"{out / TABLES / file}.csv" for file in board.frames), *(str(figure.png) for figure in drawn)]
     targets = options.target or list(frames.manifest["tasks"])
     shown, marked = (frame[frame.target.isin(targets)] for frame in (board.board, board.rationales))
     if options.json:
         parts = {"leaderboard": shown, "rationales": marked}
         rows = {part: json.loads(of.to_json(orient="records", double_precision=15)) for part, of in parts.items()}
-        print_json({**rows, "files": [f"{out / file}.csv" for file in board.frames]})
+        print_json({**rows, "files": files})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):
         print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
@@ -56,5 +59,5 @@ def show_leaderboard(options: argparse.Namespace) -> int:
             entries = [dict(zip(RATIONALE_HEAD, row, strict=True)) for row in rationale_rows(own)]
             print_rows(entries, as_json=False)
         print()
-    print(*(f"{out / file}.csv" for file in board.frames), sep="\n")
+    print(*files, sep="\n")
     return 0

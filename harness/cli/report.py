@@ -127,9 +127,11 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
+    from analysis.figures.planned.boards import write_boards
     from analysis.figures.planned.forest import write_forests
     from analysis.figures.planned.uncertainty_map import write_maps
     from analysis.gains.cells import planned_cells
+    from analysis.results.leaderboard import has_systems
     from analysis.sections.question import of_stored
     from analysis.sections.study_results import Frames
     from analysis.tables import FIGURES, PAPER_FIGURES
@@ -146,6 +148,8 @@ def write_figures(options: argparse.Namespace) -> int:
         alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
         faced = frames.controls(), alone, cells
         drawn += write_forests(pairs, *faced, frames.manifest, drawings, frames.kept, prints=True)
+        if has_systems(frames.manifest):
+            drawn += write_boards(frames.board().board, frames.manifest, drawings, frames.kept, prints=True)
         drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")

@@ -18,12 +18,16 @@ from analysis.figures import corpus, paper_figures
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
 from analysis.figures.heatmaps import _own_heatmap, write_map
 from analysis.figures.likelihood_profile import likelihood_profile
+from analysis.figures.planned.boards import board_frame, board_plan
+from analysis.figures.planned.plan import figure_of_plan
 from analysis.figures.specification_curve import CHOICES, specification_curve
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
 from analysis.results.published import results
 from analysis.sections.compare import scatter
+from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes
+from tests.support.made_up_gains import made_up_manifest
 
 Drawing = tuple[pd.DataFrame, Callable[[pd.DataFrame, str], Figure]]
 RNG = np.random.default_rng(7)
@@ -63,6 +67,11 @@ def texts() -> pd.DataFrame:
     return pd.DataFrame({"group": groups, **shares})
 
 
+def board() -> pd.DataFrame:
+    manifest = made_up_manifest(4)
+    return board_frame(made_up_board(manifest), manifest, "full")
+
+
 def _compared(pairs: pd.DataFrame, title: str) -> Figure:
     return scatter(pairs, title, "first", "second")
 
@@ -80,6 +89,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "compared": lambda: (compared(), _compared),
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
+    "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),
     "distributions": lambda: (corpus._spread(texts()), corpus.draw_distributions),
 }
 

@@ -1,0 +1,207 @@
+"""The leaderboard as a figure: for every target all contestants by their score, with interval and ties.
+
+``board_plan`` draws a panel per target from the frame of ``board_frame``, which lies beside the figure as CSV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.roles import SYSTEM
+from analysis.figures.drawing import FigureFiles
+from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.figures.planned.layout import EDGE
+from analysis.figures.planned.margins import GRID, MINUS
+from analysis.figures.planned.plan import (
+    CAPITAL,
+    INK,
+    PAGE,
+    POINTS_PER_CM,
+    SMALLEST,
+    SOFT,
+    Box,
+    Dot,
+    Item,
+    Label,
+    Line,
+    Mark,
+    Plan,
+    fitting,
+    legend,
+    rounded,
+    title_of,
+    titles_of,
+    with_texts,
+    write_plan_files,
+)
+from analysis.figures.planned.uncertainty_map import heading
+from analysis.gains.cells import Manifest
+from analysis.kept import NOWHERE, Kept
+from analysis.tables import Declared, bare, framed
+from tasks.plain_text import counted, harmless
+
+BOARD = "leaderboard"
+COLUMNS = {
+    "target": Declared("str", "task that was trained and tested: a panel"),
+    "panel": Declared("str", "its title"),
+    "metric": Declared("str", "its metric"),
+    "system": Declared("str", "contestant, as of the leaderboard"),
+    "role": Declared("str", "system, or what of the adapters it is"),
+    "rank": Declared("Int64", "1 + number of contestants with a higher score"),
+    "score": Declared("float64", "test score"),
+    "low": Declared("float64", "lower end of its 95 % interval"),
+    "high": Declared("float64", "its upper end"),
+    "is_tied": Declared("boolean", "no more than chance apart from the highest score; undefined: not tested"),
+}
+OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
+
+ROW, HEAD, FOOT, GAP = 9.0, 19.0, 11.0, 9.0  # points of a row, of a panel's title and axis, and between panels
+NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
+WIDEST_PANEL, PANELS, HIGHEST = 330.0, 3, 585.0  # points of a panel, panels side by side, points of a page's panels
+DEPTHS: list[type] = [Box, Line, Dot]
+
+
+def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.DataFrame:
+    """One row per contestant of a setting, in COLUMNS, from the rows of a leaderboard: those of a target in order."""
+    own, titles = board[board.setting == setting], titles_of(manifest)
+    panels = [titles[target] for target in own.target]
+    return framed(own.assign(panel=panels, system=own.system.map(harmless)), COLUMNS).reset_index(drop=True)
+
+
+def board_title(manifest: Manifest, setting: str) -> str:
+    """The title: SYNTHETIC DATA where they are made up, the study, and what the panels are."""
+    return title_of("Leaderboard", manifest, setting, "all systems by their test score, with 95 % intervals")
+
+
+def write_boards(
+    board: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
+) -> list[FigureFiles]:
+    """Draw a panel per target for every setting, in as many parts as pages are needed; as PDF, too, if ``prints``."""
+    files = []
+    for setting in dict.fromkeys(board.setting):
+        frame, title = board_frame(board, manifest, setting), board_title(manifest, setting)
+        for name, part in board_parts(frame, f"{BOARD}-{setting.replace('%', 'pct')}"):
+            files.append(write_plan_files(part, out / name, title, board_plan, kept=kept, prints=prints))
+    return files
+
+
+def board_parts(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The frame in parts of so many targets as stand on a page, with their names."""
+    targets = list(dict.fromkeys(frame.target))
+    highest = max(_height(sum(frame.target == target)) for target in targets)
+    most = min(PANELS, len(targets)) * max(1, int(HIGHEST / highest))
+    count = ceil(len(targets) / most)
+    for number in range(count):
+        chosen = frame.target.isin(targets[number * most : (number + 1) * most])
+        yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
+
+
+def _height(rows: int) -> float:
+    return HEAD + ROW * rows + FOOT + GAP
+
+
+def board_plan(frame: pd.DataFrame, title: str) -> Plan:
+    """A panel per target, side by side, each on an axis of its own."""
+    frame, targets = with_texts(frame, ["system"]), list(dict.fromkeys(frame.target))
+    across = min(PANELS, len(targets))
+    panel_width = min((PAGE * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
+    full = 2 * EDGE + panel_width * across + GAP * (across - 1)
+    words, top = heading(title, full)
+    layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
+    for start in range(0, len(targets), across):
+        parts = [frame[frame.target == target] for target in targets[start : start + across]]
+        for place, part in enumerate(parts):
+            marks, names = _panel(part, EDGE + place * (panel_width + GAP), top, panel_width)
+            layers["marks"] += marks
+            layers["names"] += [name for name in names if name.text]
+        top += max(_height(len(part)) for part in parts)
+    layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
+    below, bottom = legend(_legend(frame), EDGE, top, full - 2 * EDGE)
+    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), {**layers, "legend": below}))
+
+
+def _axis(part: pd.DataFrame) -> tuple[float, float]:
+    """The ends of a panel's axis: whole tenths around all scores and intervals."""
+    values = part[["low", "score", "high"]].to_numpy(dtype=float)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return 0.0, 1.0
+    low, high = floor(10 * values.min() + 1e-9) / 10, ceil(10 * values.max() - 1e-9) / 10
+    return low, max(high, low + 0.1)
+
+
+def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[Mark], list[Label]]:
+    """The marks and the texts of a panel from its upper left corner."""
+    left, right, first = x + NAMES * width, x + width - SCORES, y + HEAD
+    last, (low, high) = first + ROW * len(part), _axis(part)
+
+    def at(score: float) -> float:
+        return left + 3.0 + (right - left - 6.0) * (score - low) / (high - low)
+
+    marks: list[Mark] = [Box(left, first, right - left, last - first, "", GRID, 0.6)]
+    names = list(_title(part, x, y, width))
+    if part.score.notna().any():
+        marks.append(Line(at(part.score.max()), first, at(part.score.max()), last, GRID, 0.9))
+    for place, row in enumerate(part.itertuples()):
+        middle = first + ROW * (place + 0.5)
+        text, base = fitting(row.system, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
+        names.append(Label(left - 3.0, base, text, SMALLEST, "end"))
+        value = bare(row.score).replace("-", MINUS) if np.isfinite(row.score) else "none"
+        names.append(Label(x + width, base, value, SMALLEST, "end", 0.0, SOFT))
+        marks += _interval(row, at, middle)
+    for score, end, anchor in ((low, left, "start"), (high, right, "end")):
+        names.append(Label(end, last + 7.5, f"{score:.1f}".replace("-", MINUS), SMALLEST, anchor, 0.0, SOFT))
+    return marks, names
+
+
+def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
+    yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
+    yield Label(x, y + 15.5, METRIC_NAMES[part.metric.iloc[0]], SMALLEST, "start", 0.0, SOFT)
+
+
+def _interval(row: Any, at: Any, y: float) -> list[Mark]:  # noqa: ANN401 - a row of the frame, and a function
+    """A contestant's interval and score: full where it is tied with the best, hollow where it is not."""
+    if not np.isfinite(row.score):
+        return []
+    colour = OTHERS if row.role == SYSTEM else OWN
+    marks: list[Mark] = []
+    if np.isfinite([row.low, row.high]).all():
+        marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
+    fill = colour if _is_tied(row.is_tied) else "#ffffff"
+    return [*marks, Dot(at(row.score), y, 1.9, fill, colour, 0.8)]
+
+
+def _is_tied(value: Any) -> bool:  # noqa: ANN401 - True, False or undefined, as read from a file too
+    return not pd.isna(value) and bool(value)
+
+
+def _legend(frame: pd.DataFrame) -> list[Item]:
+    """What the marks mean; those that do not occur are left out."""
+    is_system = frame.role == SYSTEM
+    entries = [
+        (is_system.any(), Item(_key(OTHERS, OTHERS), 16.0, "system, test score with its 95 % interval")),
+        ((~is_system).any(), Item(_key(OWN, OWN), 16.0, "adapters, or the whole model")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, SOFT, SOFT, 0.8)], 4.0, "highest, or tied with it")),
+        (True, Item(lambda x, y: [Dot(x + 2.0, y, 1.9, "#ffffff", SOFT, 0.8)], 4.0, "lower, or not tested")),
+    ]
+    return [item for occurs, item in entries if occurs]
+
+
+def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
+    return lambda x, y: [Line(x, y, x + 15.0, y, colour, 1.0), Dot(x + 7.5, y, 1.9, fill, colour, 0.8)]
+
+
+def board_words(frame: pd.DataFrame, title: str) -> str:
+    """What the figure shows, for those who do not see it: the best of every target, and how many are tied with it."""
+    named = []
+    for _, part in frame[frame.score.notna()].groupby("target", sort=False):
+        best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
+        named.append(f"{best.panel}: {best.system}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
+    shown = f"Scores on {counted(frame.target.nunique(), 'target')}, highest first. {'; '.join(named)}."
+    return f"{' '.join(title.split())}. {shown}"
