@@ -28,13 +28,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+from analysis.tables import number
 
 FloatArray = NDArray[np.float64]
 Spread = tuple[float, float]  # a variance with its degrees of freedom
 DRAWS = 10_000
 LEVEL = 0.05
 DRAWS_AT_A_TIME = 250
+
+
+def p_text(p: float, digits: int = 3) -> str:
+    """A p with so many decimals, and more where those stand on the other side of LEVEL: .0504 is no .050."""
+    text = number(p, digits)
+    while not pd.isna(p) and (float(text) <= LEVEL) != (p <= LEVEL):
+        digits += 1
+        text = number(p, digits)
+    return text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.null_tests import (
@@ -198,8 +198,8 @@ def _headline(grid: Grid, gate: NullTest) -> str:
     full = gate.full_q2 - gate.added[0]
     return (
         f"constructs ({', '.join(grid.constructs)}) explain gains of families that were not seen: {said}; they add"
-        f" {signed(gate.added[0], 4)} to a Q2 of {signed(full, 4)} (p = {gate.p_tasks[0]:.3f} with ratings"
-        f" permuted over tasks, {gate.p_families[0]:.3f} over families)"
+        f" {signed(gate.added[0], 4)} to a Q2 of {signed(full, 4)} (p = {p_text(gate.p_tasks[0])} with ratings"
+        f" permuted over tasks, {p_text(gate.p_families[0])} over families)"
     )
 
 
@@ -302,7 +302,7 @@ def _beside(title: str, correlation: float) -> str:
 
 def _why(row: Mapping[str, Any], against: list[str]) -> str:
     numbers = (
-        f"adds {signed(row['added'], 4)} to Q2 (p = {row['p_tasks']:.3f} over tasks, {row['p_families']:.3f} over"
-        f" families, {row['p_corrected']:.3f} corrected)"
+        f"adds {signed(row['added'], 4)} to Q2 (p = {p_text(row['p_tasks'])} over tasks, {p_text(row['p_families'])}"
+        f" over families, {p_text(row['p_corrected'])} corrected)"
     )
     return "; ".join([numbers, *against])

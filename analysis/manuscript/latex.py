@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.gains.significance import p_text
 from analysis.sections.blocks import plain
 
 SPECIAL = {
@@ -193,6 +194,8 @@ def printed(kind: str, value: Any, missing: str = "") -> str:  # noqa: ANN401 - 
     number = float(value)
     if kind == "p" and number < SMALLEST_P:
         return f"<{SMALLEST_P:.3f}"
+    if kind == "p":
+        return p_text(number)
     text = format(number, FORMATS[kind])
     return text.removeprefix("-") if float(text) == 0 else text
 
@@ -204,7 +207,8 @@ def spanned(kind: str, low: Any, high: Any, missing: str = "") -> str:  # noqa: 
     return f"[{printed(kind, low)}, {printed(kind, high)}]"
 
 
-# Numbers of a column under each other: every one has as many decimals, so what follows them is made equally wide.
+# Numbers of a column under each other: those with fewer decimals get the room of more (a p near its threshold has
+# more), and what follows numbers is made equally wide.
 
 MARKED = re.compile(r"([<\u2212-]?\d+(?:\.\d+)?)([*\u2020\u2021]*)")
 SPAN = re.compile(r"\[([\u2212-]?[\d.]+), ([\u2212-]?[\d.]+)\]")
@@ -219,16 +223,17 @@ class Best(str):
 def aligned(cells: Sequence[str]) -> list[str]:
     """The cells of a column of numbers for LaTeX, which stand decimal under decimal if all end at the right.
 
-    Marks behind numbers get equal room, and so do the upper ends of intervals.
+    Decimals and marks behind numbers get equal room, and so do the upper ends of intervals.
     """
     room, upper = _rooms(cells)
-    return [_bold(cell, _aligned(cell, room, upper)) for cell in cells]
+    return [_bold(cell, _aligned(cell, zeros, room, upper)) for cell, zeros in zip(cells, _lacking(cells), strict=True)]
 
 
 def points_aligned(cells: Sequence[str], size: float) -> float:
     """Points that the widest of the cells takes when they are aligned."""
     room, upper = _rooms(cells)
-    even = (MARKED.sub(rf"\1{room}", cell) if MARKED.fullmatch(cell) else cell for cell in cells)
+    numbers = zip(cells, _lacking(cells), strict=True)
+    even = (MARKED.sub(rf"\g<1>{zeros}{room}", cell) if MARKED.fullmatch(cell) else cell for cell, zeros in numbers)
     even = (SPAN.sub(rf"[\1, {upper}]", cell) if SPAN.fullmatch(cell) else cell for cell in even)
     return max((points_wide(_minus(cell), size) for cell in even), default=0.0)
 
@@ -240,6 +245,14 @@ def _rooms(cells: Sequence[str]) -> tuple[str, str]:
     return max(marks, key=_wide, default=""), max(uppers, key=_wide, default="")
 
 
+def _lacking(cells: Sequence[str]) -> list[str]:
+    """The decimals that each number has fewer than the number with most of them, as zeros."""
+    numbers = [match[1] if (match := MARKED.fullmatch(cell)) else None for cell in cells]
+    decimals = [None if number is None else len(number.partition(".")[2]) for number in numbers]
+    most = max((own for own in decimals if own is not None), default=0)
+    return ["" if own is None else "0" * (most - own) for own in decimals]
+
+
 def _wide(text: str) -> float:
     return points_wide(_minus(text), 10)
 
@@ -248,18 +261,20 @@ def _minus(text: str) -> str:
     return text.replace("-", "\u2212")
 
 
-def _aligned(cell: str, room: str, upper: str) -> str:
+def _aligned(cell: str, zeros: str, room: str, upper: str) -> str:
+    """A cell with the room of the ``zeros`` and of the marks that it lacks."""
+    empty = rf"\phantom{{{zeros}{escaped(room)}}}" if zeros or room else ""
     if match := MARKED.fullmatch(cell):
         number, marks = _signed(match[1]), escaped(match[2])
-        if match[2] == room:
+        if match[2] == room and not zeros:
             return number + marks
-        return number + (rf"\rlap{{{marks}}}" if marks else "") + rf"\phantom{{{escaped(room)}}}"
+        return number + (rf"\rlap{{{marks}}}" if marks else "") + empty
     if match := SPAN.fullmatch(cell):
         high = _signed(match[2])
         if _wide(match[2]) < _wide(upper):
             high = rf"\phantom{{{_signed(upper)}}}\llap{{{high}}}"
         return f"[{_signed(match[1])}, {high}]"
-    return escaped(cell) + (rf"\phantom{{{escaped(room)}}}" if room else "")
+    return escaped(cell) + empty
 
 
 def _signed(number: str) -> str:

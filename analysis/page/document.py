@@ -22,7 +22,7 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.page.evidence import DOUBTS
 from analysis.page.intermediates import leaderboards
 from analysis.page.maps import glances, heatmaps, targets
@@ -33,7 +33,7 @@ from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Picture, Section
 from analysis.sections.importance import Answer
 from analysis.sections.study_results import StudyResults
-from analysis.tables import interval, number, signed
+from analysis.tables import interval, signed
 from tasks.plain_text import harmless
 from tasks.ratings import themes
 
@@ -145,7 +145,7 @@ def _feature(row: dict[str, Any]) -> dict[str, Any]:
     hover = [
         *(str(row["title"]), str(row["verdict"])),
         f"adds {signed(row['added'], 4)} to Q2, 95 % interval {_interval(row)}",
-        f"under permutation {signed(row['null_mean'], 4)}; p (corrected) {number(row['p_corrected'])}",
+        f"under permutation {signed(row['null_mean'], 4)}; p (corrected) {p_text(row['p_corrected'])}",
         *([f"reason: {row['against']}"] if row["against"] else []),
     ]
     return {**shown, "hover": hover}
@@ -160,7 +160,7 @@ def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, An
     shown = {name: plain(row[name]) for name in ("added", "p_tasks", "p_families", "passes", "notes")}
     title = changed(row, primary)
     added = "not defined" if shown["added"] is None else signed(shown["added"], 4)
-    ps = [f"p {number(pd.NA if shown[name] is None else shown[name])}" for name in ("p_tasks", "p_families")]
+    ps = [f"p {p_text(pd.NA if shown[name] is None else shown[name])}" for name in ("p_tasks", "p_families")]
     return {**shown, "title": title, "hover": [title, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
 
 

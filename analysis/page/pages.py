@@ -16,6 +16,7 @@ from adapters_store.store import Store
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Predictions, predictions
+from analysis.gains.significance import p_text
 from analysis.page.evidence import Changes, doubts_of
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import WAYS, control_name, verdict
@@ -147,8 +148,8 @@ def _texts(role: str, row: Row) -> dict[str, str]:
     if role in SCORED_ALONE:
         return {**texts, "interval": interval(row["low"], row["high"], 2)}
     texts |= {"alone": number(row["baseline"]), "points": number(row["points"], 1)}
-    texts |= {"interval": interval(row["low"], row["high"], 1), "p": number(row["p"], 4)}
-    return texts | ({"p_bh": number(row["p_bh"], 4), "verdict": verdict(row)} if role == TRANSFER else {})
+    texts |= {"interval": interval(row["low"], row["high"], 1), "p": p_text(row["p"], 4)}
+    return texts | ({"p_bh": p_text(row["p_bh"], 4), "verdict": verdict(row)} if role == TRANSFER else {})
 
 
 def _facts(role: str, row: Row | None) -> Facts:
@@ -179,7 +180,7 @@ def _of_gain(role: str, row: Row) -> dict[str, str]:
         "95 % interval of the gain": interval(row["low"], row["high"], 1),
     }
     if role != TRANSFER:
-        facts["p, not corrected"] = number(row["p"], 4)
+        facts["p, not corrected"] = p_text(row["p"], 4)
     if row["setting"] != "full":
         facts["points over full"] = number(row["points_over_full"], 1)
         facts["95 % interval over full"] = interval(row["low_over_full"], row["high_over_full"], 1)
@@ -190,7 +191,7 @@ def _corrections(role: str, row: Row | None) -> Facts:
     """Every p of a transfer by the correction that it went through."""
     if role != TRANSFER or row is None or row["n_seeds"] == 0:
         return []
-    return [[what, number(row[name], 4)] for name, what in WAYS.items()]
+    return [[what, p_text(row[name], 4)] for name, what in WAYS.items()]
 
 
 def _flags(cells: list[Row], row: Row | None) -> Facts:

@@ -8,7 +8,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, better, ranking_qualities, rankings, summary
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
@@ -158,7 +158,7 @@ def _share(row: Any, kind: str) -> str:  # noqa: ANN401 - a row of a frame
 
 
 def _p(value: float) -> str:
-    return number(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
+    return p_text(value, 4) if pd.isna(value) or value >= 1e-4 else f"{value:.1e}"
 
 
 # The section on choosing an intermediate before its transfer is run: which rankings were right on these results.
@@ -196,7 +196,7 @@ def choosing(question: Question) -> Section:
     write_frames(frame, question.out / TABLES / "choosing")
     rows = [("a random order", "", *(_of_chance(frame.iloc[0], name) for name in QUALITIES), "")]
     rows += [
-        (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), number(row.p_corrected))
+        (row.ranking, row.n_targets, *(_cell(row, name) for name in QUALITIES), p_text(row.p_corrected))
         for row in frame.itertuples()
     ]
     verdict = (

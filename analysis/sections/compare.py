@@ -20,7 +20,7 @@ from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, planned_cells
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.results.published import results as printed
 from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
@@ -428,7 +428,7 @@ def _flips(a: Side, b: Side, pairs: pd.DataFrame) -> list[Block]:
         (
             *(titles.get(row.intermediate, row.intermediate), titles.get(row.target, row.target), row.setting),
             *(number(row.points_a, 1), row.conclusion_a, number(row.points_b, 1), row.conclusion_b),
-            number(row.p_difference, 4),
+            p_text(row.p_difference, 4),
         )
         for row in flips.head(MOST_SHOWN).itertuples()
     ]

@@ -15,7 +15,7 @@ from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
 from analysis.gains.seeds.single_run import luck_of_a_run
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, interval, number
@@ -54,9 +54,9 @@ def verdict(gain: Mapping[str, Any]) -> str:
     if gain["p_max_grid"] <= LEVEL:
         words = f"{effect}, survives family-wise correction"
     elif gain["p_max_grid"] < 1:
-        words = f"suggestive {effect}: FDR {number(gain['p_bh'])}, but family-wise {number(gain['p_max_grid'])}"
+        words = f"suggestive {effect}: FDR {p_text(gain['p_bh'])}, but family-wise {p_text(gain['p_max_grid'])}"
     else:
-        words = f"suggestive {effect}: FDR {number(gain['p_bh'])}, but it takes no part in the family-wise test"
+        words = f"suggestive {effect}: FDR {p_text(gain['p_bh'])}, but it takes no part in the family-wise test"
     doubts = [name for name in DOUBTED if not pd.isna(gain[name]) and gain[name]]
     return f"{words}; doubtful, since {' and '.join(doubts)}" if doubts else words
 
@@ -171,7 +171,7 @@ def controls(study: StudyResults) -> Section | None:
         (
             *(control_name(study, row.control, row.intermediate), study.title(row.target), row.setting),
             *(number(row.baseline), number(row.score), number(row.points, 1), interval(row.low, row.high, 1)),
-            *(number(row.p, 4), row.conditional, flags or "none"),
+            *(p_text(row.p, 4), row.conditional, flags or "none"),
         )
         for row, flags in zip(study.controls.itertuples(), study.controls["flags"], strict=True)
     ]
@@ -265,7 +265,7 @@ def _pairs(study: StudyResults, frame: pd.DataFrame) -> Table:
                 *(study.title(row.intermediate), study.title(row.target)),
                 *(f"version {row.intermediate_version} -> {row.version}", row.setting),
                 *(number(row.baseline), number(row.score), number(row.points, 1), interval(row.low, row.high, 1)),
-                *(number(row.p_bh, 4), *(over if is_limited else ()), row.conditional, flags or "none"),
+                *(p_text(row.p_bh, 4), *(over if is_limited else ()), row.conditional, flags or "none"),
             )
         )
     return _telling(Table((*head, "conditional on", "flags"), rows))

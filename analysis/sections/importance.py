@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.specification_curve import CHOICES, specification_curve
+from analysis.gains.significance import p_text
 from analysis.importance.features import features_of
 from analysis.importance.guarded import NOT_TESTED, Guarded, guarded
 from analysis.importance.paper_mode import (
@@ -122,9 +123,9 @@ def _features(tested: pd.DataFrame) -> Table:
         (
             *(row.title, signed(row.added, 4), interval(row.low, row.high, 3), signed(row.null_mean, 4)),
             *(
-                number(row.p_tasks),
-                number(row.p_families),
-                number(row.p_corrected),
+                p_text(row.p_tasks),
+                p_text(row.p_families),
+                p_text(row.p_corrected),
                 row.verdict,
                 row.against or "nothing",
             ),
@@ -150,7 +151,7 @@ def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
         (
             *(getattr(row, name) or "none" for name in CHOICES),
             *(row.n_pairs, number(row.added, 4), number(row.chance_95, 4)),
-            *(number(row.p_tasks), number(row.p_families)),
+            *(p_text(row.p_tasks), p_text(row.p_families)),
             *(yes_no(row.passes), row.notes),
         )
         for row in curve.itertuples()

@@ -11,12 +11,13 @@ import pandas as pd
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.specification_curve import changed
+from analysis.gains.significance import p_text
 from analysis.importance.guarded import NOT_TESTED
 from analysis.importance.mixed.answer import Mixed, ends, mixed, slopes_by_choice
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question
-from analysis.tables import FIGURES, TABLES, number, percent, signed, write_frames
+from analysis.tables import FIGURES, TABLES, percent, signed, write_frames
 
 CHOSEN = (
     "The same slopes (and p, corrected for all ratings) under each choice that could have been made instead, which are"
@@ -70,7 +71,7 @@ def by_choice(frame: pd.DataFrame) -> list[Block]:
     titles, full = list(dict.fromkeys(frame.title)), frame.assign(left_out="")
     body = []
     for _, own in full.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
-        said = {row.title: row.why or f"{signed(row.slope, 2)} ({number(row.p)})" for row in own.itertuples()}
+        said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
         body.append((changed(own.iloc[0], full.iloc[0]), *(said.get(title, "") for title in titles)))
     return [Text(CHOSEN), Table(["changed", *titles], body)]
 
@@ -104,7 +105,7 @@ def _slopes(tested: pd.DataFrame) -> Table:
     body = [
         (
             *(row.title, signed(row.slope, 2), ends(row.low, row.high), percent(row.share)),
-            *(number(row.p_ratio), f"{number(row.p_families)} ({row.df} df)", number(row.p), row.verdict),
+            *(p_text(row.p_ratio), f"{p_text(row.p_families)} ({row.df} df)", p_text(row.p), row.verdict),
         )
         for row in tested.itertuples()
     ]

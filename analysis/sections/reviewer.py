@@ -18,7 +18,7 @@ from analysis.gains.cells import Manifest
 from analysis.gains.corrections import CORRECTIONS, benjamini_hochberg
 from analysis.gains.other_metrics import OTHER
 from analysis.gains.power import in_words
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
@@ -286,7 +286,7 @@ def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     rows = [
         (
             *(row.cells, row.n_contrasts, row.contrasts, row.lost, row.new),
-            "not asked" if pd.isna(row.p_slopes) else number(row.p_slopes),
+            "not asked" if pd.isna(row.p_slopes) else p_text(row.p_slopes),
             *(("not asked", "") if pd.isna(row.passes) else (yes_no(row.passes), _two(row.p_tasks, row.p_families))),
         )
         for row in frame.itertuples()
@@ -296,7 +296,7 @@ def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
 
 
 def _two(first: float, second: float) -> str:
-    return f"{number(first)}, {number(second)}"
+    return f"{p_text(first)}, {p_text(second)}"
 
 
 def _rejections(study: StudyResults, frame: pd.DataFrame) -> list[Block]:

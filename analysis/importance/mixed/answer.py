@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.gains.significance import LEVEL
+from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.features import features_of
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.guarded import NOT_SUPPORTED, NOT_TESTED, ONLY_TOGETHER, SUPPORTED
@@ -233,14 +233,14 @@ def _why(row: dict[str, Any], titles: dict[str, str], unit: str) -> str:
     step = "by which the intermediate is rated higher" if row["question"] == SIGNED else "between the two ratings"
     said = [
         f"{signed(row['slope'], 2)} {unit} per step {step} (95 % interval {ends(row['low'], row['high'])};"
-        f" p = {fixed(row['p'], 3)}, the larger of {fixed(row['p_ratio'], 3)} beside tasks and families that differ"
-        f" anyway and {fixed(row['p_families'], 3)} over families of targets with {row['df']} degrees of freedom)"
+        f" p = {p_text(row['p'])}, the larger of {p_text(row['p_ratio'])} beside tasks and families that differ"
+        f" anyway and {p_text(row['p_families'])} over families of targets with {row['df']} degrees of freedom)"
     ]
     if row["verdict"] == NOT_SUPPORTED and row["question"] == SIGNED:
         seen = "no slope that was tried" if pd.isna(row["detectable"]) else f"{fixed(row['detectable'], 1)} {unit}"
         said.append(f"{seen} per step would have been seen in four of five such studies")
     if row["overlaps"]:
-        beside = f"; beside all that correlate with it by {OVERLAP:g} or more its p is {fixed(row['p_beside'], 3)}"
+        beside = f"; beside all that correlate with it by {OVERLAP:g} or more its p is {p_text(row['p_beside'])}"
         said.append(
             f"it correlates with {titles[row['overlaps']]} over tasks (r = {fixed(row['correlation'], 2)}), and each"
             f" is tested without the other{'' if pd.isna(row['p_beside']) else beside}"
@@ -276,10 +276,10 @@ def _headline(slopes: pd.DataFrame) -> str:
             f"ratings ({names}) explain gains: not supported; the smallest corrected p is {fixed(best.p, 3)}, of"
             f" {best.title}, {signed(best.slope, 2)} per step ({ends(best.low, best.high)})"
         )
-    said = [f"{row.title} ({signed(row.slope, 2)} per step, p = {fixed(row.p, 3)})" for row in supported.itertuples()]
+    said = [f"{row.title} ({signed(row.slope, 2)} per step, p = {p_text(row.p)})" for row in supported.itertuples()]
     if len(together):
         group = f"{', '.join(together.title)} only together (r up to {fixed(together.correlation.abs().max(), 2)},"
-        said.append(f"{group} smallest p = {fixed(together.p.min(), 3)})")
+        said.append(f"{group} smallest p = {p_text(together.p.min())})")
     return f"ratings ({names}) explain gains: supported for {', '.join(said)}"
 
 

@@ -5,7 +5,16 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from analysis.gains.corrections import benjamini_hochberg, benjamini_yekutieli
-from analysis.gains.significance import DRAWS_AT_A_TIME, Blocks, Groups, difference_evidence, evidence, score_draws
+from analysis.gains.significance import (
+    DRAWS_AT_A_TIME,
+    LEVEL,
+    Blocks,
+    Groups,
+    difference_evidence,
+    evidence,
+    p_text,
+    score_draws,
+)
 from tasks.metrics import MEASURES
 
 
@@ -213,3 +222,25 @@ def test_remembered_blocks_are_never_more_than_there_is_room_for() -> None:
         blocks.block(10, 40, rng)
         assert blocks.held == sum(weights.nbytes for weights, _ in blocks.known.values()) <= 1000
     assert len(blocks.known) == 2
+
+
+@pytest.mark.parametrize(
+    ("p", "digits", "text"),
+    [
+        (0.0504, 3, "0.0504"),
+        (0.05004, 4, "0.05004"),
+        (0.0496, 3, "0.050"),
+        (0.05, 3, "0.050"),
+        (0.0514, 3, "0.051"),
+        (0.5, 3, "0.500"),
+        (0.0, 4, "0.0000"),
+        (float("nan"), 3, "not defined"),
+    ],
+)
+def test_a_p_near_the_level_is_written_on_its_side_of_it(p, digits, text):
+    assert p_text(p, digits) == text
+
+
+def test_no_p_is_written_on_the_other_side_of_the_level():
+    for p in (*np.linspace(0.045, 0.055, 2001), np.nextafter(LEVEL, 1), np.nextafter(LEVEL, 0)):
+        assert (float(p_text(p)) <= LEVEL) == (p <= LEVEL), p
