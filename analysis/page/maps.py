@@ -11,15 +11,17 @@ from adapters_store.roles import BASELINE, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
 from analysis.figures.planned.forest import forest_plan, kept_forest_frame
-from analysis.figures.planned.plan import plain_plan
+from analysis.figures.planned.plan import POINTS_PER_CM, plain_plan
 from analysis.figures.planned.uncertainty import ORDERS, map_frame, map_title
 from analysis.figures.planned.uncertainty_map import map_plan
+from analysis.gains.significance import p_text
 from analysis.page.plain import page_id, plain
 from analysis.sections.gains import control_name, verdict
 from analysis.sections.study_results import StudyResults
 from analysis.tables import bare, interval, number, signed
 
 ARROW = "\u2192"
+NARROW = 300 / POINTS_PER_CM  # cm of a figure whose letters a phone shows without scrolling sideways
 Row = Mapping[str, Any]
 
 
@@ -53,7 +55,7 @@ def targets(study: StudyResults) -> list[dict[str, Any]]:
         frames = study.gains, study.controls, study.baselines, study.cells
         frame = kept_forest_frame(*frames, study.manifest, setting, study.question.kept)
         for target, part in frame.groupby("target", sort=False):
-            plan = plain_plan(forest_plan(part, "", most=None))
+            plan = plain_plan(forest_plan(part, "", width=NARROW, most=None))
             drawings.append({"setting": setting, "target": str(target), "plan": plan})
     return drawings
 
@@ -128,7 +130,7 @@ def _pair(study: StudyResults, square: Square, row: Row | None, setting: str) ->
     page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
     if row is None or square.status == "missing":
         return _square(*where, [name, figures.MEANINGS[square.status]], page)
-    tested = f"p {number(row['p'], 4)}, p (BH) {number(row['p_bh'], 4)}"
+    tested = f"p {p_text(row['p'], 4)}, p (BH) {p_text(row['p_bh'], 4)}"
     hover = [name, verdict(row), *_gain_lines(row), tested, *_flagged(row)]
     if square.status != "done":
         hover.insert(1, figures.MEANINGS[square.status])
@@ -143,7 +145,7 @@ def _control(study: StudyResults, row: Row, row_id: str, title: str) -> dict[str
     if row["n_seeds"] == 0:
         return _square(row_id, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
     status = "control" if plain(row["score"]) is not None else "undefined"
-    hover = [name, *_gain_lines(row), f"p {number(row['p'], 4)}, not corrected", *_flagged(row)]
+    hover = [name, *_gain_lines(row), f"p {p_text(row['p'], 4)}, not corrected", *_flagged(row)]
     return {**_square(row_id, row["target"], status, hover, page), **_numbers(row["score"], row["points"])}
 
 

@@ -21,6 +21,7 @@ from analysis.figures.planned.margins import GRID, MINUS
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
+    LEGEND,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
@@ -32,6 +33,7 @@ from analysis.figures.planned.plan import (
     Line,
     Mark,
     Plan,
+    entries,
     fitting,
     legend,
     rounded,
@@ -122,8 +124,9 @@ def board_plan(frame: pd.DataFrame, title: str) -> Plan:
             layers["names"] += [name for name in names if name.text]
         top += max(_height(len(part)) for part in parts)
     layers["marks"].sort(key=lambda mark: DEPTHS.index(type(mark)))  # rows do not overlap
-    below, bottom = legend(_legend(frame), EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), {**layers, "legend": below}))
+    items = _legend(frame)
+    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
+    return rounded(Plan(full, bottom + EDGE, board_words(frame, title), layers, top, entries(items)))
 
 
 def _axis(part: pd.DataFrame) -> tuple[float, float]:

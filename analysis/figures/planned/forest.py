@@ -21,6 +21,7 @@ from analysis.figures.planned.margins import GRID, MINUS, PALE, whole
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
+    LEGEND,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
@@ -33,6 +34,7 @@ from analysis.figures.planned.plan import (
     Mark,
     Plan,
     Triangle,
+    entries,
     fitting,
     legend,
     rounded,
@@ -254,8 +256,9 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
         top += max(heights)
     for name in ("ground", "marks"):  # rows do not overlap, and marks of a kind are drawn together
         layers[name].sort(key=lambda mark: DEPTHS[name].index(type(mark)))
-    below, bottom = legend(_legend(frame), EDGE, top, full - 2 * EDGE)
-    return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), {**layers, "legend": below}))
+    items = _legend(frame)
+    layers[LEGEND], bottom = legend(items, EDGE, top, full - 2 * EDGE)
+    return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), layers, top, entries(items)))
 
 
 def _panel(
@@ -348,8 +351,7 @@ def _legend(frame: pd.DataFrame) -> list[Item]:
     level = f"{LEVEL:.2f}".removeprefix("0")
     entries = [
         (True, Item(_interval_key("#8a8f96", "#ffffff"), 16.0, "gain with its 95 % interval")),
-        (True, Item(_interval_key(GAIN, GAIN), 16.0, "gain or")),
-        (True, Item(_interval_key(HARM, HARM), 16.0, "harm whose interval excludes 0")),
+        (True, Item(_sure_key, 34.0, "gain, harm: the interval excludes 0")),
         (True, Item(_framed_key, 6.0, f"p \u2264 {level}, {CORRECTION}")),
         ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
         (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
@@ -358,6 +360,10 @@ def _legend(frame: pd.DataFrame) -> list[Item]:
         ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
     ]
     return [item for occurs, item in entries if occurs]
+
+
+def _sure_key(x: float, y: float) -> list[Mark]:
+    return [*_interval_key(GAIN, GAIN)(x, y), *_interval_key(HARM, HARM)(x + 18.0, y)]
 
 
 def _framed_key(x: float, y: float) -> list[Mark]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures.planned.plan import SMALLEST, text_width
+from analysis.figures.planned.plan import SMALLEST, fitting, text_width
 
-WIDEST_PLACE, NARROWEST = 34.0, 6.6  # points of a square's place at most, and at least for a name beside each
+WIDEST_PLACE, NARROWEST = 40.0, 6.6  # points of a square's place at most, and at least for a name beside each
 SLANTED = 10.6  # points of a place from which on labels of columns are slanted and not upright
 LONGEST_NAME, SHORT_NAME, MANY = 96.0, 66.0, 36  # points of a task's name, and of a name among more tasks than these
 STRIP, LEAST_WIDTH = 34.0, 300.0  # points of the marginal above, and of the whole figure
 SIDE_STRIP = (50.0, 110.0)  # points of the marginal at the right, at least and at most
 METRIC_GAP, FAMILY_GAP, EDGE, AXIS = 7.0, 2.5, 4.0, 34.0  # AXIS: the words beside the marginal above
+BRACKET, BRACKET_LINE = 11.0, 6.6  # points of a bracket with a line of its name, and of each further line
+BESIDE = 2.0  # points of a bracket that its name leaves free
+FEWEST_LETTERS, MOST_LINES = 6, 2  # of a bracket's name: letters that still say something, and lines
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Layout:
     is_staggered: bool
     top: float  # of the strip above the map
     tier: float  # of the labels above the strip; 0 without
+    families: tuple[float, float]  # of the families' brackets: above the map, and at its left; 0 without
 
     @property
     def right(self) -> float:
@@ -67,10 +73,14 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     gaps_across = _gaps(columns, ["metric", "column_family"])
     gaps_down = _gaps(rows, ["row_family"])
     longest = min(LONGEST_NAME if len(columns) <= MANY else SHORT_NAME, 0.24 * width)
-    gutter = max(min(max(text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + 12.0 * has_rows
-    for _ in range(3):  # labels that slant to the left may ask for more room than the rows' names
+    beside = (BRACKET + 1.0) * has_rows
+    gutter = max(min(max(text_width(name, 7.0) for name in rows.row), longest), AXIS) + 8.0 + beside
+    for _ in range(3):  # names of families, and labels that slant to the left, may ask for more room at the left
         room = width - gutter - SIDE_STRIP[0] - 3 * EDGE - sum(gaps_across)
         across = min(room / len(columns), WIDEST_PLACE)
+        down = max(across, NARROWEST)
+        if has_rows and beside < BRACKET + 1.0 + (more := _further_lines(rows, ["row_family"], down)):
+            gutter, beside = gutter + more, beside + more
         slant = 45.0 if across >= SLANTED else 90.0
         lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
         lengths = [min(text_width(name, 7.0), longest) for name in columns.column]
@@ -78,10 +88,9 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
             starts = [x + across / 2 - 0.72 * length for x, length in zip(lefts, lengths, strict=True)]
             gutter += max(0.0, EDGE - min(starts))
     is_staggered = slant == 90.0 and across < NARROWEST
-    down = max(across, NARROWEST)
     tier = max(lengths) + 3.0 if is_staggered else 0.0
-    brackets = 11.0 * (1 + has_columns)
-    strip = top + brackets + tier
+    above = (BRACKET + _further_lines(columns, ["metric", "column_family"], across)) * has_columns
+    strip = top + BRACKET + above + tier
     tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
     side = min(max(width - lefts[-1] - across - 3 * EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
     return Layout(
@@ -97,7 +106,30 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
         is_staggered,
         strip,
         tier,
+        (above, beside),
     )
+
+
+def _further_lines(tasks: pd.DataFrame, fields: Sequence[str], place: float) -> float:
+    """The room that names of families, the last of the fields, take beyond a line, in points."""
+    values = list(tasks[list(fields)].itertuples(index=False, name=None))
+    sizes = [(first[-1], len(list(run))) for first, run in groupby(values)]
+    return BRACKET_LINE * max(0, max(len(name_lines(name, count * place - BESIDE)) for name, count in sizes) - 1)
+
+
+def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
+    """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
+    size, lines = SMALLEST * (1.12 if is_bold else 1.0), [""]
+    for part in re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", name):
+        if text_width((lines[-1] + part).rstrip(), size) <= room or not lines[-1]:
+            lines[-1] += part
+        else:
+            lines.append(part)
+    lines = [line.strip() for line in lines]
+    if len(lines) <= most and all(text_width(line, size) <= room for line in lines):
+        return lines if lines[0] else []
+    text = fitting(name, size, room, 0)
+    return [text] if len(text) >= min(len(name), FEWEST_LETTERS) else []
 
 
 def _gaps(tasks: pd.DataFrame, fields: Sequence[str]) -> list[float]:

@@ -10,19 +10,18 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.planned.layout import EDGE, STRIP, Layout
+from analysis.figures.planned.layout import BESIDE, BRACKET_LINE, EDGE, MOST_LINES, STRIP, Layout, name_lines
 from analysis.figures.planned.plan import CAPITAL, INK, SMALLEST, SOFT, Box, Dot, Label, Line, Mark, fitting, outline
 from analysis.figures.planned.uncertainty import LIMIT, is_sure
 from analysis.tables import signed
 
 MINUS, GRID, PALE = "\u2212", "#e4e4e2", "#a3a8ae"
-FEWEST_LETTERS = 6  # of a name that still say something
 
 
 def names(frame: pd.DataFrame, layout: Layout) -> list[Label]:
     """The rows' names at the left; the columns' below, or by turns below and above."""
     rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
-    size, room = layout.name_size, layout.left - 8.0 - 12.0 * _has_families(rows.row_family)
+    size, room = layout.name_size, layout.left - 8.0 - layout.families[1]
     names = []
     for task, title in zip(rows.intermediate, rows.row, strict=True):
         y = layout.rows[task] + layout.down / 2 + CAPITAL * size
@@ -41,10 +40,6 @@ def _column_name(title: str, x: float, layout: Layout, place: int) -> Label:
     return Label(x + CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
 
 
-def _has_families(families: pd.Series) -> bool:
-    return bool((families != "").any())
-
-
 def _runs(tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """The first and the last of each run of tasks of one name, and the name."""
     for name, run in groupby(zip(tasks, names, strict=True), itemgetter(1)):
@@ -57,38 +52,37 @@ def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
     marks: list[Mark] = []
     y = layout.top - layout.tier - 3.0
-    if _has_families(columns.column_family):
+    if layout.families[0]:
         both = [f"{metric}\n{family}" for metric, family in zip(columns.metric, columns.column_family, strict=True)]
         for first, last, name in _runs(list(columns.target), both):
             family = name.partition("\n")[2]
-            marks += _across(layout.columns[first], layout.columns[last] + layout.across, y, family, is_bold=False)
-        y -= 11.0
+            marks += _across(layout.columns[first], layout.columns[last] + layout.across, y, family)
+        y -= layout.families[0]
     for first, last, metric in _runs(list(columns.target), list(columns.metric)):
         x, to_x = layout.columns[first], layout.columns[last] + layout.across
         marks += _across(x, to_x, y, f"{METRIC_NAMES[metric]}", is_bold=True)
-    if _has_families(rows.row_family):
+    if layout.families[1]:
+        x = EDGE + layout.families[1] - 3.0
         for first, last, family in _runs(list(rows.intermediate), list(rows.row_family)):
-            marks += _along(layout.rows[first], layout.rows[last] + layout.down, EDGE + 9.0, family)
+            marks += _along(layout.rows[first], layout.rows[last] + layout.down, x, family)
     return marks
 
 
-def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool) -> list[Mark]:
+def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
     """A line above columns with its name, as far as there is room for a part of it that says something."""
-    text = _named(name, to_x - x - 2.0, is_bold)
-    line = Line(x + 0.8, y, to_x - 0.8, y, SOFT, 0.8)
-    return [line, *([Label((x + to_x) / 2, y - 2.0, text, SMALLEST, "middle", 0.0, INK, is_bold)] if text else [])]
+    lines = name_lines(name, to_x - x - BESIDE, is_bold=is_bold, most=1 if is_bold else MOST_LINES)
+    marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, SOFT, 0.8)]
+    for place, text in enumerate(reversed(lines)):
+        marks.append(Label((x + to_x) / 2, y - 2.0 - BRACKET_LINE * place, text, SMALLEST, "middle", 0.0, INK, is_bold))
+    return marks
 
 
 def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
     """A line beside rows with its name, likewise."""
-    text = _named(name, to_y - y - 2.0, False)
-    line = Line(x, y + 0.8, x, to_y - 0.8, SOFT, 0.8)
-    return [line, *([Label(x - 2.5, (y + to_y) / 2, text, SMALLEST, "middle", 90.0)] if text else [])]
-
-
-def _named(name: str, room: float, is_bold: bool) -> str:
-    text = fitting(name, SMALLEST * (1.12 if is_bold else 1.0), room, 0)
-    return text if len(text) >= min(len(name), FEWEST_LETTERS) else ""
+    marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, SOFT, 0.8)]
+    for place, text in enumerate(reversed(name_lines(name, to_y - y - BESIDE))):
+        marks.append(Label(x - 2.5 - BRACKET_LINE * place, (y + to_y) / 2, text, SMALLEST, "middle", 90.0))
+    return marks
 
 
 def _at(points: float, low: float, high: float) -> float:

@@ -106,13 +106,26 @@ Mark = Box | Dot | Line | Triangle | Label
 Layers = Mapping[str, Sequence[Mark]]
 
 
+class Entry(NamedTuple):
+    """An entry of a legend: a key of this width, its marks from the corner of a line of its own, and what it means."""
+
+    width: float
+    marks: Sequence[Mark]
+    text: str
+
+
 class Plan(NamedTuple):
-    """A figure: its size in points, what it shows in words, and its marks in layers, the lowest first."""
+    """A figure: its size in points, what it shows in words, and its marks in layers, the lowest first.
+
+    The layer ``legend`` stands below ``foot`` and shows the ``entries``, which a page may set in lines of its own.
+    """
 
     width: float
     height: float
     alt: str
     layers: Layers
+    foot: float
+    entries: Sequence[Entry]
 
     def marks(self) -> list[Mark]:
         """All marks in the order in which they are drawn."""
@@ -126,7 +139,9 @@ class Plan(NamedTuple):
 def rounded(plan: Plan) -> Plan:
     """The plan with all places and sizes in hundredths of a point, so that equal frames give equal plans."""
     layers = {name: [_rounded(mark) for mark in layer] for name, layer in plan.layers.items()}
-    return Plan(_hundredths(plan.width), _hundredths(plan.height), plan.alt, layers)
+    sizes = {name: _hundredths(getattr(plan, name)) for name in ("width", "height", "foot")}
+    entries = [entry._replace(marks=list(map(_rounded, entry.marks))) for entry in plan.entries]
+    return plan._replace(layers=layers, entries=entries, **sizes)
 
 
 def _rounded(mark: Any) -> Any:  # noqa: ANN401 - a mark of any kind
@@ -166,7 +181,7 @@ def text_width(text: str, size: float, is_bold: bool = False) -> float:
 
 def fitting(text: str, size: float, room: float, end: int = 6) -> str:
     """The text, its middle left out where it is wider than ``room`` points; a text for which there is none is empty."""
-    if text_width(text, size) <= room:
+    if text_width(text, size) <= room + 1e-6:  # room that was measured by this very text
         return text
     most = int(1.6 * len(text) * room / text_width(text, size)) + 4
     for letters in range(min(len(text) - 1, most), 3, -1):
@@ -215,17 +230,23 @@ def with_texts(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 # Legends: pairs of a key and its words in lines that fit.
 
+LEGEND = "legend"  # its layer
 KEY_GAP, ITEM_GAP = 3.0, 11.0
 WORDS, LINE_PITCH = 6.4, 11.0  # points of the words, and from line to line
 Key = Callable[[float, float], Sequence[Mark]]  # the marks of a key, from its left side and the middle of its line
 
 
 class Item(NamedTuple):
-    """An entry of a legend: a key of this width, and what it means."""
+    """What a legend is made of: a key of this width, and what it means."""
 
     key: Key
     width: float
     text: str
+
+
+def entries(items: Sequence[Item]) -> list[Entry]:
+    """The items, each by itself."""
+    return [Entry(item.width, item.key(0.0, LINE_PITCH / 2), item.text) for item in items]
 
 
 def legend(items: Sequence[Item], x: float, y: float, width: float) -> tuple[list[Mark], float]:
@@ -380,7 +401,8 @@ KINDS = {Box: "b", Dot: "d", Line: "l", Triangle: "t", Label: "s"}
 def plain_plan(plan: Plan) -> dict[str, Any]:
     """The plan as JSON: marks by layer, each a list of its kind's letter and its fields; colours stand in ``colours``.
 
-    A text has its width behind its fields, so that a browser with other letters keeps to the plan.
+    A text has its width behind its fields, so that a browser with other letters keeps to the plan. Of the legend there
+    are the entries: a key's width, its marks in a line LINE_PITCH high, and its words, which the page sets in lines.
     """
     colours: dict[str, int] = {}
 
@@ -395,9 +417,10 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
             fields.append(_short(round(text_width(mark.text, mark.size, mark.is_bold), 1)))
         return [KINDS[type(mark)], *fields]
 
-    layers = {name: list(map(coded, layer)) for name, layer in plan.layers.items()}
-    size = {"width": _short(plan.width), "height": _short(plan.height)}
-    return {**size, "alt": plan.alt, "colours": list(colours), "layers": layers}
+    layers = {name: list(map(coded, layer)) for name, layer in plan.layers.items() if name != LEGEND}
+    items = [[_short(entry.width), list(map(coded, entry.marks)), entry.text] for entry in plan.entries]
+    size = {"width": _short(plan.width), "height": _short(plan.foot)}
+    return {**size, "alt": plan.alt, "colours": list(colours), "layers": layers, "legend": items}
 
 
 def _short(value: Any) -> Any:  # noqa: ANN401 - a field of a mark

@@ -28,6 +28,7 @@ from analysis.figures.planned.margins import (
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
+    LEGEND,
     PAGE,
     POINTS_PER_CM,
     SMALLEST,
@@ -41,6 +42,7 @@ from analysis.figures.planned.plan import (
     Mark,
     Plan,
     Triangle,
+    entries,
     legend,
     rounded,
     text_width,
@@ -88,7 +90,8 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     layout = layout_of(frame, width, top)
     texts = _texts(frame, layout.across)
     foot = layout.bottom + labels_below(frame, layout)
-    below, height = legend(_legend(frame, texts), EDGE, foot, layout.width - 2 * EDGE)
+    items = _legend(frame, texts)
+    below, height = legend(items, EDGE, foot, layout.width - 2 * EDGE)
     layers: dict[str, Sequence[Mark]] = {
         "ground": _ground(frame, layout),
         "squares": [_square(pair, layout) for pair in frame[frame["size"] > 0].itertuples()],
@@ -98,9 +101,9 @@ def map_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
         "names": [*words, *names(frame, layout)],
         "brackets": brackets(frame, layout),
         "marginals": [*strip_above(frame, layout), *strip_beside(frame, layout)],
-        "legend": below,
+        LEGEND: below,
     }
-    return rounded(Plan(layout.width, height + EDGE, map_words(frame, title), layers))
+    return rounded(Plan(layout.width, height + EDGE, map_words(frame, title), layers, foot, entries(items)))
 
 
 def map_words(frame: pd.DataFrame, title: str) -> str:

@@ -12,7 +12,20 @@ import pytest
 
 from analysis.figures.drawing import plain_text_settings
 from analysis.figures.heatmaps import colour_limit
-from analysis.figures.planned.plan import DPI, SETTINGS, SMALLEST, Label, contrasts, drawn, outline, plain_plan
+from analysis.figures.planned.layout import name_lines
+from analysis.figures.planned.plan import (
+    DPI,
+    SETTINGS,
+    SMALLEST,
+    WORDS,
+    Label,
+    contrasts,
+    drawn,
+    outline,
+    plain_plan,
+    text_width,
+    wrapped,
+)
 from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
 from analysis.figures.planned.uncertainty_map import FILLED, map_plan, write_maps
 from analysis.tables import write_csv
@@ -81,6 +94,21 @@ def test_two_to_sixty_tasks_are_legible_on_a_page(n, facts):
     assert len(names & set(frame.row)) == n or "title" in facts
     metrics = {"macro-F1", "Pearson r"} if not facts else {"macro-F1"}
     assert metrics == {label.text for label in plan.labels() if label.is_bold and label.anchor == "middle"}
+
+
+def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
+    room = text_width("empathetic", SMALLEST) + 1.0
+    assert name_lines("epitome", room) == ["epitome"]
+    assert name_lines("empathetic dialogues", room) == ["empathetic", "dialogues"]
+    assert name_lines("empathetic_dialogues", 3 * room) == ["empathetic_dialogues"]
+    assert name_lines("empathetic_dialogues", room, most=1) == ["empathe\u2026"]
+    assert name_lines("a b c d e f g h i j k l m n o", room)[0].endswith("\u2026"), "no more than two lines"
+    assert name_lines("empathetic dialogues", 12.0) == [], "too little to say something"
+    assert name_lines("", room) == name_lines(" ", room) == []
+    plan = plan_of(6)[0]
+    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
+    assert texts.count("empathetic") == texts.count("dialogues") == 2, "of a single task, above and at the left"
+    assert not any("\u2026" in text for text in texts)
 
 
 def test_hostile_titles_are_drawn_as_texts():
@@ -210,10 +238,15 @@ def test_a_study_without_an_interval_or_a_gain_is_drawn(tmp_path):
 def test_the_page_gets_every_mark_of_the_plan():
     plan, _, _ = plan_of(6)
     plain = plain_plan(plan)
-    assert sum(map(len, plain["layers"].values())) == len(plan.marks())
+    above = plan._replace(layers={name: layer for name, layer in plan.layers.items() if name != "legend"})
+    assert sum(map(len, plain["layers"].values())) == len(above.marks())
     texts = [fields[3] for layer in plain["layers"].values() for fields in layer if fields[0] == "s"]
-    assert texts == [label.text for label in plan.labels()]
-    used = {fields[5] for layer in plain["layers"].values() for fields in layer if fields[0] == "b"}
+    assert texts == [label.text for label in above.labels()]
+    assert plain["height"] == plan.foot >= max(outline(label)[:, 1].max() for label in above.labels())
+    keys = [mark for _, marks, _ in plain["legend"] for mark in marks]
+    words = sum(len(wrapped(text, WORDS, plan.width - 60)) for _, _, text in plain["legend"])
+    assert len(keys) + words == len(plan.layers["legend"]), "a mark of a key, or a line of words"
+    used = {fields[5] for marks in (*plain["layers"].values(), keys) for fields in marks if fields[0] == "b"}
     assert {plain["colours"][place] for place in used} == {
         mark.fill for mark in plan.marks() if type(mark).__name__ == "Box"
     }

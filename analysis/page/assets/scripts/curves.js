@@ -33,14 +33,14 @@ function sparkLink(page, run) {
     sparks(run), make("span", {}, name), ...doubts.map((text) => make("small", {}, text)));
 }
 
-// Each line over its own range: the validation score solid with a dot where it is highest, the training loss dashed.
+// Each line over its own range: the validation score solid with a dot at the epoch that was kept, the training loss dashed.
 function sparks(run) {
   const { width, height } = SPARK;
   const node = shape("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true", class: "sparks" });
   for (const history of run.histories) {
     node.append(line(history, 1, "loss"), line(history, 2, "validation"));
-    const best = history.findIndex((row) => row[0] === run.best_epoch);
-    const [x, y] = pointsOf(history, 2)[best] || [];
+    const kept = history.findIndex((row) => row[0] === run.best_epoch);
+    const [x, y] = pointsOf(history, 2)[kept] || [];
     if (y !== undefined && run.histories.length === 1) node.append(shape("circle", { cx: x, cy: y, r: 3 }));
   }
   return node;

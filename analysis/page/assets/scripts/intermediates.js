@@ -10,7 +10,7 @@ function showIntermediates() {
     box.append(
       board.setting === "full" ? "" : make("h3", {}, `Training data: ${board.setting}`),
       make("p", {}, board.resampled
-        ? `The interval holds 95 % of the ranks when ${board.resampled} are drawn anew: how far the rank hangs on which targets there are. Each intermediate was trained as often as the study has seeds, so that the luck of its own training is not in it.`
+        ? `The interval holds 95 % of the ranks when ${board.resampled} are drawn anew. It shows how far a rank depends on the choice of targets. How far it depends on chance in the training of the intermediates, it does not show.`
         : "There are too few targets for intervals: no rank is to be trusted."),
       table(BOARD_HEAD, board.rows.map((row) => boardRow(row, board.rows.length)), words, [0, 1, 4, 5, 6, 7, 8]));
   }

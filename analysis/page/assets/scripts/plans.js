@@ -35,7 +35,21 @@ function planNode(plan) {
   });
   const node = shape("svg", { viewBox: `0 0 ${plan.width} ${plan.height}`, role: "img", "aria-label": plan.alt, class: "plan" });
   node.append(...layers);
+  node.style.setProperty("--points", plan.width);
   return node;
+}
+
+// What its marks mean, in lines as long as the page has room for; the figure itself may be wider than a phone.
+function planLegend(plan) {
+  const paint = (place) => plan.colours[place] || "none";
+  const key = ([width, marks]) => {
+    const node = shape("svg", { viewBox: `-1 0 ${width + 2} 11`, class: "key", "aria-hidden": "true" });
+    node.style.setProperty("--points", width + 2);
+    node.append(...marks.map(([kind, ...fields]) => MARKS[kind](fields, paint)));
+    return node;
+  };
+  return make("ul", { class: "legend" }, plan.legend.map(([width, marks, text]) =>
+    make("li", {}, width ? key([width, marks]) : null, make("span", {}, text))));
 }
 
 const glanceSettings = () => [...new Set(shown.plans.map((one) => one.setting))];
@@ -83,7 +97,7 @@ function targetPage(id) {
       page.texts.points || "", page.texts.interval || "", page.texts.p_bh || "", page.texts.verdict || "", flagged(page) || ""]);
     return [
       setting === "full" ? null : make("h2", {}, `Training data: ${setting}`),
-      scrolling(`Figure of the gains, ${setting}`, planNode(plan)),
+      scrolling(`Figure of the gains, ${setting}`, planNode(plan)), planLegend(plan),
       table(["intermediate", "points", "95 % interval", "p (BH)", "verdict", "flags"], lines, `Table of the gains, ${setting}`, [1, 2, 3]),
     ].filter(Boolean);
   });
@@ -110,7 +124,7 @@ function drawGlance() {
   });
   places.forEach((one) => one.classList.toggle("opens", Boolean(at.get(one)?.page)));
   makeWalkable(node, places, at, map.columns.length, detail);
-  place("glance-map").replaceChildren(scrolling("Map of gains", node), detail);
+  place("glance-map").replaceChildren(scrolling("Map of gains", node), planLegend(map.plan), detail);
 }
 
 // The squares that open a page are links, of which one stands in the order of the Tab key; arrows move among them.

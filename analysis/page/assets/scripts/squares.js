@@ -108,7 +108,7 @@ function mapLayout(width, rows, columns, measure, map, colours) {
   const longest = Math.max(...columns.map((column) => Math.min(column.title.length, across)));
   const slanted = LETTER * longest > (width - LABELS) / columns.length;
   const firstControl = rows.findIndex((row) => row.kind === "control");
-  return layoutOf(width, 190 + 29 * rows.length, colours, {
+  return layoutOf(width, 190 + (isPaper() ? 24 : 29) * rows.length, colours, {
     margin: { l: 10, r: slanted ? (isPaper() ? 55 : 90) : 10, t: 20, b: 80 },
     xaxis: { ...ticks(columns, across), side: "top", ticklabeloverflow: "allow", tickangle: slanted ? -45 : 0 },
     yaxis: { ...ticks(rows, down), autorange: false, range: [rows.length - 0.5, -0.5] },
