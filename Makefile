@@ -48,6 +48,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
 	$(VENV)/bin/python -m analysis.ratings.less_data_calibration docs/less_data_calibration.csv
 	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv
+	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

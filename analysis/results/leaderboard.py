@@ -3,8 +3,8 @@
 Everything follows from stored predictions; nothing is trained. Contestants of a target and setting are scored on the
 same test rows, and every pair is tested on the same resampled groups. Within a target and setting the step-down maximum
 (Westfall and Young 1993) bounds the probability of a single false difference among all pairs. Where a study's protocol
-repeats its split, scores are means over repeats, and intervals and tests those of Nadeau and Bengio, with Holm's
-correction over the pairs.
+repeats its split, scores are means over repeats, and intervals and tests, the step-down maximum too, those of
+``analysis.results.repeats``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from adapters_store.store import LEFT_OUT, Store
 from analysis.gains.baselines import RANGE
 from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.columns import Cell, Column, Lane, column_of
-from analysis.gains.corrections import holm
 from analysis.gains.gains import SEED
 from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
 from analysis.results.rationales import RATIONALES, rationale_rows
-from analysis.results.repeats import nadeau_bengio, repeats_of
+from analysis.results.repeats import nadeau_bengio, pairwise, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
 
@@ -75,7 +74,7 @@ PAIRS = {
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "its upper end"),
     "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
-    "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting; repeats: Holm"),
+    "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting"),
     "significant": Declared("bool", "p_max is at most .05"),
 }
 CLASSES = {
@@ -139,7 +138,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             classes = manifest["tasks"][column.target]["classes"]
             is_repeated = manifest["study"].get("protocol", {}).get("repeats", 1) > 1
             own = _column_rows(store, column, contestants, classes)
-            own = _over_repeats(store, own, contestants) if is_repeated else own
+            own = _over_repeats(store, own, contestants, column) if is_repeated else own
             for kept, of_column in zip(rows, own, strict=True):
                 kept += of_column
     declared = BOARD, PAIRS, CLASSES, RATIONALES
@@ -173,8 +172,8 @@ def _by_seed(rows: pd.DataFrame) -> list[Cell]:
     return Cell.all_of(rows.sort_values("seed"))
 
 
-def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant]) -> _Rows:
-    """The rows of a column with scores, intervals and tests over repeated splits; Holm's correction over the pairs."""
+def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant], column: Column) -> _Rows:
+    """The rows of a column with scores, intervals and tests over repeated splits."""
     board, pairs, *others = rows
     scores = {
         contestant.name: repeats_of(store, [store.get(cell.key) for cell in contestant.cells])
@@ -185,11 +184,10 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant])
         mean = nadeau_bengio(own.scores, own.ratio)
         low, high = np.clip((mean.low, mean.high), *RANGE[row["metric"]])
         row |= {"score": mean.mean, "low": low, "high": high, "conditional": f"{own.scores.size} repeats"}
-    for pair in pairs:
-        a, b = scores[pair["a"]], scores[pair["b"]]
-        difference = nadeau_bengio(100 * (a.scores - b.scores), a.ratio)
+    together, ratio = 100 * np.array([own.scores for own in scores.values()]), next(iter(scores.values())).ratio
+    differences, adjusted = pairwise(together, ratio, draws=len(column.draws), rng=column.rng("repeats"))
+    for pair, difference, p in zip(pairs, differences, adjusted, strict=True):  # both in the contestants' order
         pair |= {"points": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
-    for pair, p in zip(pairs, holm(np.array([pair["p"] for pair in pairs], dtype=float)), strict=True):
         pair |= {"p_max": float(p), "significant": bool(p <= LEVEL)}
     return _ranked(board, pairs), pairs, *others
 
