@@ -1,0 +1,72 @@
+"""A study whose bi-encoder is killed between two epochs goes on where it was, and ends with the same predictions."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from harness.systems.bi_encoder.training import CHECKPOINT
+from tests.support.faults.warm_start import completed
+
+pytestmark = pytest.mark.slow
+EPOCHS = 3
+SETTINGS = (
+    'tasks=["epitome_er"]',
+    'systems=["bi-encoder"]',
+    "transfers=false",
+    f"system.bi-encoder.epochs={EPOCHS}",
+    "system.bi-encoder.tokens=16",
+    "system.bi-encoder.learning_rate=1e-3",
+    *("synthetic_rows=120", "max_train=32", "max_val=16", "max_test=16", "training.epochs=1"),
+)
+LOGGING = """
+import os, signal
+from harness.systems.bi_encoder import training
+write = training._Checkpoint.write
+def logged(self, fitted, optimizer):
+    write(self, fitted, optimizer)
+    with open({log!r}, "a") as log:
+        log.write(f"{{len(fitted.history)}}\\n")
+    if len(fitted.history) == {deadly}:
+        os.kill(os.getpid(), signal.SIGKILL)
+training._Checkpoint.write = logged
+"""
+
+
+def run(folder, *, deadly=0):
+    """Run the study in a process that dies by SIGKILL after this epoch; its code, and the epochs that it trained."""
+    log = folder.with_suffix(f".{deadly}.log")
+    words = ["run", "tiny", "--store", folder, "--threads", "1", "--quiet", *(f"--set={value}" for value in SETTINGS)]
+    done = completed(words, patch=LOGGING.format(log=str(log), deadly=deadly))
+    return done.returncode, [int(line) for line in log.read_text().split()], done.stderr
+
+
+def contents(store):
+    """Predictions, rationales, histories and weights of every record of a system."""
+    records = [path.parent for path in store.glob("objects/*/record.json") if '"system"' in path.read_text()]
+    return {
+        (folder.name, path.relative_to(folder).as_posix()): path.read_bytes()
+        for folder in records
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "record.json"
+    }
+
+
+def test_a_bi_encoder_that_is_killed_between_epochs_goes_on_and_predicts_the_same(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(whole)[:2] == (0, [1, 2, 3])
+    for epoch in (1, 2):
+        code, trained, _ = run(killed, deadly=epoch)
+        assert (code, trained) == (-signal.SIGKILL, [epoch])
+        assert list(killed.glob(f"packs/**/{CHECKPOINT}")), "nothing is kept to go on from"
+        assert contents(killed) == {}
+    code, trained, err = run(killed)
+    assert (code, trained) == (0, [3]), err
+    expected = contents(whole)
+    assert {name for _, name in expected} >= {"test.parquet", "spans.parquet", "rationales.parquet", "history.json"}
+    assert contents(killed) == expected
+    ((_, history),) = [item for item in expected.items() if item[0][1] == "history.json"]
+    assert [step["epoch"] for step in json.loads(history)] == [1, 2, 3]
+    assert not list(killed.glob("packs/*"))
