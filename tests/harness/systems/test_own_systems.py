@@ -17,6 +17,7 @@ from harness.study import systems
 from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, add_files, kind_of, own_files
 from tasks.errors import BadStudy
+from tests.harness.engines.test_engine_contract import MARKED, ray_way, slurm_way
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import ONE, TWO, small_study
 
@@ -98,22 +99,40 @@ def test_both_land_in_every_table(done, command, tmp_path):
     assert {row["system"] for row in json.loads(out)["leaderboard"]} == set(board.system)
 
 
-@pytest.mark.parametrize("engine", ["jobs", pytest.param("workers", marks=pytest.mark.slow)])
-def test_other_engines_run_them_and_find_the_file_by_themselves(engine, done, store):
+@pytest.fixture(params=["jobs", *(pytest.param(name, marks=mark) for name, mark in MARKED)])
+def engine(request, tmp_path_factory):
+    """An engine that runs jobs, in this process or on a Slurm or Ray that is started here; None: the local workers."""
+    clusters = {"slurm": lambda: slurm_way(tmp_path_factory.mktemp("slurm")), "ray": ray_way}
+    if request.param in clusters:
+        for way in clusters[request.param]():
+            yield way.engine
+    else:
+        yield {"jobs": LocalEngine(), "workers": None}[request.param]
+
+
+def test_other_engines_run_them_find_the_files_by_themselves_and_fill_the_same_tables(engine, done, store):
     add_files(FILES)
     study = small_study(store.root, *SYSTEMS)
-    steps = [Step(Pack((cell,))) for cell in own_cells(study)]
-    if engine == "jobs":
+    steps = [Step(Pack((cell,))) for cell in study.plan.cells]
+    if engine:
         launch = study.launch(threads=1)
         assert launch.systems == own_files()
-        outcomes = list(LocalEngine().run(launch, steps))
+        outcomes = list(engine.run(launch, steps))
     else:
         _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
         outcomes = list(WorkersEngine(2, 1).run(runner, steps))
-    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert [outcome.error for outcome in outcomes] == [None] * 4
+    assert len(own_cells(study)) == 2
     for cell in own_cells(study):
         ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
         pd.testing.assert_frame_equal(ours, theirs)
+    ours, theirs = (
+        leaderboard(place, done.store.manifest("tiny"), draws=50).frames for place in (store, done.store)
+    )
+    for name, frame in ours.items():
+        pd.testing.assert_frame_equal(
+            frame.drop(columns="seconds", errors="ignore"), theirs[name].drop(columns="seconds", errors="ignore")
+        )
 
 
 def test_a_job_refuses_a_file_that_has_changed_since_the_plan(store, tmp_path):
