@@ -1,4 +1,7 @@
-"""Which test items an intermediate turned right or wrong: a transfer's predictions beside those of its target alone."""
+"""Which test items a transfer turned right or wrong: its predictions beside those of its target alone.
+
+A system that is no adapter may stand in the place of the intermediate: then its predictions are those beside.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from adapters_store.record import Record
-from adapters_store.roles import BASELINE, IMPORTED, TRANSFER, planned_role
+from adapters_store.roles import BASELINE, IMPORTED, SYSTEM, TRANSFER, planned_role
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, MixedRecords, Predictions, predictions
 from analysis.tables import Declared, framed
@@ -33,7 +36,7 @@ ITEMS = {
     "group": Declared("str", "dialogue, post or article that it belongs to"),
     "label": Declared("object", "the answer that is known: a class, several with commas, or a number"),
     "before": Declared("object", "what the target alone says"),
-    "after": Declared("object", "what it says on top of the intermediate"),
+    "after": Declared("object", "what it says on top of the intermediate, or what the system says"),
     "error_before": Declared("float64", "of a class 0 or 1, of several how many are wrong, of a number how far off"),
     "error_after": Declared("float64", "the same with the intermediate"),
     "change": Declared("str", f"{BETTER} if the error is smaller with the intermediate, {WORSE} if larger, or {SAME}"),
@@ -54,6 +57,7 @@ OVER_SEEDS = {
 class Flips:
     """One transfer against its baseline, item by item: ``items`` has the columns ITEMS, one row per seed and item.
 
+    Where it ``is_system``, the intermediate is the name of a system, and the transfer that system's own cell.
     ``of_classes`` are a multilabel target's counts by class, ``unfinished`` the planned seeds that are left out.
     """
 
@@ -64,6 +68,7 @@ class Flips:
     items: pd.DataFrame
     unfinished: tuple[int, ...]
     of_classes: pd.DataFrame
+    is_system: bool = False
 
 
 def flips(
@@ -77,6 +82,7 @@ def flips(
 ) -> Flips:
     """The items of a transfer and of its baseline with the same seeds (by default all of the transfer's).
 
+    ``intermediate`` is a task, an imported adapter, or a system of the study.
     UnknownTask for a task that the study has not, BadInput if it plans no such transfer or no seed of both is finished,
     MixedRecords if the two were not tested on the same items.
     """
@@ -97,7 +103,8 @@ def flips(
     counts = [_by_label(*pair, task["classes"]) for pair in pairs.values() if task["metric"] == "multilabel_f1"]
     of_classes = pd.concat(counts).groupby("class", sort=False).sum().reset_index() if counts else pd.DataFrame()
     unfinished = tuple(seed for seed in wanted if seed not in done)
-    return Flips(intermediate, target, setting, task["metric"], items, unfinished, of_classes)
+    is_system = intermediate in _systems(manifest)
+    return Flips(intermediate, target, setting, task["metric"], items, unfinished, of_classes, is_system)
 
 
 def sign_p(better: int, worse: int) -> float:
@@ -205,20 +212,29 @@ def over_seeds(items: pd.DataFrame) -> pd.DataFrame:
     return framed(changed.sort_values("error_change", kind="stable", ignore_index=True), OVER_SEEDS)
 
 
+def _systems(manifest: Manifest) -> list[str]:
+    """The systems of a study that are no adapters, by name; one that is called like a task is left to the task."""
+    named = dict.fromkeys(cell["system"] for cell in manifest["cells"] if planned_role(cell) == SYSTEM)
+    return [name for name in named if name not in manifest["tasks"]]
+
+
 def _planned_keys(
     manifest: Manifest, intermediate: str, target: str, setting: str
 ) -> tuple[Mapping[int, str], Mapping[int, str]]:
-    """Keys by seed of a transfer, from a task or an imported adapter, and of its target alone."""
-    brought = manifest["study"].get("imported", {})
-    for name, known in ((intermediate, [*manifest["tasks"], *brought]), (target, list(manifest["tasks"]))):
+    """Keys by seed of a transfer, from a task or an imported adapter, or of a system, and of its target alone."""
+    brought, systems = manifest["study"].get("imported", {}), _systems(manifest)
+    below = [*manifest["tasks"], *brought, *systems]
+    for name, known in ((intermediate, below), (target, list(manifest["tasks"]))):
         if name not in known:
             raise UnknownTask(f"study {manifest['name']!r} has no task {name!r}{nearest(name, known)}")
     keys: dict[str, dict[int, str]] = {TRANSFER: {}, BASELINE: {}}
     for cell in manifest["cells"]:
         role = planned_role(cell)
-        role = TRANSFER if role == IMPORTED else role
+        is_asked = role == SYSTEM and cell["system"] == intermediate in systems
+        name = intermediate if is_asked else cell["intermediate"]
+        role = TRANSFER if role == IMPORTED or is_asked else role
         wanted = intermediate if role == TRANSFER else None
-        if role in keys and (cell["intermediate"], cell["target"], cell["setting"]) == (wanted, target, setting):
+        if role in keys and (name, cell["target"], cell["setting"]) == (wanted, target, setting):
             keys[role][int(cell["seed"])] = cell["key"]
     if not keys[TRANSFER]:
         settings = ", ".join(dict.fromkeys(cell["setting"] for cell in manifest["cells"]))

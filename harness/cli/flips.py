@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def add_flips(flips: argparse.ArgumentParser) -> None:
     """Add the options of ``flips``."""
     leaf_options(flips, "flips epitome_er news_empathy --study demo --show 5", show_flips)
-    flips.add_argument("intermediate", metavar="INTERMEDIATE", help="task, or imported adapter, that is below")
+    flips.add_argument("intermediate", metavar="INTERMEDIATE", help="task or imported adapter below, or a system")
     flips.add_argument("target", metavar="TARGET", help="task that was trained on top of it, and tested")
     flips.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has")
     flips.add_argument("--setting", metavar="NAME", default="full", help="share of the training data (default: full)")
@@ -137,7 +137,8 @@ def _as_json(changes: Flips, rows: Mapping[str, Example], why: str, show: int | 
 def _print(changes: Flips, rows: Mapping[str, Example], why: str, show: int | None) -> None:
     from analysis.gains.flips import answers, by_class, by_group, by_seed
 
-    print(f"{changes.target} on top of {changes.intermediate}, against {changes.target} alone; {changes.setting}")
+    way = "by system" if changes.is_system else "on top of"
+    print(f"{changes.target} {way} {changes.intermediate}, against {changes.target} alone; {changes.setting}")
     if changes.unfinished:
         print(f"not finished, and left out: seed {', '.join(map(str, changes.unfinished))}")
     _table(changes, "by seed", by_seed(changes.items))

@@ -134,6 +134,22 @@ def test_an_imported_adapter_may_be_below(tmp_path):
         flips(store, manifest, "hope", "glasswort_er")
 
 
+def test_a_system_may_stand_in_the_place_of_the_intermediate(tmp_path):
+    systems, helpful = ("words", "floor"), [("words", "hope")]
+    store, manifest = fake_study(tmp_path, TASKS[:2], seeds=(1, 2), systems=systems, helpful=helpful)
+    found = flips(store, manifest, "words", "hope")
+    assert found.is_system and not flips(store, manifest, "distress", "hope").is_system
+    keys = {cell["seed"]: cell["key"] for cell in manifest["cells"]
+            if (cell["target"], cell.get("system")) == ("hope", "words")}  # fmt: skip
+    for seed, items in found.items.groupby("seed"):
+        logits = logits_of(pd.read_parquet(store.open(keys[seed], "test.parquet")))
+        assert list(items.after) == [("low", "middle", "high")[place] for place in logits.argmax(axis=1)]
+    counts = found.items.change.value_counts()
+    assert counts["better"] > 5 * counts.get("worse", 0)
+    with pytest.raises(UnknownTask, match="did you mean 'words'"):
+        flips(store, manifest, "word", "hope")
+
+
 @pytest.mark.parametrize(
     ("pair", "options", "message"),
     [
