@@ -32,6 +32,7 @@ from analysis.figures.paper_figures import (
     rank_map,
     theme_bars,
 )
+from analysis.figures.planned.boards import BOARD, board_parts, board_plan, board_words
 from analysis.figures.planned.forest import FOREST, forest_parts, forest_plan, forest_words
 from analysis.figures.planned.plan import SETTINGS, figure_of_plan
 from analysis.figures.planned.uncertainty import FULL, LIMIT
@@ -57,6 +58,11 @@ MAP_CAPTION = (
 FOREST_CAPTION = (
     "Gains on each target with 95 % intervals, the largest first; small dots are seeds, the grey band is the range of"
     " the controls, dashed lines are floor and whole model."
+)
+BOARD_CAPTION = (
+    "Systems on each target by their test score with 95 % intervals, among them adapters, and the transfer that"
+    " validation picks. Full marks: the highest score, or tied with it by paired tests of all against all,"
+    " max-corrected."
 )
 Draw = Callable[[pd.DataFrame, str], Figure]
 
@@ -133,7 +139,7 @@ def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
 
 
 def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
-    """The uncertainty map and the forest, planned at a page's width."""
+    """The uncertainty map, the forest and the leaderboard, planned at a page's width."""
     for name in (name for name in frames if name.startswith(f"{MAP}-")):
         setting = name.removeprefix(f"{MAP}-")
         beside = "" if setting == "full" else f" Training data: {setting}."
@@ -145,6 +151,12 @@ def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
         draw = partial(figure_of_plan, planner=partial(forest_plan, width=venue.page))
         for part, frame in forest_parts(frames[name], name, width=venue.page):
             yield Sheet(part, FOREST_CAPTION + beside, frame, draw, True, 0.0, forest_words(frame, ""), True)
+    for name in (name for name in frames if name.startswith(f"{BOARD}-")):
+        setting = name.removeprefix(f"{BOARD}-")
+        beside = "" if setting == "full" else f" Training data: {setting}."
+        draw = partial(figure_of_plan, planner=partial(board_plan, width=venue.page))
+        for part, frame in board_parts(frames[name], name, width=venue.page):
+            yield Sheet(part, BOARD_CAPTION + beside, frame, draw, True, 0.0, board_words(frame, ""), True)
 
 
 def _bars(frames: Frames) -> Iterator[Sheet]:

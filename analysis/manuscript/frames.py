@@ -23,6 +23,7 @@ from analysis.figures.paper_figures import (
     similarity_squares,
     why_no_importances,
 )
+from analysis.figures.planned.boards import BOARD, board_frame
 from analysis.figures.planned.forest import FOREST, forest_frame
 from analysis.figures.planned.uncertainty import map_frame
 from analysis.figures.planned.uncertainty_map import MAP
@@ -47,7 +48,8 @@ Frames = dict[str, pd.DataFrame]
 def figure_frames(subject: Subject) -> Frames:
     """Every frame that there is something to draw of."""
     results = subject.results
-    drawn = {**_planned(subject.stored), **_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
+    drawn = {**_planned(subject.stored), **_boards(subject)}
+    drawn |= {**_heatmaps(subject.stored), **_importances(subject), **_similarities(subject)}
     counts = [theme_counts(counted).assign(panel=name) for name, counted in subject.question.counted.items()]
     if tested := [count for count in counts if count.n_tested.sum()]:
         drawn["figure-3-themes"] = pd.concat(tested, ignore_index=True)
@@ -71,6 +73,16 @@ def _planned(stored: StudyResults | None) -> Frames:
         frames[f"{MAP}-{name}"] = map_frame(stored.gains, stored.manifest, setting=setting)
         frames[f"{FOREST}-{name}"] = forest_frame(stored.gains, *others, stored.manifest, setting)
     return frames
+
+
+def _boards(subject: Subject) -> Frames:
+    """The frame of the leaderboard of every setting; nothing without systems."""
+    if subject.stored is None or subject.board.empty:
+        return {}
+    return {
+        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(subject.board, subject.stored.manifest, setting)
+        for setting in dict.fromkeys(subject.board.setting)
+    }
 
 
 def _heatmaps(stored: StudyResults | None) -> Frames:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from adapters_store import disk
 from adapters_store.record import imports_of, read_signed
 from adapters_store.store import Store
@@ -15,9 +17,10 @@ from analysis.gains.cells import Manifest
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.tested import why_not as why_no_slopes
 from analysis.importance.ridge import why_no_fold
+from analysis.results.leaderboard import has_systems
 from analysis.results.results import Results
 from analysis.sections.question import Question, of_published
-from analysis.sections.study_results import Snapshot, StudyResults
+from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.task import Dataset
@@ -36,7 +39,8 @@ class Subject:
     """A question to results, the data sets behind their tasks as entries know them, and the study, if one is stored.
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
-    ``imports`` the specs of the adapters of others that targets stand on, by name.
+    ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
+    study with systems, else empty.
     """
 
     question: Question
@@ -45,6 +49,7 @@ class Subject:
     unknown: tuple[str, ...] = ()
     searches: tuple[Mapping[str, Any], ...] = ()
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    board: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def results(self) -> Results:
@@ -96,7 +101,8 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
     study = StudyResults.of(store, manifest, Path()).of_adapters
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports)
+    board = Frames.of(store, manifest).board().board if has_systems(manifest) else pd.DataFrame()
+    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, board)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.roles import SYSTEM
+from adapters_store.roles import SYSTEM, TRANSFER
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
@@ -54,6 +54,7 @@ COLUMNS = {
     "panel": Declared("str", "its title"),
     "metric": Declared("str", "its metric"),
     "system": Declared("str", "contestant, as of the leaderboard"),
+    "row": Declared("str", "its name in the figure; of a transfer the title of the task below"),
     "role": Declared("str", "system, or what of the adapters it is"),
     "rank": Declared("Int64", "1 + number of contestants with a higher score"),
     "score": Declared("float64", "test score"),
@@ -66,6 +67,7 @@ OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
 ROW, HEAD, FOOT, GAP = 9.0, 19.0, 11.0, 9.0  # points of a row, of a panel's title and axis, and between panels
 NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
 WIDEST_PANEL, PANELS, HIGHEST = 330.0, 3, 585.0  # points of a panel, panels side by side, points of a page's panels
+NARROW = 340.0  # points of a column of a page, in which panels stand below each other
 DEPTHS: list[type] = [Box, Line, Dot]
 
 
@@ -73,7 +75,9 @@ def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.Dat
     """One row per contestant of a setting, in COLUMNS, from the rows of a leaderboard: those of a target in order."""
     own, titles = board[board.setting == setting], titles_of(manifest)
     panels = [titles[target] for target in own.target]
-    return framed(own.assign(panel=panels, system=own.system.map(harmless)), COLUMNS).reset_index(drop=True)
+    named = zip(own.system, own.role, own.intermediate, strict=True)
+    rows = [f"on {titles.get(below, below)}" if role == TRANSFER else harmless(name) for name, role, below in named]
+    return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
 
 
 def board_title(manifest: Manifest, setting: str) -> str:
@@ -93,26 +97,30 @@ def write_boards(
     return files
 
 
-def board_parts(frame: pd.DataFrame, name: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The frame in parts of so many targets as stand on a page, with their names."""
+def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     targets = list(dict.fromkeys(frame.target))
     highest = max(_height(sum(frame.target == target)) for target in targets)
-    most = min(PANELS, len(targets)) * max(1, int(HIGHEST / highest))
+    most = _across(len(targets), width * POINTS_PER_CM) * max(1, int(HIGHEST / highest))
     count = ceil(len(targets) / most)
     for number in range(count):
         chosen = frame.target.isin(targets[number * most : (number + 1) * most])
         yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
 
 
+def _across(n_targets: int, width: float) -> int:
+    return max(1, min(PANELS if width > NARROW else 1, n_targets))
+
+
 def _height(rows: int) -> float:
     return HEAD + ROW * rows + FOOT + GAP
 
 
-def board_plan(frame: pd.DataFrame, title: str) -> Plan:
-    """A panel per target, side by side, each on an axis of its own."""
-    frame, targets = with_texts(frame, ["system"]), list(dict.fromkeys(frame.target))
-    across = min(PANELS, len(targets))
-    panel_width = min((PAGE * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
+def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
+    """A panel per target, side by side on ``width`` cm at most, each on an axis of its own."""
+    frame, targets = with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
+    across = _across(len(targets), width * POINTS_PER_CM)
+    panel_width = min((width * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
     full = 2 * EDGE + panel_width * across + GAP * (across - 1)
     words, top = heading(title, full)
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
@@ -153,7 +161,7 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
         marks.append(Line(at(part.score.max()), first, at(part.score.max()), last, GRID, 0.9))
     for place, row in enumerate(part.itertuples()):
         middle = first + ROW * (place + 0.5)
-        text, base = fitting(row.system, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
+        text, base = fitting(row.row, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
         names.append(Label(left - 3.0, base, text, SMALLEST, "end"))
         value = bare(row.score).replace("-", MINUS) if np.isfinite(row.score) else "none"
         names.append(Label(x + width, base, value, SMALLEST, "end", 0.0, SOFT))
@@ -205,6 +213,7 @@ def board_words(frame: pd.DataFrame, title: str) -> str:
     named = []
     for _, part in frame[frame.score.notna()].groupby("target", sort=False):
         best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
-        named.append(f"{best.panel}: {best.system}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
+        named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
     shown = f"Scores on {counted(frame.target.nunique(), 'target')}, highest first. {'; '.join(named)}."
-    return f"{' '.join(title.split())}. {shown}"
+    head = " ".join(title.split())
+    return f"{head}. {shown}" if head else shown

@@ -11,7 +11,7 @@ from analysis.figures.planned.plan import Dot, Line
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, HOSTILE, LONG, check_legible
 from tests.support.made_up_gains import made_up_manifest
 
-SYSTEMS = ("bi-encoder", "tfidf", "majority", "adapter alone", "adapter on Task 1")
+SYSTEMS = ("bi-encoder", "tfidf", "majority", "adapter alone", "adapter on task_01")
 
 
 def made_up_board(manifest, systems=SYSTEMS):
@@ -22,7 +22,9 @@ def made_up_board(manifest, systems=SYSTEMS):
         scores[-1] = np.nan if number % 2 else scores[-1]
         for place, (system, score) in enumerate(zip(systems, scores, strict=True)):
             row = {"target": target, "setting": "full", "metric": task["metric"], "system": system, "score": score}
-            row |= {"role": "baseline" if system.startswith("adapter") else "system", "rank": place + 1}
+            below = system.removeprefix("adapter on ") if system.startswith("adapter on") else ""
+            role = "transfer" if below else "baseline" if system.startswith("adapter") else "system"
+            row |= {"role": role, "intermediate": below, "rank": place + 1}
             rows.append(row | {"low": score - 0.04, "high": score + 0.05, "is_tied": place < 2})
     return pd.DataFrame(rows).astype({"is_tied": "boolean"})
 
@@ -31,7 +33,7 @@ def made_up_board(manifest, systems=SYSTEMS):
 @pytest.mark.parametrize("facts", [{}, {"title": LONG}, {"title": HOSTILE}], ids=["short", "long", "hostile"])
 def test_two_to_sixty_tasks_are_legible_on_pages(n, facts):
     manifest = made_up_manifest(n, **facts)
-    systems = SYSTEMS if not facts else (*SYSTEMS[:4], f"adapter on {facts['title']}")
+    systems = SYSTEMS if not facts else (*SYSTEMS[:4], "adapter on task_00")
     frame = board_frame(made_up_board(manifest, systems), manifest, "full")
     parts = list(board_parts(frame, "leaderboard"))
     assert pd.concat([part for _, part in parts], ignore_index=True).equals(frame)
@@ -57,7 +59,7 @@ def test_scores_and_ends_of_intervals_stand_in_proportion_and_ties_are_full():
     assert [dot.fill == dot.edge for dot in dots] == [True, True, False, False, False]
     assert [dot.edge == OTHERS for dot in dots] == [True, True, True, False, False]
     assert "1 other tied with it" in plan.alt
-    assert {label.text for label in plan.labels()} >= {*SYSTEMS, "macro-F1"}
+    assert {label.text for label in plan.labels()} >= {*SYSTEMS[:-1], "on Task 1", "macro-F1"}
 
 
 def test_it_is_written_as_pictures_print_and_frame(tmp_path):

@@ -9,8 +9,14 @@ import pytest
 from matplotlib.text import Text
 
 from analysis.figures.heatmaps import Square
+from analysis.figures.planned.boards import board_frame
 from analysis.manuscript.figures import SMALLEST, fitted, sheets
+from analysis.manuscript.frames import figure_frames
 from analysis.manuscript.layout import VENUES, of_width
+from analysis.manuscript.subject import stored_study
+from tests.analysis.figures.test_boards import made_up_board
+from tests.support.made_up_gains import made_up_manifest
+from tests.support.studies.fake_study import FakeTask, fake_study
 
 ACL = VENUES["acl"]
 THEMES = ("direct", "abstract", "adjacent")
@@ -48,6 +54,25 @@ def bars():
         columns=["construct", "rater_a", "rater_b", "difference", "n_tasks"],
     )
     return {"figure-3-themes": themes, "figure-2-importances": importances, "figure-8-differences": differing}
+
+
+def test_a_leaderboard_is_drawn_as_wide_as_the_venue_allows():
+    manifest = made_up_manifest(4)
+    frames = {"leaderboard-half": board_frame(made_up_board(manifest), manifest, "full")}
+    for venue in (ACL, of_width(8.5)):
+        (sheet,) = sheets(frames, venue)
+        assert sheet.is_planned and "Training data: half." in sheet.caption
+        assert "1 other tied with it" in sheet.alt
+        width, _ = sheet.draw(sheet.frame, "").get_size_inches()
+        assert width * 2.54 <= venue.page + 0.01
+
+
+def test_the_leaderboard_of_a_study_with_systems_is_in_its_manuscript(tmp_path):
+    store, manifest = fake_study(tmp_path, [FakeTask("hope"), FakeTask("role")], systems=("words",))
+    frames = figure_frames(stored_study(store, manifest))
+    assert set(frames["leaderboard-full"].row) == {"words", "adapter alone", "on Title of role", "on Title of hope"}
+    store, manifest = fake_study(tmp_path / "without", [FakeTask("hope"), FakeTask("role")])
+    assert not [name for name in figure_frames(stored_study(store, manifest)) if name.startswith("leaderboard")]
 
 
 def shown(figure):
