@@ -25,18 +25,27 @@ from analysis.gains.gains import SEED
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
 from analysis.page.document import ReportContent, write_page
+from analysis.page.scores import ScoresContent, write_scores_page
 from analysis.results.leaderboard import has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections.answers import all_answers, silent
-from analysis.sections.blocks import Bullets, Section, Text, markdown
+from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
-from analysis.sections.in_short import IN_SHORT, sentences
+from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores
 from analysis.sections.paper_tables import write_tables
+from analysis.sections.question import Question
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.tables import ABOUT, FIGURES, PAPER_FIGURES, TABLES, write_frames
 
+SCORES_TITLE = "The paper's own grid, from its printed scores"
+SCORES_CAVEATS = (
+    "A gain is the difference of two scores that are printed with two decimals, so it may be off by up to a point.",
+    "No gain is called significant: without predictions, what chance alone brings about is not known.",
+    "Gains of one column share their baseline, so they are not independent of each other.",
+    "Tasks of one family share texts or people: a gain within a family may be recognition of texts.",
+)
 APPENDIX = "All that the answers above rest on. docs/glossary.md says what the words mean."
 
 
@@ -117,6 +126,33 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     write_text(page, markdown(present))
     write_page(store, ReportContent(study, answer, [*figures, *boards], present), out / "report.html")
     write_text(out / ABOUT, json.dumps(study_sections.about(planned), indent=1, ensure_ascii=False) + "\n")
+    return Written(page, tuple(top))
+
+
+def write_scores_report(question: Question, progress: Progress = silent) -> Written:
+    """Write report.md and report.html of the paper's printed scores, with the frames, tables and figures of both.
+
+    They say what scores tell: there are no cells, no intervals, and no map of how sure a gain is.
+    """
+    results, out = question.results, question.out
+    write_frames(results.gains, out / TABLES / "gains")
+    answer, answers = all_answers(question, "guarded", progress)
+    write_tables(results, out / TABLES, question.kept)
+    figures = write_figures(results, question.counted, out / PAPER_FIGURES, note=question.note, kept=question.kept)
+    top = sentences_of_scores(question, answer)
+    sections = (
+        Section("", [Heading(SCORES_TITLE), Text("What cannot be known here:"), Bullets(question.limits)]),
+        Section(IN_SHORT, [Bullets(top)]),
+        answer.section,
+        Section("Appendix", [Text(APPENDIX)]),
+        *(part for part in answers if part is not answer.section),
+        study_sections.figures(figures, why_not_drawn(results, None)),
+        Section("Caveats", [Bullets(SCORES_CAVEATS)]),
+    )
+    page = out / "report.md"
+    write_text(page, markdown(sections))
+    write_scores_page(ScoresContent(SCORES_TITLE, question, answer, figures, sections), out / "report.html")
+    write_text(out / ABOUT, json.dumps(study_sections.about_scores(question), indent=1) + "\n")
     return Written(page, tuple(top))
 
 

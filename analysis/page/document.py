@@ -32,6 +32,7 @@ from analysis.ratings.themes import rating_means
 from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Picture, Section
 from analysis.sections.importance import Answer
+from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
 from analysis.tables import interval, signed
 from tasks.plain_text import harmless
@@ -61,20 +62,19 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
         "schema": SCHEMA,
         "name": manifest["name"],
         "title": str(manifest["study"].get("title") or manifest["name"]),
+        "source": "stored results",
         "synthetic": bool(manifest["synthetic"]),
         "level": LEVEL,
         "metrics": METRIC_NAMES,
-        "tasks": _tasks(content),
-        "themes": list(themes()),
-        "constructs": [{"id": name, "title": construct_title(name)} for name in study.question.results.constructs],
+        **tasks_of(study.question, manifest["tasks"]),
         "missing": dict(manifest["missing"]),
         **{name: drawn[name] for name in ("plans", "targets", "leaderboards", "maps")},
         "cells": {**cells, "pages": [page_id(*address) for address in addresses]},
         "gains": plain_frame(study.gains, list(study.gains.columns)),
         **{name: drawn[name] for name in ("made", "pages")},
         "doubts": DOUBTS,
-        "importance": _importance(content),
-        "figures": {Picture.of(figure).file: _packed(figure) for figure in content.figures},
+        "importance": importance_of(content.answer, content.figures),
+        "figures": pictures_of(content.figures),
         "report": plain_sections(content.sections),
     }
 
@@ -98,18 +98,21 @@ def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
     }
 
 
-def _tasks(content: ReportContent) -> list[dict[str, Any]]:
-    """What tasks can be sorted and filtered by, in the study's order."""
-    means = rating_means(content.study.question.results).set_index("task")
-    kept = [*content.study.question.results.constructs, "overall"]
-    return [
+def tasks_of(question: Question, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What tasks can be sorted and filtered by, in the order of their ``facts``, and the names of that."""
+    results = question.results
+    means = rating_means(results).set_index("task")
+    kept = [*results.constructs, "overall"]
+    tasks = [
         {
             "id": name,
             **{field: str(task.get(field) or "") for field in ("title", "dataset", "family", "theme", "metric")},
             "ratings": {construct: plain(means.loc[name, construct]) for construct in kept},
         }
-        for name, task in content.study.manifest["tasks"].items()
+        for name, task in facts.items()
     ]
+    rated = [{"id": name, "title": construct_title(name)} for name in results.constructs]
+    return {"tasks": tasks, "themes": list(themes()), "constructs": rated}
 
 
 def _shared_facts(of_cells: list[dict[str, Any]]) -> list[list[str]]:
@@ -120,20 +123,25 @@ def _shared_facts(of_cells: list[dict[str, Any]]) -> list[list[str]]:
     return [list(fact) for fact in places]
 
 
+def pictures_of(figures: Sequence[FigureFiles]) -> dict[str, str]:
+    """The figures by the names that the report has for them."""
+    return {Picture.of(figure).file: _packed(figure) for figure in figures}
+
+
 def _packed(figure: FigureFiles) -> str:
     """A figure's SVG, gzipped and in base64: a tenth of what the SVG itself would take in a page."""
     return base64.b64encode(gzip.compress(figure.svg.read_bytes(), mtime=0)).decode()
 
 
-def _importance(content: ReportContent) -> dict[str, Any]:
+def importance_of(answer: Answer, figures: Sequence[FigureFiles]) -> dict[str, Any]:
     """The features with their verdicts, the specification curve and the bars of Figure 2, each with its texts."""
-    features: list[dict[str, Any]] = [_feature(row) for row in content.answer.facts.get("features", ())]
-    curve = content.answer.facts.get("curve", ())
+    features: list[dict[str, Any]] = [_feature(row) for row in answer.facts.get("features", ())]
+    curve = answer.facts.get("curve", ())
     return {
-        "headline": content.answer.facts["headline"],
+        "headline": answer.facts["headline"],
         "features": features,
         "curve": [_specification(row, curve[0]) for row in curve],
-        "paper": _figure_2(content.figures),
+        "paper": _figure_2(figures),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,24 +23,30 @@ Grid = NDArray[np.float64]
 def leaderboards(study: StudyResults) -> list[dict[str, Any]]:
     """Per setting the intermediates from the first rank down, with their numbers as written, and what was resampled."""
     families = {name: str(task.get("family") or name) for name, task in study.manifest["tasks"].items()}
-    boards = []
-    for setting, gains in study.gains.groupby("setting", sort=False):
-        grid = gains.pivot(index="intermediate", columns="target", values="points")
-        is_clustered = len({families[target] for target in grid.columns}) >= FEWEST
-        units = [families[target] if is_clustered else target for target in grid.columns]
-        board = leaders(grid.to_numpy(dtype=np.float64), units).set_axis(grid.index)
-        significant = gains[gains.significant]
-        board["gains"] = significant[significant.points > 0].groupby("intermediate").size()
-        board["harms"] = significant[significant.points < 0].groupby("intermediate").size()
-        ranked = board[board["rank"].notna()].sort_values("rank", kind="stable")
-        boards.append(
-            {
-                "setting": str(setting),
-                "resampled": "" if len(set(units)) < FEWEST else "families of targets" if is_clustered else "targets",
-                "rows": [_row(study, str(name), row) for name, row in ranked.iterrows()],
-            }
-        )
+    titles = {name: study.title(name) for name in families}
+    by_setting = study.gains.groupby("setting", sort=False)
+    boards = [board_of(str(setting), gains, families, titles, is_tested=True) for setting, gains in by_setting]
     return [board for board in boards if board["rows"]]
+
+
+def board_of(
+    setting: str, gains: pd.DataFrame, families: Mapping[str, str], titles: Mapping[str, str], *, is_tested: bool
+) -> dict[str, Any]:
+    """The leaderboard of the gains of one setting; of those that are not tested nothing is counted as significant."""
+    grid = gains.pivot(index="intermediate", columns="target", values="points")
+    is_clustered = len({families[target] for target in grid.columns}) >= FEWEST
+    units = [families[target] if is_clustered else target for target in grid.columns]
+    board = leaders(grid.to_numpy(dtype=np.float64), units).set_axis(grid.index)
+    significant = gains[gains.significant]
+    board["gains"] = significant[significant.points > 0].groupby("intermediate").size()
+    board["harms"] = significant[significant.points < 0].groupby("intermediate").size()
+    ranked = board[board["rank"].notna()].sort_values("rank", kind="stable")
+    return {
+        "setting": setting,
+        "resampled": "" if len(set(units)) < FEWEST else "families of targets" if is_clustered else "targets",
+        "tested": is_tested,
+        "rows": [_row(str(name), titles[str(name)], row, is_tested) for name, row in ranked.iterrows()],
+    }
 
 
 def leaders(points: Grid, units: list[str], *, draws: int = DRAWS, seed: int = 1) -> pd.DataFrame:
@@ -76,12 +83,12 @@ def _ratio(sums: Grid, counts: NDArray[Any]) -> Grid:
     return means
 
 
-def _row(study: StudyResults, name: str, row: pd.Series) -> dict[str, Any]:
+def _row(name: str, title: str, row: pd.Series, is_tested: bool) -> dict[str, Any]:
     numbers = {part: plain(row[part]) for part in ("rank", "low", "high")}
     interval = "" if numbers["low"] is None else f"{_rank(row.low)} to {_rank(row.high)}"
-    tested = [count(0 if pd.isna(row[part]) else row[part]) for part in ("gains", "harms")]
+    tested = [count(0 if pd.isna(row[part]) else row[part]) for part in ("gains", "harms") if is_tested]
     texts = [_rank(row["rank"]), interval, signed(row.advantage, 1), signed(row["mean"], 1), count(row.n), *tested]
-    return {"intermediate": name, "title": study.title(name), **numbers, "texts": texts}
+    return {"intermediate": name, "title": title, **numbers, "texts": texts}
 
 
 def _rank(value: float) -> str:

@@ -110,7 +110,8 @@ def _by_pair(frame: pd.DataFrame, metric: str, setting: str) -> dict[tuple[str, 
     return {(row.get("intermediate", ""), row["target"]): row for row in part.to_dict("records")}
 
 
-def _square(row: str, target: str, status: str, hover: list[str], page: str | None) -> dict[str, Any]:
+def square_of(row: str, target: str, status: str, hover: list[str], page: str | None) -> dict[str, Any]:
+    """A square of a map without a number; the row's id is that of its intermediate."""
     shown = {"row": row, "column": target, "status": status, "score": None, "points": None}
     return {**shown, "score_text": "", "points_text": "", "marks": "", "hover": hover, "page": page}
 
@@ -119,34 +120,34 @@ def _alone(study: StudyResults, square: Square, row: Row) -> dict[str, Any]:
     name = f"{square.column} alone"
     page = page_id(BASELINE, None, square.target, row["setting"])
     if square.status != "baseline":
-        return _square("", square.target, square.status, [name, figures.MEANINGS[square.status]], page)
+        return square_of("", square.target, square.status, [name, figures.MEANINGS[square.status]], page)
     hover = [name, f"score {number(row['score'])}, 95 % interval {interval(row['low'], row['high'], 2)}"]
     hover += [f"floor {number(row['floor'])}", *_flagged(row)]
-    return {**_square("", square.target, "baseline", hover, page), **_numbers(row["score"], None)}
+    return {**square_of("", square.target, "baseline", hover, page), **numbers_of(row["score"], None)}
 
 
 def _pair(study: StudyResults, square: Square, row: Row | None, setting: str) -> dict[str, Any]:
     name, where = f"{square.row} {ARROW} {square.column}", (square.intermediate, square.target, square.status)
     page = None if row is None else page_id(TRANSFER, square.intermediate, square.target, setting)
     if row is None or square.status == "missing":
-        return _square(*where, [name, figures.MEANINGS[square.status]], page)
+        return square_of(*where, [name, figures.MEANINGS[square.status]], page)
     tested = f"p {p_text(row['p'], 4)}, p (BH) {p_text(row['p_bh'], 4)}"
     hover = [name, verdict(row), *_gain_lines(row), tested, *_flagged(row)]
     if square.status != "done":
         hover.insert(1, figures.MEANINGS[square.status])
     marks = "*" * square.is_significant + figures.DAGGER * square.is_collapsed
     marks += figures.DOUBLE_DAGGER * square.is_contaminated
-    return {**_square(*where, hover, page), **_numbers(square.score, square.points), "marks": marks}
+    return {**square_of(*where, hover, page), **numbers_of(square.score, square.points), "marks": marks}
 
 
 def _control(study: StudyResults, row: Row, row_id: str, title: str) -> dict[str, Any]:
     name = f"{title} {ARROW} {study.title(row['target'])}"
     page = page_id(row["control"], row["intermediate"], row["target"], row["setting"])
     if row["n_seeds"] == 0:
-        return _square(row_id, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
+        return square_of(row_id, row["target"], "missing", [name, figures.MEANINGS["missing"]], page)
     status = "control" if plain(row["score"]) is not None else "undefined"
     hover = [name, *_gain_lines(row), f"p {p_text(row['p'], 4)}, not corrected", *_flagged(row)]
-    return {**_square(row_id, row["target"], status, hover, page), **_numbers(row["score"], row["points"])}
+    return {**square_of(row_id, row["target"], status, hover, page), **numbers_of(row["score"], row["points"])}
 
 
 def _gain_lines(row: Row) -> list[str]:
@@ -160,7 +161,7 @@ def _flagged(row: Row) -> list[str]:
     return [f"flags: {row['flags'].replace(';', ', ')}"] if row["flags"] else []
 
 
-def _numbers(score: float, points: float | None) -> dict[str, Any]:
+def numbers_of(score: float, points: float | None) -> dict[str, Any]:
     """The score and, of a transfer, the gain: as numbers for the colour, and as written into a square."""
     texts = {"score_text": "" if plain(score) is None else bare(score)}
     texts["points_text"] = "" if points is None or plain(points) is None else signed(points, 1)

@@ -11,15 +11,18 @@ from typing import Any
 import pandas as pd
 
 from adapters_store.roles import BASELINE
+from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.significance import LEVEL
 from analysis.importance.guarded import NOT_TESTED
 from analysis.importance.mixed.tested import SIGNED
 from analysis.sections.importance import Answer
+from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
 from analysis.tables import few, fixed, interval, number, signed
 from tasks.plain_text import counted
 
 IN_SHORT = "In short"
+EQUAL = 1e-6  # points by which differences of printed scores may be off in floating point
 
 
 def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
@@ -37,6 +40,43 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *([] if answer is None else _explained(answer)),
         _cautions(study, tested),
     ]
+
+
+def sentences_of_scores(question: Question, answer: Answer) -> list[str]:
+    """The same of a grid of which only printed scores are known: directions and sizes, and nothing of what is sure."""
+    results = question.results
+    gains, titles = results.gains.assign(points=100 * results.gains.gain), results.tasks.set_index("task").title
+    higher, lower = (int((sign * gains.points > EQUAL).sum()) for sign in (1, -1))
+    families = results.tasks.family.nunique()
+    metrics = " and ".join(METRIC_NAMES[name] for name in METRIC_NAMES if (gains.metric == name).any())
+    return [
+        f"Known: printed scores of {counted(len(titles), 'task')} of {counted(families, 'family', 'families')}, alone"
+        f" and as {counted(len(gains), 'transfer')}; {metrics}, with two decimals.",
+        f"Directions: {higher} transfers score higher than the target alone, {lower} lower and"
+        f" {len(gains) - higher - lower} alike. None can be tested, and a difference of a point may be rounding.",
+        *_ends(gains, titles),
+        *_explained(answer),
+        f"Reasons for caution: {'; '.join(_reasons_of_scores(gains))}.",
+    ]
+
+
+def _ends(gains: pd.DataFrame, titles: pd.Series) -> Iterator[str]:
+    """The largest difference in each direction."""
+    for noun, place in (("gain", "idxmax"), ("harm", "idxmin")):
+        row = gains.loc[getattr(gains.points, place)()]
+        if (row.points > EQUAL) if noun == "gain" else (row.points < -EQUAL):
+            pair = f"{titles[row.intermediate]} -> {titles[row.target]}"
+            yield f"Largest {noun}: {pair}, {signed(row.points, 0)} points, not tested."
+
+
+def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
+    yield "no interval is known, and every score is from one training run"
+    for flag, what in (
+        ("collapsed", "of a collapsed training"),
+        ("contaminated", "on test items that are training material too"),
+    ):
+        if count := int(gains[flag].fillna(False).astype(bool).sum()):
+            yield f"{count} of {len(gains)} gains {'is' if count == 1 else 'are'} {what}"
 
 
 def _studied(study: StudyResults) -> str:

@@ -17,6 +17,7 @@ from analysis.gains.pairs import FEW_GROUPS
 from analysis.kept import versions
 from analysis.results.leaderboard import Leaderboard
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
+from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
 from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
 from tasks.metrics.rationales import FORMS
@@ -319,6 +320,13 @@ def about(study: StudyResults) -> dict[str, Any]:
         "seed": study.seed,
         "analysis": versions(),
     }
+
+
+def about_scores(question: Question) -> dict[str, Any]:
+    """The same of printed scores."""
+    results = question.results
+    facts = {"study": results.name, "synthetic": results.is_synthetic, "pairs": len(results.gains)}
+    return {**facts, "analysis": versions()}
 
 
 def _cell_name(study: StudyResults, row: Any) -> str:  # noqa: ANN401 - a row of cells or of gains

@@ -36,6 +36,7 @@ def add_report(report: argparse.ArgumentParser) -> None:
         help="a copy for others: private tasks under pseudonyms, without ids (default folder: results/STUDY-shared)",
     )
     report.add_argument("study", metavar="STUDY", help="a study that the store has")
+    report.epilog = f"{report.epilog}; STUDY may be published: the paper's own tables, of which only scores are known"
 
 
 def add_analyze(leaf: argparse.ArgumentParser) -> None:
@@ -166,10 +167,16 @@ def write_figures(options: argparse.Namespace) -> int:
 
 def write_report(options: argparse.Namespace) -> int:
     """Write the report of a study, or a copy of it for others, and print where its text and its page are."""
-    from analysis.report import report
+    from analysis.report import report, write_scores_report
 
     if options.share:
         return _share_report(options)
+    if options.study == PUBLISHED:
+        question = question_of(options)
+        with Steps(quiet=options.quiet) as steps:
+            written = write_scores_report(question, steps.show)
+        print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
+        return 0
     store, name, out = _store_name_out(options)
     with Steps(quiet=options.quiet) as steps:
         written = report(store, stored_manifest(store, name), out, progress=steps.show)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from tests.support.studies.page_study import HISTORY
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CHROMIUM = shutil.which("chromium")
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 ARROW = "\u2192"
 SCRIPT, BOLD = "Hope <script>broken = 1</script>", "Role <b>in bold</b> &amp; more"
@@ -29,23 +27,6 @@ TASKS = (
     FakeTask("mi_adherent"),
     FakeTask("conv_empathy", "continuous"),
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's Chromium; CI must have it and Playwright."""
-    if CHROMIUM is None:
-        assert not os.environ.get("CI"), "CI must have Debian's package chromium"
-        pytest.skip("needs Debian's package chromium")
-    if not os.environ.get("CI"):
-        pytest.importorskip("playwright", reason="needs the extra `browser`")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        instance = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield instance
-        instance.close()
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ function cellObjects() {
 }
 
 function showCells() {
+  if (!shown.cells.rows.length) return void removePart("cells");
   cellRows = cellObjects();
   const distinct = (name) => [...new Set(cellRows.map((cell) => cell[name]))];
   const any = (options) => [["", "any"], ...options.map((one) => (Array.isArray(one) ? one : [one, one]))];

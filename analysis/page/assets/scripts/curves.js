@@ -4,6 +4,7 @@ const SPARK = { width: 150, height: 48, edge: 4 };
 let wall = [];
 
 function showCurves() {
+  if (!shown.pages.length) return void removePart("curves");
   wall = shown.pages.flatMap((page) => page.runs.filter((run) => run.histories?.length).map((run) => ({ page, run })));
   const of = (name) => wall.filter(({ run }) => run.doubts.includes(name)).length;
   const doubtful = wall.filter(({ run }) => run.doubts.length).length;

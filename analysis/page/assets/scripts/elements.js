@@ -6,6 +6,12 @@ const pages = new Map(shown.pages.map((page) => [page.id, page]));
 
 const place = (id) => document.getElementById(id);
 
+// A part of the page that there is nothing for, with the link that leads to it.
+function removePart(name) {
+  place(name).remove();
+  [...document.querySelectorAll("nav a")].find((link) => link.hash === `#/${name}`)?.remove();
+}
+
 // An element with attributes (a function is a listener) and children, which are nodes or texts.
 function make(name, attributes, ...children) {
   const node = document.createElement(name);

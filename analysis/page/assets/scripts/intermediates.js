@@ -4,15 +4,16 @@ const BOARD_HEAD = ["rank", "95 % interval", "intermediate", "rank and interval"
 
 function showIntermediates() {
   const box = place("leaderboards");
-  if (!shown.leaderboards.length) return void place("intermediates").remove();
+  if (!shown.leaderboards.length) return void removePart("intermediates");
   for (const board of shown.leaderboards) {
     const words = board.setting === "full" ? "Intermediates by rank" : `Intermediates by rank, training data: ${board.setting}`;
     box.append(
       board.setting === "full" ? "" : make("h3", {}, `Training data: ${board.setting}`),
+      board.tested ? make("p", {}, "Gains and harms are those that are significant.") : "",
       make("p", {}, board.resampled
         ? `The interval holds 95 % of the ranks when ${board.resampled} are drawn anew. It shows how far a rank depends on the choice of targets. How far it depends on chance in the training of the intermediates, it does not show.`
         : "There are too few targets for intervals: no rank is to be trusted."),
-      table(BOARD_HEAD, board.rows.map((row) => boardRow(row, board.rows.length)), words, [0, 1, 4, 5, 6, 7, 8]));
+      table(board.tested ? BOARD_HEAD : BOARD_HEAD.slice(0, -2), board.rows.map((row) => boardRow(row, board.rows.length)), words, [0, 1, 4, 5, 6, 7, 8]));
   }
 }
 

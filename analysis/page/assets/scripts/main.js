@@ -33,7 +33,7 @@ function showOverview(wasCell) {
     if (overview.focus?.isConnected) overview.focus.focus({ preventScroll: true });
     return;
   }
-  const part = ["maps", "intermediates", "why", "curves", "cells", "caveats", "report"].find((name) => location.hash === `#/${name}`);
+  const part = ["maps", "intermediates", "why", "curves", "cells", "caveats", "report"].find((name) => location.hash === `#/${name}` && place(name));
   if (!part) return;
   place(part).scrollIntoView();
   place(`${part}-heading`).focus({ preventScroll: true });
@@ -86,7 +86,7 @@ window.addEventListener("hashchange", route);
 history.scrollRestoration = "manual";
 
 place("study").textContent = shown.name;
-place("footer").textContent = `${shown.title}. Made from stored results; report.md has the same content.`;
+place("footer").textContent = `${shown.title}. Made from ${shown.source}; report.md has the same content.`;
 nameScheme();
 measureBar();
 showReport();

@@ -55,6 +55,7 @@ function planLegend(plan) {
 const glanceSettings = () => [...new Set(shown.plans.map((one) => one.setting))];
 
 function showGlance() {
+  document.querySelectorAll(`[data-map="${shown.plans.length ? "none" : "some"}"]`).forEach((one) => one.remove());
   if (!shown.plans.length) return void place("glance").remove();
   const settings = glanceSettings();
   const isOrdered = shown.plans.some((one) => one.order === "median");

@@ -1,0 +1,27 @@
+"""The browser that the tests of a page drive."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium; CI must have it and Playwright."""
+    if CHROMIUM is None:
+        assert not os.environ.get("CI"), "CI must have Debian's package chromium"
+        pytest.skip("needs Debian's package chromium")
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright", reason="needs the extra `browser`")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        instance = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield instance
+        instance.close()

@@ -1,0 +1,141 @@
+"""The page of the paper's printed scores: all that scores tell, and nothing of what they do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from analysis.page.document import assembled
+from analysis.page.scores import ScoresContent, scores_document, write_scores_page
+from analysis.report import write_scores_report
+from analysis.results.published import results, table
+from analysis.sections.blocks import Heading, Section, Text
+from analysis.sections.importance import Answer
+from analysis.sections.in_short import sentences_of_scores
+from analysis.sections.question import of_published
+
+WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+ANSWER = Answer((), Section("What explains a gain", [Text("Not asked here.")]), {"headline": "not asked here"})
+
+
+def content_of(folder):
+    """What the page says, but for the answer to what explains gains, which takes long."""
+    sections = Section("", [Heading("Printed scores")]), ANSWER.section
+    return ScoresContent("Printed scores", of_published(folder), ANSWER, (), sections)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    return scores_document(content_of(tmp_path_factory.mktemp("published")))
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """Score by (intermediate, target) as the paper's Tables 7 and 8 have it."""
+    scores = table("tables7_8_scores")
+    return {(row.intermediate, row.target): row.score for row in scores.itertuples()}
+
+
+def test_every_square_is_a_printed_score_and_a_difference_of_two(shown, printed):
+    squares = [square for heatmap in shown["maps"] for square in heatmap["squares"]]
+    pairs = [square for square in squares if square["status"] == "done"]
+    alone = [square for square in squares if square["status"] == "baseline"]
+    assert (len(pairs), len(alone)) == (306, 18)
+    for square in pairs:
+        score, base = printed[square["row"], square["column"]], printed[square["column"], square["column"]]
+        assert square["score"] == score
+        assert square["points"] == pytest.approx(100 * score - 100 * base, abs=1e-7)
+        assert float(square["points_text"]) == round(100 * score - 100 * base)
+    assert all(square["score"] == printed[square["column"], square["column"]] for square in alone)
+    marked = {(square["row"], square["column"]) for square in pairs if "\u2020" in square["marks"]}
+    assert marked == set(table("collapsed")[["intermediate", "target"]].itertuples(index=False, name=None))
+
+
+def test_nothing_is_said_of_what_scores_do_not_tell(shown):
+    for name in ("plans", "targets", "pages", "made", "doubts", "missing"):
+        assert not shown[name], name
+    assert shown["cells"]["rows"] == shown["gains"]["rows"] == []
+    squares = [square for heatmap in shown["maps"] for square in heatmap["squares"]]
+    assert all(square["page"] is None and "*" not in square["marks"] for square in squares)
+    hover = " ".join(text for square in squares for text in square["hover"])
+    assert not re.search(r"95 %|p \(BH\)|p \.?\d|significant", hover)
+    (board,) = shown["leaderboards"]
+    assert not board["tested"] and all(len(row["texts"]) == 5 for row in board["rows"])
+    json.dumps(shown, allow_nan=False)
+    assert "printed scores" in assembled(shown)
+
+
+def test_the_leaderboard_is_that_of_the_printed_differences(shown, printed):
+    targets = {target for _, target in printed}
+    gains = {pair: score - printed[pair[1], pair[1]] for pair, score in printed.items() if pair[0] != pair[1]}
+    means = {target: sum(gain for pair, gain in gains.items() if pair[1] == target) / 17 for target in targets}
+    ahead = {
+        name: 100 * sum(gains[name, target] - means[target] for target in targets - {name}) / 17 for name in targets
+    }
+    (board,) = shown["leaderboards"]
+    ranked = [row["intermediate"] for row in board["rows"]]
+    assert set(ranked) == targets
+    assert all(ahead[first] >= ahead[then] - 1e-9 for first, then in pairwise(ranked))
+    assert board["rows"][0]["texts"][2] == f"{ahead[ranked[0]]:+.1f}"
+
+
+def test_the_sentences_count_directions_and_test_nothing(tmp_path, printed):
+    said = sentences_of_scores(of_published(tmp_path), ANSWER)
+    ends = [round(100 * score) - round(100 * printed[pair[1], pair[1]]) for pair, score in printed.items()]
+    higher, lower = sum(end > 0 for end in ends), sum(end < 0 for end in ends)
+    assert f"{higher} transfers score higher than the target alone, {lower} lower" in said[1]
+    assert f" {306 - higher - lower} alike" in said[1]
+    assert f", {max(ends):+d} points, not tested." in said[2] and f", {min(ends):+d} points, not tested." in said[3]
+    assert not any("significant" in text or "interval 9" in text for text in said)
+    assert "18 tasks of 6 families" in said[0] and results().tasks.family.nunique() == 6
+
+
+@pytest.mark.slow
+def test_the_report_of_printed_scores_writes_one_page_beside_its_text(tmp_path):
+    written = write_scores_report(of_published(tmp_path))
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
+    assert {"report.md", "report.html", "about.json", "tables/gains.csv"} <= names
+    text, page = written.page.read_text(encoding="utf-8"), written.page.with_suffix(".html").read_text(encoding="utf-8")
+    for sentence in written.sentences:
+        assert sentence in text and json.dumps(sentence)[1:-1].replace(">", "\\u003e") in page
+    figures = json.loads(re.search(r'id="document">(.*?)</script>', page, re.DOTALL)[1])["figures"]
+    assert {name for name in figures if "figure-6" in name or "figure-7" in name} <= names and len(figures) == 5
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    write_scores_page(content_of(folder), folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1400", "390"])
+def test_the_page_of_printed_scores_has_no_part_that_needs_cells(browser, address, viewport):
+    context = browser.new_context(viewport=viewport, offline=True)
+    page, complaints = context.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(address)
+    for name in ("glance", "curves", "cells"):
+        assert page.locator(f"#{name}").count() == 0
+    for link in page.locator("nav a").all():
+        assert page.locator(f"#{link.get_attribute('href')[2:]}").count() == 1
+    assert page.locator("#leaderboards tbody tr").count() == 18
+    assert "significant" not in page.locator("#intermediates").text_content()
+    page.get_by_role("combobox", name="Targets scored by").select_option(label="Pearson r, full")
+    page.get_by_role("button", name="Table", exact=True).click()
+    assert page.locator(".grid td").count() > 18 * 6 and page.locator(".grid a").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    if script := os.environ.get("EMPATHY_AXE"):
+        page.evaluate(Path(script).read_text(encoding="utf-8"))
+        results = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
+    context.close()
+    assert complaints == []
