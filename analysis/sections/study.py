@@ -145,7 +145,8 @@ def baselines(study: StudyResults) -> Section:
 BOARD_TEXT = (
     "Every way to solve a target that was run, on the same test rows: systems, the adapter alone, and the transfer that"
     " has the highest validation score. A tie: no more than chance apart from the highest score, by paired tests of all"
-    " against all on resampled groups, corrected by the step-down maximum within the target. Macro averages are over"
+    " against all on resampled groups, or over repeated splits with the variance of Nadeau and Bengio, corrected by the"
+    " step-down maximum within the target. Macro averages are over"
     " the classes that occur in the test labels. Parameters: numbers that a record keeps of what was learned."
     " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class, leaderboard_rationales.csv how well"
     " rationales are marked, where a system marks any."

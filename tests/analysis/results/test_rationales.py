@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,9 @@ import pytest
 from adapters_store import Store, key_of
 from analysis.results.leaderboard import leaderboard
 from analysis.results.rationales import CONSTANTS, FILE, rationale_rows
+from analysis.sections.blocks import markdown
 from analysis.sections.study import RATIONALE_HEAD
+from analysis.sections.study import leaderboard as section
 from analysis.sections.study import rationale_rows as rows_in_words
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -103,6 +106,10 @@ def test_a_study_s_rationales_are_printed_with_their_constants(tmp_path, command
         for name in CONSTANTS
     ]  # fmt: skip
     assert len(rows_in_words(board.rationales)[0]) == len(RATIONALE_HEAD)
+    page = markdown([section(SimpleNamespace(title=str.title), board, ())])
+    assert "**Hope** full data, 72 of 120 test rows have a rationale:" in page
+    for row in rows_in_words(board.rationales):
+        assert f"| {' | '.join(row)} |" in page
     code, out, _ = command("leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out")
     assert code == 0 and "every word marked" in out and "epitome token F1" in out
     code, out, _ = command("leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out", "--json")

@@ -47,6 +47,13 @@ def test_a_pair_alone_keeps_its_p_and_draws_have_its_distribution():
         assert (sizes <= stats.t.ppf((1 + share) / 2, REPEATS - 1)).mean() == pytest.approx(share, abs=0.01)
 
 
+def test_differences_hang_on_each_other_by_how_they_vary_and_not_by_how_large_they_are():
+    waves = 50.0 + np.array([[1, -1] * 5, [1, 1, -1, -1, 0] * 2])  # uncorrelated over repeats
+    apart, alike = (_drawn_sizes(part, 4000, np.random.default_rng(8)) for part in (waves, waves[[0, 0]]))
+    assert abs(np.corrcoef(apart.T)[0, 1]) < 0.1
+    np.testing.assert_allclose(alike[:, 0], alike[:, 1], rtol=1e-5)
+
+
 def slow_p_max(scores, ratio, draws, seed):
     """Step-down over all pairs with draws of means and covariances from scipy's distributions, a step at a time."""
     systems, repeats = scores.shape
