@@ -107,8 +107,9 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (target, setting), part in gains.groupby(WHERE, sort=False):
         tested = part[part.p.notna()]
+        errors = list(zip(tested.standard_error, tested.df, strict=True))
         sizes = {
-            name: [smallest_visible(pair.standard_error, pair.df, level=level) for pair in tested.itertuples()]
+            name: [smallest_visible(*error, level=level) for error in errors]
             for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
         }
         medians = {name: pd.Series(values, dtype=float).median() for name, values in sizes.items()}

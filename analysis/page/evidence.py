@@ -81,10 +81,11 @@ class Changes:
         task = self.manifest["tasks"][first["target"]]
         pairs = [(self._answers(base), answered[top]) for base, top in both if base]
         counts = changes_by_class(pairs, task["metric"], task["classes"])
-        better, worse = int(counts.better.sum()), int(counts.worse.sum())
+        rows = list(zip(*(counts[name].tolist() for name in ("class", "n", "better", "worse")), strict=True))
+        better, worse = (sum(row[place] for row in rows) for place in (2, 3))
         return {
             "words": list(WORDS[task["metric"]]),
-            "rows": [[str(row[0]), *map(int, row[1:])] for row in counts.itertuples(index=False)],
+            "rows": [[str(name), *map(int, numbers)] for name, *numbers in rows],
             "p": sign_p(better, worse),
             "moved": moved(pairs, len(task["classes"])) if task["metric"] == "macro_f1" else None,
             "seeds": [seed for seed in seeds if at[seed]],

@@ -188,7 +188,7 @@ def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iter
     if not targets:
         return
     across = _across(len(targets), width * POINTS_PER_CM)
-    heights = [_height(_rows(frame[frame.target == target], MOST_ROWS)) for target in targets]
+    heights = [_height(_rows(part, MOST_ROWS)) for part in _by_target(frame).values()]
     most = across * max(1, int(HIGHEST / max(heights)))
     count = ceil(len(targets) / most)
     for number in range(count):
@@ -213,12 +213,23 @@ def _across(n_targets: int, width: float) -> int:
     return max(1, min(PANELS if width > 340 else 1, n_targets))
 
 
-def _rows(part: pd.DataFrame, most: int | None) -> list[Any]:
+Kinds = dict[str, list[Any]]  # the rows of a target by their kind, in the frame's order
+
+
+def _by_target(frame: pd.DataFrame) -> dict[str, Kinds]:
+    """What every panel shows; tuples, because a frame of every row's seeds takes most of the time of a forest."""
+    panels: dict[str, Kinds] = {}
+    for row in frame.itertuples():
+        panels.setdefault(str(row.target), {}).setdefault(str(row.kind), []).append(row)
+    return panels
+
+
+def _rows(part: Kinds, most: int | None) -> list[Any]:
     """The rows of a panel: transfers, None for those left out, and controls."""
-    transfers = list(part[part.kind == TRANSFER].itertuples())
+    transfers = part.get(TRANSFER, [])
     if most is not None and len(transfers) > most:
         transfers = [*transfers[:ENDS], None, *transfers[-ENDS:]]
-    return [*transfers, *part[part.kind == "control"].itertuples()]
+    return [*transfers, *part.get("control", ())]
 
 
 def _height(rows: Sequence[Any]) -> float:
@@ -238,7 +249,9 @@ def _limit(frame: pd.DataFrame) -> float:
 
 def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: int | None = MOST_ROWS) -> Plan:
     """A panel per target at most ``width`` cm wide; of more than ``most`` transfers the best and the worst."""
-    frame, targets = with_texts(frame, ["intermediate", "row"]), list(dict.fromkeys(frame.target))
+    frame = with_texts(frame, ["intermediate", "row"])
+    panels = _by_target(frame)
+    targets = list(panels)
     across = _across(len(targets), width * POINTS_PER_CM)
     panel_width = min((width * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
     full = 2 * EDGE + panel_width * across + GAP * (across - 1)
@@ -248,7 +261,7 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     for start in range(0, len(targets), across):
         heights = []
         for place, target in enumerate(targets[start : start + across]):
-            part = frame[frame.target == target]
+            part = panels[target]
             rows = _rows(part, most)
             for name, marks in _panel(part, rows, EDGE + place * (panel_width + GAP), top, panel_width, limit).items():
                 layers[name] += marks
@@ -262,7 +275,7 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
 
 
 def _panel(
-    part: pd.DataFrame, rows: Sequence[Any], x: float, y: float, width: float, limit: float
+    part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float
 ) -> dict[str, list[Mark]]:
     """The marks of a panel by layer, from its upper left corner."""
     left, right, first = x + NAMES * width, x + width - 2.0, y + HEAD
@@ -274,16 +287,16 @@ def _panel(
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
     ground.append(Line(at(0), first, at(0), last, INK, 0.7))
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
-        for points in part.points[(part.kind == kind) & (part.points.abs() <= limit)]:
+        for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
     marks: list[Mark] = []
     names: list[Mark] = list(_title(part, x, y, width))
-    seeds = part[part.kind == "seed"]
+    seeds = _seed_points(part)
     for place, row in enumerate(rows):
         middle = first + ROW * (place + 0.5)
         names.append(_name(part, row, x, middle, left - x - 3.0))
         if row is not None:
-            marks += _interval(row, seeds[seeds.intermediate == row.intermediate].points, at, middle, limit)
+            marks += _interval(row, seeds.get(row.intermediate, ()), at, middle, limit)
             if not np.isfinite(row.points):
                 names.append(Label(left + 4.0, middle + CAPITAL * SMALLEST, "no value", SMALLEST, "start", 0.0, SOFT))
     for points in (-limit, 0.0, limit):
@@ -293,29 +306,41 @@ def _panel(
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
 
 
-def _title(part: pd.DataFrame, x: float, y: float, width: float) -> Iterator[Label]:
+def _seed_points(part: Kinds) -> dict[str, list[float]]:
+    """The points of every row's seeds, by its intermediate."""
+    points: dict[str, list[float]] = {}
+    for run in part.get("seed", ()):
+        points.setdefault(run.intermediate, []).append(run.points)
+    return points
+
+
+def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[Label]:
     """The target, and the scores of its baseline, of its floor and of a whole model."""
-    yield Label(x, y + 7.0, fitting(part.panel.iloc[0], 7.4, width - 2), 6.8, "start", 0.0, INK, True)
+    shown = next(iter(part.values()))[0]
+    yield Label(x, y + 7.0, fitting(shown.panel, 7.4, width - 2), 6.8, "start", 0.0, INK, True)
     facts = []
     for kind, name in (("alone", "baseline"), ("floor", "floor"), ("whole model", "whole model")):
-        for row in part[(part.kind == kind) & part.score.notna()].itertuples():
-            facts.append(f"{name} {bare(row.score).replace('-', MINUS)}")
-    text = f"{METRIC_NAMES[part.metric.iloc[0]]}: {', '.join(facts)}" if facts else METRIC_NAMES[part.metric.iloc[0]]
+        for row in part.get(kind, ()):
+            if not np.isnan(row.score):
+                facts.append(f"{name} {bare(row.score).replace('-', MINUS)}")
+    metric = METRIC_NAMES[shown.metric]
+    text = f"{metric}: {', '.join(facts)}" if facts else metric
     yield Label(x, y + 15.5, fitting(text, SMALLEST, width - 2), SMALLEST, "start", 0.0, SOFT)
 
 
-def _name(part: pd.DataFrame, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
-    text = row.row if row is not None else f"{int((part.kind == TRANSFER).sum()) - 2 * ENDS} more between"
+def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
+    text = row.row if row is not None else f"{len(part[TRANSFER]) - 2 * ENDS} more between"
     colour = INK if row is not None and row.kind == TRANSFER else SOFT
     return Label(x + room, middle + CAPITAL * SMALLEST, fitting(text, SMALLEST, room), SMALLEST, "end", 0.0, colour)
 
 
-def _band(part: pd.DataFrame, at: Any, first: float, last: float) -> list[Mark]:  # noqa: ANN401 - a function
+def _band(part: Kinds, at: Any, first: float, last: float) -> list[Mark]:  # noqa: ANN401 - a function
     """From the least to the largest gain of the controls that know nothing of other tasks."""
-    points = part.points[(part.kind == "control") & ~part.intermediate.str.startswith("imported")].dropna()
-    if points.empty:
+    known = (row.points for row in part.get("control", ()) if not row.intermediate.startswith("imported"))
+    points = [gain for gain in known if not np.isnan(gain)]
+    if not points:
         return []
-    low, high = at(points.min()), at(points.max())
+    low, high = at(min(points)), at(max(points))
     return [Box(low - 0.5, first, high - low + 1.0, last - first, BAND)]
 
 
@@ -324,7 +349,7 @@ def _dashes(x: float, first: float, last: float, colour: str, dash: float) -> li
     return [Line(x, start, x, min(start + dash, last), colour, 0.9) for start in starts]
 
 
-def _interval(row: Any, seeds: pd.Series, at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
+def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float) -> list[Mark]:  # noqa: ANN401
     """A row's interval, its seeds below it, and its gain; an end beyond the axis is an arrow."""
     marks: list[Mark] = [Dot(at(points), y + 2.3, 0.75, SOFT) for points in seeds]
     if not np.isfinite(row.points):
