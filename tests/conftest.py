@@ -44,12 +44,18 @@ LONGEST = (
     "harness/cli/test_analyze.py",
     "harness/engines/test_engine_contract.py",
     "harness/engines/test_workers.py",
+    "harness/training/test_by_hand.py",
+    "project/pages/test_tutorial.py",
+    "harness/training/lanes/test_lanes.py",
     "analysis/importance/test_importance_answers.py",
     "analysis/importance/test_importance.py",
     "harness/cli/test_suggest.py",
     "harness/cli/test_deposit.py",
     "analysis/manuscript/test_manuscript_paper.py",
     "harness/run/test_new_tasks_train.py",
+    "harness/study/backbones/test_migrate.py",
+    "analysis/sharing/test_share.py",
+    "harness/study/test_controls.py",
 )
 
 
