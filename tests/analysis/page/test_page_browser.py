@@ -80,14 +80,21 @@ def opened(browser, address):
     assert complaints == []
 
 
+def come_to(page, plot):
+    """Scroll to a plot, which is drawn when it comes near."""
+    page.locator(plot).first.evaluate("node => node.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    page.locator(plot).first.locator(".main-svg").first.wait_for()
+
+
 def labels(page):
     """The rows of the drawn heatmap from the top."""
+    come_to(page, "#map .plot")
     return page.locator("#map .ytick text").all_text_contents()
 
 
 def square(page, row, column):
     """Where a square of the picture is, in pixels, by its place from the top and the left."""
-    page.locator("#map .heatmaplayer").first.scroll_into_view_if_needed()
+    come_to(page, "#map .plot")
     return page.evaluate(
         """([row, column]) => {
             const node = document.querySelector("#map .plot"), box = node.getBoundingClientRect();
@@ -203,6 +210,8 @@ def test_texts_of_a_study_stay_texts(opened):
 )
 def test_a_link_opens_a_cell_with_curves_predictions_and_provenance(opened, at, shown):
     page = opened(at=f"#/cell/{at}")
+    for plot in ("[data-curve] >> nth=0", "[data-curve] >> nth=-1", f"[data-counts={shown}]"):
+        come_to(page, plot)
     assert page.locator("[data-curve] .scatterlayer .trace").count() >= 2
     assert page.locator(f"[data-counts={shown}] .heatmaplayer image").count() == 1
     assert page.locator("#cell").get_by_text("backbone weights, sha256").is_visible()
@@ -333,6 +342,17 @@ def test_doubtful_curves_are_a_click_away_and_can_be_filtered(opened):
     assert page.locator("[data-curve=validation]").is_visible()
 
 
+def test_a_plot_is_drawn_when_it_comes_near_and_has_its_room_before(opened):
+    page = opened()
+    page.wait_for_timeout(300)
+    plots = page.locator("#importance .plot")
+    assert page.locator("#importance .main-svg").count() == 0
+    room = page.evaluate("document.documentElement.scrollHeight")
+    come_to(page, "#importance .plot")
+    assert plots.first.locator(".main-svg").count() > 0
+    assert abs(page.evaluate("document.documentElement.scrollHeight") - room) < 40
+
+
 def test_changed_answers_of_a_pair_are_two_clicks_away(opened):
     page = opened()
     page.locator("#glance-words .also a").filter(has_text=BOLD).click()
@@ -360,7 +380,7 @@ def test_the_map_is_walked_by_keyboard_and_has_one_stop(opened):
 
 def test_importances_stand_with_their_verdicts_and_caveats_with_the_page(opened):
     page = opened()
-    page.locator("#importance .ytick text").first.wait_for()
+    come_to(page, "#importance .plot")
     ticks = page.locator("#importance .plot").first.locator(".ytick text").all_text_contents()
     assert ticks and all(re.search("supported$", tick) for tick in ticks)
     assert "Primary analysis declared" in page.locator("#importance").text_content()
@@ -382,6 +402,7 @@ def test_it_is_seen_on_a_desk_and_on_a_phone_by_day_and_night(opened, screenshot
 
 def test_the_button_changes_the_colours_of_page_and_plots(opened):
     page = opened(color_scheme="light")
+    come_to(page, "#map .plot")
     seen = "getComputedStyle(document.body).backgroundColor + document.querySelector('#map .ytick text').style.fill"
     light = page.evaluate(seen)
     page.get_by_role("button", name="Dark colours").click()

@@ -1,12 +1,24 @@
-// Every plot is drawn by a function that is called again when the width, the colours or the medium change.
+// Every plot is drawn when it first comes near what is seen, by a function that is called again when the width, the
+// colours or the medium change; until then the page keeps its height free.
 
 const PRINT_WIDTH = 660; // px, of a page of A4 between its margins
 const drawn = new Map();
+const near = new WeakSet(); // plots that have come near what is seen
+
+const nearing = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    nearing.unobserve(target);
+    near.add(target);
+    if (drawn.has(target)) draw(target);
+  }
+}, { rootMargin: "400px" });
 
 function plot(node, build, clicked) {
   node.classList.add("plot");
   drawn.set(node, { build, clicked });
   draw(node);
+  nearing.observe(node);
   return node;
 }
 
@@ -16,6 +28,8 @@ function draw(node) {
   if (!width) return; // in a part that is not seen now
   const { build, clicked } = drawn.get(node);
   const { data, layout } = build(width, palette());
+  node.style.minHeight = `${layout.height}px`;
+  if (!near.has(node) && !isPaper()) return;
   Plotly.react(node, data, layout, { displayModeBar: false, responsive: false, doubleClick: false });
   node.removeAllListeners("plotly_click");
   if (clicked) node.on("plotly_click", clicked);
@@ -23,6 +37,7 @@ function draw(node) {
 
 function forget(node) {
   drawn.delete(node);
+  nearing.unobserve(node);
   Plotly.purge(node);
 }
 
