@@ -29,7 +29,7 @@ from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
 from analysis.results.rationales import RATIONALES, rationale_rows
-from analysis.results.repeats import nadeau_bengio, pairwise, repeats_of
+from analysis.results.repeats import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
 
@@ -82,10 +82,10 @@ CLASSES = {
     "setting": Declared("str", "share of the target's training data"),
     "system": Declared("str", "contestant, as ``system`` of the leaderboard"),
     "class": Declared("str", "name of the class"),
-    "precision": Declared("float64", "mean over seeds; 0 where the class is never predicted"),
-    "recall": Declared("float64", "mean over seeds"),
-    "f1": Declared("float64", "mean over seeds"),
-    "n": Declared("int64", "test rows of the class"),
+    "precision": Declared("float64", "mean over seeds and repeats; 0 where the class is never predicted"),
+    "recall": Declared("float64", "mean over seeds and repeats"),
+    "f1": Declared("float64", "mean over seeds and repeats"),
+    "n": Declared("int64", "test rows of the class, of all repeats"),
 }
 
 
@@ -137,7 +137,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             column = column_of(store, cells, draws=draws, seed=seed)
             classes = manifest["tasks"][column.target]["classes"]
             is_repeated = manifest["study"].get("protocol", {}).get("repeats", 1) > 1
-            own = _column_rows(store, column, contestants, classes)
+            own = _column_rows(store, column, contestants, classes, is_repeated)
             own = _over_repeats(store, own, contestants, column) if is_repeated else own
             for kept, of_column in zip(rows, own, strict=True):
                 kept += of_column
@@ -193,7 +193,7 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant],
 
 
 def _column_rows(
-    store: Store, column: Column, contestants: Sequence[_Contestant], classes: Sequence[str]
+    store: Store, column: Column, contestants: Sequence[_Contestant], classes: Sequence[str], is_repeated: bool
 ) -> _Rows:
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
@@ -201,9 +201,9 @@ def _column_rows(
     records_of = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants}
     for contestant in contestants:
         records = records_of[contestant.name]
-        by_class = _class_scores(store, records, classes)
-        of_classes_ += [where | {"system": contestant.name} | row for row in by_class]
-        board.append(where | _row(store, column, contestant, records, by_class))
+        answers = _answers(store, records, is_repeated)
+        of_classes_ += [where | {"system": contestant.name} | row for row in _class_rows(answers, classes)]
+        board.append(where | _row(store, column, contestant, records) | _shares(answers))
     marked = [where | row for row in rationale_rows(store, records_of.items())]
     return _ranked(board, pairs), pairs, of_classes_, marked
 
@@ -231,13 +231,11 @@ def _row(
     column: Column,
     contestant: _Contestant,
     records: Sequence[Record],
-    by_class: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
     scores = column.scores[lanes]
     own = evidence(scores, column.draws[:, lanes], column.groups, column.rng(contestant.name))
     low, high = np.clip((own.low, own.high), *RANGE[first.metric])
-    means = {f"macro_{name}": float(np.mean([row[name] for row in by_class])) for name in SCORES} if by_class else {}
     return {
         "system": contestant.name,
         "role": first.role,
@@ -247,8 +245,6 @@ def _row(
         "low": low,
         "high": high,
         "validation": float(np.mean([_number(record.results["validation"]) for record in records])),
-        "accuracy": _accuracy(store, records) if by_class else np.nan,
-        **means,
         "n_seeds": len(records),
         "parameters": parameters(store, records[0]),
         "seconds": float(np.mean([record.provenance["wall_seconds"] for record in records])),
@@ -261,25 +257,36 @@ def _row(
 SCORES = ("precision", "recall", "f1")
 
 
-def _class_scores(store: Store, records: Sequence[Record], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of every class that occurs, mean over seeds; nothing of a number."""
+def _answers(store: Store, records: Sequence[Record], is_repeated: bool) -> list[list[Answers]]:
+    """Labels and decisions by seed, and of repeated splits by repeat; nothing of a number."""
     if records[0].results["metric"] == "pearson_r":
         return []
+    if is_repeated:
+        return [answers_by_repeat(store, record) for record in records]
     shown = [predictions(store, record) for record in records]
-    by_seed = [of_classes(seed.labels, seed.decisions) for seed in shown]
-    return [
-        {
-            "class": classes[index] if index < len(classes) else f"class {index}",
-            **{name: float(np.mean([seed[index][place] for seed in by_seed])) for place, name in enumerate(SCORES)},
-            "n": by_seed[0][index][3],
-        }
-        for index in by_seed[0]
-    ]
+    return [[(seed.labels, seed.decisions)] for seed in shown]
 
 
-def _accuracy(store: Store, records: Sequence[Record]) -> float:
-    shown = [predictions(store, record) for record in records]
-    return float(np.mean([accuracy(seed.labels, seed.decisions) for seed in shown]))
+def _class_rows(answers: Sequence[Sequence[Answers]], classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of every class that occurs, means over all test sets in which it does."""
+    scores = [[of_classes(*part) for part in of_seed] for of_seed in answers]
+    rows = []
+    for index in sorted({index for of_seed in scores for part in of_seed for index in part}):
+        own = [part[index] for of_seed in scores for part in of_seed if index in part]
+        named = classes[index] if index < len(classes) else f"class {index}"
+        means = {name: float(np.mean([score[place] for score in own])) for place, name in enumerate(SCORES)}
+        rows.append({"class": named, **means, "n": sum(part[index][3] for part in scores[0] if index in part)})
+    return rows
+
+
+def _shares(answers: Sequence[Sequence[Answers]]) -> dict[str, float]:
+    """Accuracy and macro averages, means over seeds and repeats."""
+    parts = [part for of_seed in answers for part in of_seed]
+    if not parts:
+        return {"accuracy": np.nan}
+    macro = np.mean([np.mean([score[:3] for score in of_classes(*part).values()], axis=0) for part in parts], axis=0)
+    shares = {f"macro_{name}": float(mean) for name, mean in zip(SCORES, macro, strict=True)}
+    return {"accuracy": float(np.mean([accuracy(*part) for part in parts])), **shares}
 
 
 def _number(value: float | None) -> float:

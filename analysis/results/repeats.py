@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -27,6 +28,8 @@ from analysis.gains.cells import predictions
 from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.significance import LEVEL, FloatArray
 from tasks.metrics import MEASURES
+
+Answers = tuple[NDArray[Any], NDArray[Any]]  # labels, and decisions
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,13 @@ def repeats_of(store: Store, records: Sequence[Record]) -> Repeats:
 
 
 def _scores(store: Store, record: Record) -> FloatArray:
-    shown, metric = predictions(store, record), record.results["metric"]
+    measure = MEASURES[record.results["metric"]]
+    return np.array([measure(*answers) for answers in answers_by_repeat(store, record)])
+
+
+def answers_by_repeat(store: Store, record: Record) -> list[Answers]:
+    """Labels and decisions of every repeat of a record, whose test sets share rows."""
+    shown = predictions(store, record)
     repeat = pq.ParquetFile(store.open(record.key, "test.parquet")).read(["fold"])["fold"].to_numpy()
     each = [repeat == number for number in np.unique(repeat)]
-    return np.array([MEASURES[metric](shown.labels[own], shown.decisions[own]) for own in each])
+    return [(shown.labels[own], shown.decisions[own]) for own in each]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from analysis.results.leaderboard import leaderboard
 from analysis.results.repeats import _drawn_sizes, nadeau_bengio, pairwise
@@ -146,6 +147,19 @@ def test_a_leaderboard_over_repeats_has_means_over_them(tmp_path):
     row = shown.board.set_index("system").loc["tfidf"]
     assert row.conditional == "3 repeats"
     assert row.low <= row.score <= row.high
+    test = pd.read_parquet(study.store.open(key, "test.parquet"))
+    logits = test.filter(like="logit_").to_numpy()
+    by_hand = [
+        (accuracy_score(own.label, logits[own.index].argmax(axis=1)),
+         *(np.mean(part) for part in precision_recall_fscore_support(
+             own.label, logits[own.index].argmax(axis=1), labels=own.label.unique(), zero_division=0)[:3]))
+        for _, own in test.groupby("fold")
+    ]  # fmt: skip
+    shares = row[["accuracy", "macro_precision", "macro_recall", "macro_f1"]].astype(float)
+    np.testing.assert_allclose(shares, np.mean(by_hand, axis=0))
+    assert row.macro_f1 == pytest.approx(row.score), "averages are over repeats as scores are"
+    own = shown.classes[shown.classes.system == "tfidf"]
+    assert own.n.sum() == len(test) == row.n_test
     pair = shown.pairs[(shown.pairs.a == "majority") & (shown.pairs.b == "tfidf")].iloc[0]
     scores = shown.board.set_index("system").score
     assert pair.points == pytest.approx(100 * (scores["majority"] - scores["tfidf"]))
