@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import cells, engines, gpu, machine, precision, workers
+from benchmarks import cells, engines, gpu, machine, workers
 from benchmarks.columns import columns
 from benchmarks.peers import WAYS
 from benchmarks.shapes import Shape, network, rows
+from benchmarks.studies import precision
 
 TINY = "--layers 2 --width 32 --lanes 2 --mean 8 --batch 4 --steps 1 --rounds 2".split()
 NEEDS_ACCELERATE = {"trainer-dynamic", "trainer-512"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from benchmarks import planted
+from benchmarks.studies import planted
 from harness.study.cell import Cell
 
 PAIR = ("empdial_ei", "epitome_er")

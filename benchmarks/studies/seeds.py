@@ -1,8 +1,8 @@
 """What seeds, items and shared noise do to a gain, and what controls gain, from two finished runs of one study.
 
-    empathy-transfer run benchmarks/seeds.toml --data DATA
-    empathy-transfer run benchmarks/seeds.toml --data DATA --set name=seeds-apart --set shared_noise=false
-    python -m benchmarks.seeds runs
+    empathy-transfer run benchmarks/studies/seeds.toml --data DATA
+    empathy-transfer run benchmarks/studies/seeds.toml --data DATA --set name=seeds-apart --set shared_noise=false
+    python -m benchmarks.studies.seeds runs
 
 A gain here is 100 (score of a lane - score of the baseline of the same seed). Seed sd: over seeds, pooled over the
 pairs of a role. Item sd: of a single seed's gain when test groups are resampled, pooled likewise. The correlation is

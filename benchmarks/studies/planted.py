@@ -6,8 +6,8 @@ points, with the 95 % interval that the study's own table of gains prints, uncor
 interval is above 0; a pair that is not planted stayed away if it is not. Beside each count stands the exact (Clopper
 and Pearson) 95 % interval of its chance. CPU seconds are those of a seed: making texts, training, the table of gains.
 
-    python -m benchmarks.planted --seeds 20
-    python -m benchmarks.planted --seeds 20 --pairs 'news_empathy>conv_empathy' --set 'training.epochs=3'
+    python -m benchmarks.studies.planted --seeds 20
+    python -m benchmarks.studies.planted --seeds 20 --pairs 'news_empathy>conv_empathy' --set 'training.epochs=3'
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What bf16 does to a test score, beside what a seed does, from two finished runs of one study.
 
-    empathy-transfer run benchmarks/precision.toml --data DATA
-    empathy-transfer run benchmarks/precision.toml --data DATA --set name=precision-bf16 --set precision=bf16
-    python -m benchmarks.precision runs
+    empathy-transfer run benchmarks/studies/precision.toml --data DATA
+    empathy-transfer run benchmarks/studies/precision.toml --data DATA --set name=precision-bf16 --set precision=bf16
+    python -m benchmarks.studies.precision runs
 
 Scores in points (100 times the metric). A difference is score in bf16 - score in fp32 of the same role, target,
 intermediate and seed; "one seed's" is the root mean square over seeds, "of means" that of the difference between the
