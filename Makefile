@@ -49,6 +49,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.ratings.less_data_calibration docs/less_data_calibration.csv
 	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv
 	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
+	$(VENV)/bin/python -m analysis.gains.seeds.forecast docs/power_forecast.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

@@ -15,7 +15,7 @@ With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,21 +84,36 @@ def smallest_visible(standard_error: float, df: float, *, level: float = LEVEL) 
     return standard_error * _visible_in_errors(round(min(float(df), MANY), 3), level)
 
 
+def chance_to_find(errors: float, df: float, *, level: float = LEVEL) -> float:
+    """The probability that a test at ``level`` with these degrees of freedom finds a true gain of so many ``errors``.
+
+    NaN where either is undefined.
+    """
+    if not np.isfinite([errors, df]).all():
+        return float("nan")
+    df = min(df, MANY)
+    bound = float(stdtrit(df, 1 - level / 2))
+    spread = _spread_of_error(round(float(df), 3))
+    return float((ndtr(errors - bound * spread) + ndtr(-bound * spread - errors)).mean())
+
+
+@lru_cache(maxsize=256)
+def _spread_of_error(df: float) -> np.ndarray:
+    """Values ``[STEPS]``, all as likely, of an estimated standard error whose true value is 1: roots of chi-square."""
+    chances = (np.arange(STEPS) + 0.5) / STEPS
+    spread: np.ndarray = np.sqrt(2 * gammaincinv(df / 2, chances) / df)
+    return spread
+
+
 @cache
 def _visible_in_errors(df: float, level: float) -> float:
     """The smallest visible gain in standard errors."""
     if df >= MANY:
         return float(ndtri(1 - level / 2) + ndtri(POWER))
-    bound = float(stdtrit(df, 1 - level / 2))
     from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
 
-    chances = (np.arange(STEPS) + 0.5) / STEPS
-    spread = np.sqrt(2 * gammaincinv(df / 2, chances) / df)  # of the estimated standard error: a root of chi-square
-
-    def missing(size: float) -> float:
-        return float(POWER - (ndtr(size - bound * spread) + ndtr(-bound * spread - size)).mean())
-
-    return float(brentq(missing, 0.0, 10 * bound + 10))
+    bound = float(stdtrit(df, 1 - level / 2))
+    return float(brentq(lambda size: POWER - chance_to_find(size, df, level=level), 0.0, 10 * bound + 10))
 
 
 def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
@@ -197,9 +212,9 @@ def _seed_parts(row: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, 
 
     Where no transfer has two seeds, transfers are taken to vary as their baseline does, independently of it.
     """
+    if seeds == 1:  # the test has the baseline's runs alone to go by, whatever a transfer's would say
+        return [(row.baseline * (1 + 1 / baseline_seeds), baseline_seeds - 1)]
     transfer, shared = (row.baseline, 0.0) if np.isnan(row.transfer) else (row.transfer, row.shared)
-    if seeds == 1:
-        return [(transfer + row.baseline / baseline_seeds, baseline_seeds - 1)]
     share = seeds / baseline_seeds
     paired = max(transfer + share**2 * row.baseline - 2 * share * shared, 0.0) / seeds
     own = min(max(transfer - shared, 0.0) * (1 - 1 / row.n_pairs) / seeds, paired)  # about the mean of the transfers

@@ -119,7 +119,7 @@ def _facts(design: Design) -> dict[str, object]:
 
 def _row(design: Design, studies: int, rng: np.random.Generator) -> dict[str, object]:
     true = population_gain(design.metric, design.shift, design.quality_sd)
-    judged = [_study(design, rng) for _ in range(studies)]
+    judged = [simulated(design, rng) for _ in range(studies)]
     p, low, high = (
         np.array([[getattr(gain, name) for gain in gains] for gains, _, _ in judged]) for name in ("p", "low", "high")
     )
@@ -135,7 +135,7 @@ def _row(design: Design, studies: int, rng: np.random.Generator) -> dict[str, ob
     }
 
 
-def _study(design: Design, rng: np.random.Generator) -> tuple[list[Evidence], pd.DataFrame, FloatArray]:
+def simulated(design: Design, rng: np.random.Generator) -> tuple[list[Evidence], pd.DataFrame, FloatArray]:
     """The evidence of every gain of one target, their corrected p, and the scores ``[1 + transfers, seeds]``."""
     groups = Groups.of(_group_of_items(design, rng))
     labels, answers = cells(design, groups.index, rng)

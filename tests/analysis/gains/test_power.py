@@ -125,6 +125,8 @@ def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_
     found = _by_seeds(transfer=np.nan, shared=np.nan).set_index(["seeds", "baseline_seeds"])
     assert found.standard_error[1, 5] ** 2 == pytest.approx(4 + 2 * (1 + 1 / 5))
     assert found.standard_error[2, 2] ** 2 == pytest.approx(4 + (2 + 2) / 2)
+    known = _by_seeds(transfer=0.5).set_index(["seeds", "baseline_seeds"])  # which the test of one seed cannot know
+    assert known.standard_error[1, 5] == found.standard_error[1, 5]
     assert _by_seeds(baseline=np.nan).empty
 
 

@@ -1,0 +1,67 @@
+"""What ``power`` forecasts of further seeds: against the tests that studies of these seeds go through, and the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import nct
+from scipy.stats import t as student
+
+from analysis.gains.power import chance_to_find, smallest_visible, spreads, visible_by_seeds
+from analysis.gains.seeds.calibration import METRICS, QUALITY_SD, Design, simulated
+from analysis.gains.seeds.forecast import ASKED, FORECAST, KNOWN, forecasts, frames_of
+
+FILE = Path(__file__).resolve().parents[3] / "docs" / "power_forecast.csv"
+
+
+@pytest.mark.parametrize("df", [1, 3.5, 12, 200])
+@pytest.mark.parametrize("size", [0.0, 0.7, 2.5, 6.0])
+def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size: float, df: float) -> None:
+    critical = student.ppf(0.975, df)
+    wanted = nct.sf(critical, df, size) + nct.cdf(-critical, df, size)
+    assert chance_to_find(size, df) == pytest.approx(wanted, abs=2e-4)
+    assert chance_to_find(smallest_visible(1.0, df), df) == pytest.approx(0.8, abs=1e-6)
+    assert np.isnan(chance_to_find(np.nan, df))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("seeds", "baseline_seeds"), [(1, 5), (3, 3), (5, 5)])
+def test_a_study_forecasts_of_its_own_seeds_the_errors_of_its_own_gains(
+    metric: str, seeds: int, baseline_seeds: int
+) -> None:
+    design = Design("gain", metric, 60, "equal", seeds, baseline_seeds, QUALITY_SD[metric])
+    rng = np.random.default_rng(4)
+    visible = pd.DataFrame({"target": ["target"], "setting": ["full"], "room": [100.0]})
+    own, forecast = [], []
+    for _ in range(30):
+        evidence, _, scores = simulated(design, rng)
+        by_seeds = visible_by_seeds(spreads(*frames_of(evidence, scores, design)), visible)
+        row = by_seeds.set_index(["seeds", "baseline_seeds"]).loc[(seeds, baseline_seeds)]
+        forecast.append(row.standard_error**2)
+        own.append(np.mean([(100 * gain.standard_error) ** 2 for gain in evidence]))
+    assert np.sqrt(np.mean(forecast)) == pytest.approx(np.sqrt(np.mean(own)), rel=0.06)
+
+
+def test_the_forecasts_in_the_docs_are_those_of_the_designs_that_are_asked() -> None:
+    frame = pd.read_csv(FILE)
+    assert list(frame) == list(FORECAST)
+    rows = [(metric, known, *asked) for metric in METRICS for known in KNOWN for asked in ASKED]
+    assert [tuple(row) for row in frame[["metric", "known", "seeds", "baseline_seeds"]].itertuples(index=False)] == rows
+    assert (frame.studies == 1000).all()
+    paired = frame[(frame.seeds == frame.known) & (frame.seeds == frame.baseline_seeds)]
+    excess = paired.forecast - paired.detected
+    assert (len(paired), round(excess.min(), 2), round(excess.max(), 2)) == (6, 0.02, 0.13)
+    assert frame.detected_error.max() < 0.0125
+    assert (frame.forecast > frame.detected - 3 * frame.detected_error).all()  # as the docs say
+
+
+@pytest.mark.simulation
+def test_five_seeds_forecast_about_what_five_and_three_seeds_find() -> None:
+    frame = pd.concat(forecasts(("macro_f1",), studies=60, seed=7))
+    rows = frame[(frame.known == 5) & frame.seeds.isin([3, 5])]
+    assert len(rows) == 2
+    assert ((rows.forecast - rows.detected).abs() < 0.1 + 3 * rows.detected_error).all()
