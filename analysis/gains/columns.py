@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE
 from adapters_store.store import Store
-from analysis.gains.cells import MixedRecords, Predictions, predictions
+from analysis.gains.cells import ROWS, MixedRecords, Predictions, predictions
 from analysis.gains.significance import FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 
@@ -189,7 +189,7 @@ def _check_training(first: Record, other: Record) -> None:
 
 def _check_comparable(first: Record, shown: Predictions, other: Record, own: Predictions) -> None:
     """Raise MixedRecords unless two cells of a column have the same test rows."""
-    for name in ("ids", "groups", "labels"):
+    for name in ROWS:
         if not np.array_equal(getattr(shown, name), getattr(own, name)):
             raise MixedRecords(
                 f"records {first.key} and {other.key}: their test {name} differ; run the study again on one set of data"

@@ -16,7 +16,7 @@ from adapters_store.record import Record
 from adapters_store.roles import SYSTEMS
 from adapters_store.store import Store
 from analysis.gains.baselines import baselines
-from analysis.gains.cells import Manifest, cells, contamination
+from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
 from analysis.gains.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
 from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
@@ -29,7 +29,7 @@ from analysis.tables import framed
 
 
 @dataclass(frozen=True)
-class Snapshot(Store):
+class Snapshot(ReadOnce):
     """A store as one command sees it: every record is read once, and every file of a record is checked once.
 
     What is computed of its studies is read where it was kept before, unless ``keeps`` says that nothing is: then all of

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from adapters_store import CorruptRecord
-from analysis.gains.cells import TYPES, MixedRecords, cells, predictions
+from analysis.gains import cells as cells_module
+from analysis.gains.cells import ROWS, TYPES, MixedRecords, ReadOnce, cells, predictions
 from analysis.tables import write_frames
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -60,6 +61,44 @@ def test_predictions_must_give_the_stored_score(tmp_path: Path) -> None:
     record.results["test"] += 0.01
     with pytest.raises(MixedRecords, match="the record says"):
         predictions(store, record)
+
+
+@pytest.mark.parametrize(("room", "reads"), [(2**20, 1), (1, 2)])
+def test_a_command_reads_predictions_once_where_there_is_room_and_they_are_those_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, reads: int
+) -> None:
+    store, manifest = fake_study(tmp_path, TASKS, seeds=(1, 2))
+    records = [store.get(cell["key"]) for cell in manifest["cells"]]
+    stored = [predictions(store, record) for record in records]
+    opened: list[Path] = []
+    parquet = cells_module.pq.ParquetFile
+    monkeypatch.setattr(cells_module.pq, "ParquetFile", lambda path: opened.append(path) or parquet(path))
+    monkeypatch.setattr(cells_module, "HELD", room)
+    command = ReadOnce(store.root)
+    for _ in range(2):
+        for record, own in zip(records, stored, strict=True):
+            read = predictions(command, record)
+            for name in (*ROWS, "decisions"):
+                again, before = getattr(read, name), getattr(own, name)
+                assert again.dtype == before.dtype
+                assert (again == before).all()
+    assert len(opened) == reads * len(records) - (reads - 1)  # the first is kept in any case
+    assert len({id(predictions(command, record).ids) for record in records}) == len(TASKS)
+
+
+def test_cells_of_a_target_whose_rows_differ_keep_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, manifest = fake_study(tmp_path, TASKS[:1], seeds=(1, 2))
+    first, other = (store.get(cell["key"]) for cell in manifest["cells"])
+    path = store.root / "objects" / other.key / "test.parquet"
+    frame = pd.read_parquet(path)
+    frame["group"] = [f"other-{group}" for group in frame.group]
+    frame.to_parquet(path)
+    command = ReadOnce(store.root)
+    # whatever its hash
+    monkeypatch.setattr(ReadOnce, "open", lambda self, key, name: self.root / "objects" / key / name)
+    mine, theirs = (predictions(command, record) for record in (first, other))
+    assert theirs.groups[0] == f"other-{mine.groups[0]}"
+    assert theirs.ids is mine.ids
 
 
 def test_a_record_scored_by_another_metric_is_refused(tmp_path: Path) -> None:
