@@ -334,8 +334,8 @@ def _sizes(study: Study, name: str) -> dict[str, object]:
 
 
 def _size(splits: Splits, part: str, cap: int | None) -> int:
-    """Rows of a split after its cap, which counts for the test of every fold."""
-    each = splits.folds if splits.folds and part == "test" else (splits,)
+    """Rows of a split after its cap, which counts for the test of every fold; of repeats those of the first."""
+    each = splits.folds if splits.folds and not splits.is_repeated and part == "test" else (splits,)
     sizes = [len(getattr(split, part)) for split in each]
     return sum(size if cap is None else min(size, cap) for size in sizes)
 

@@ -105,6 +105,18 @@ def test_a_job_on_another_machine_runs_a_system_s_cell(store, done):
     pd.testing.assert_frame_equal(ours, theirs)
 
 
+@pytest.mark.parametrize(("protocol", "shares"), [("protocol.repeats=3", 0.2), ("protocol.folds=5", 1.25)])
+def test_a_plan_counts_the_test_rows_of_one_repeat_and_of_all_folds(command, tmp_path, protocol, shares):
+    changes = [f'tasks=["{ONE}"]', "transfers=false", protocol, "max_train=9999", "max_val=9999", "max_test=9999"]
+    changes += ["protocol.shares=[0.6, 0.2, 0.2]"] * ("repeats" in protocol)
+    overrides = [word for change in changes for word in ("--set", change)]
+    code, out, err = command("plan", "tiny", "--store", tmp_path, "--json", *overrides)
+    assert (code, err) == (0, "")
+    (column,) = json.loads(out)["columns"]
+    every = column["train"] + column["validation"] + (column["test"] if "repeats" in protocol else 0)
+    assert column["test"] == pytest.approx(shares * every, rel=0.2)
+
+
 def test_status_and_plan_name_systems_and_forecast_them_by_their_own_records(done, command):
     root = done.store.root
     code, out, err = command("status", "tiny", "--store", root)
