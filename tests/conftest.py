@@ -54,6 +54,7 @@ LONGEST = (
     "analysis/manuscript/test_manuscript_paper.py",
     "harness/run/test_new_tasks_train.py",
     "harness/study/backbones/test_migrate.py",
+    "analysis/test_kept.py",
     "analysis/sharing/test_share.py",
     "harness/study/test_controls.py",
 )

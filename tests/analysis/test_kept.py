@@ -33,7 +33,7 @@ from analysis.sections import importance, study_results
 from analysis.sections.answers import silent
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.sharing.recomputed import recompute
-from tests.support.studies.fake_study import FakeTask, fake_study
+from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
@@ -53,6 +53,23 @@ def study(origin, tmp_path):
     store, manifest = origin
     shutil.copytree(store.root, tmp_path / "store")
     return Store(tmp_path / "store"), manifest
+
+
+@pytest.fixture(scope="module")
+def first_report(tmp_path_factory):
+    """A small study that has been reported: its store, its manifest and the files of the report."""
+    folder = tmp_path_factory.mktemp("first_report")
+    store, manifest = fake_study(folder / "store", TASKS[:2])
+    report(store, manifest, folder / "out", draws=DRAWS)
+    return store, manifest, files_of(folder / "out")
+
+
+@pytest.fixture
+def reported(first_report, tmp_path):
+    """The same with a store of one's own."""
+    store, manifest, files = first_report
+    shutil.copytree(store.root, tmp_path / "reported")
+    return Store(tmp_path / "reported"), manifest, files
 
 
 @pytest.fixture
@@ -151,17 +168,16 @@ def test_every_frame_of_a_study_is_kept_and_read_as_it_was(study, what):
 # What is read, and when.
 
 
-def test_the_second_report_computes_nothing_and_has_the_same_bytes(small, tmp_path, monkeypatch):
-    report(*small, tmp_path / "first", draws=DRAWS)
+def test_the_second_report_computes_nothing_and_has_the_same_bytes(reported, tmp_path, monkeypatch):
+    store, manifest, first = reported
     for name in ("gains", "baselines", "controls", "other_gains"):
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
     monkeypatch.setattr("analysis.sections.importance.guarded", None)
     for name in ("page.document._parts", "sections.reviewer._frames", "figures.planned.forest.forest_frame"):
         monkeypatch.setattr(f"analysis.{name}", None)
-    report(*small, tmp_path / "again", draws=DRAWS)
-    first, again = (files_of(tmp_path / name) for name in ("first", "again"))
-    assert first == again and "tables/gains.csv" in first
+    report(store, manifest, tmp_path / "again", draws=DRAWS)
+    assert first == files_of(tmp_path / "again") and "tables/gains.csv" in first
 
 
 def files_of(folder):
@@ -169,9 +185,8 @@ def files_of(folder):
 
 
 @pytest.mark.parametrize("change", ["curve", "time"])
-def test_a_report_after_a_record_has_changed_is_that_of_a_store_that_keeps_nothing(small, tmp_path, change):
-    store, manifest = small
-    before = report(store, manifest, tmp_path / "before", draws=DRAWS).page.with_suffix(".html").read_bytes()
+def test_a_report_after_a_record_has_changed_is_that_of_a_store_that_keeps_nothing(reported, tmp_path, change):
+    store, manifest, before = reported
     cell = next(cell for cell in manifest["cells"] if cell["intermediate"])
     path = store.root / "objects" / cell["key"] / MARKER
     body = unseal(path.read_bytes(), path)
@@ -183,17 +198,18 @@ def test_a_report_after_a_record_has_changed_is_that_of_a_store_that_keeps_nothi
         content = history.read_bytes()
         body["files"]["history.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     path.write_bytes(seal(body))
-    report(store, manifest, tmp_path / "after", draws=DRAWS)
-    shutil.rmtree(store.root / "measures")
-    report(store, manifest, tmp_path / "anew", draws=DRAWS)
+    with without_pictures():  # of what is drawn now: a picture that was kept would stand in one folder alone
+        report(store, manifest, tmp_path / "after", draws=DRAWS)
+        shutil.rmtree(store.root / "measures")
+        report(store, manifest, tmp_path / "anew", draws=DRAWS)
     after, anew = (files_of(tmp_path / name) for name in ("after", "anew"))
     assert after == anew
-    assert after["report.html"] != before
+    assert after["report.html"] != before["report.html"]
+    assert not after["paper-figures/figure-3-themes.png"] and before["paper-figures/figure-3-themes.png"]
 
 
-def test_a_report_of_kept_results_loads_no_drawing_library(small, tmp_path):
-    store, manifest = small
-    report(store, manifest, tmp_path / "first", draws=DRAWS)
+def test_a_report_of_kept_results_loads_no_drawing_library(reported, tmp_path):
+    store, _, first = reported
     code = (
         "import sys; from pathlib import Path; from adapters_store import Store; from analysis.report import report\n"
         f"store = Store(Path({str(store.root)!r})); manifest = store.manifest(store.manifests()[0])\n"
@@ -202,7 +218,7 @@ def test_a_report_of_kept_results_loads_no_drawing_library(small, tmp_path):
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ended.stdout.strip() == "[]"
-    assert files_of(tmp_path / "first") == files_of(tmp_path / "again")
+    assert first == files_of(tmp_path / "again")
 
 
 def test_other_draws_seeds_and_contacts_are_other_results(study, monkeypatch):
