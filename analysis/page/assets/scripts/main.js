@@ -88,7 +88,6 @@ history.scrollRestoration = "manual";
 place("study").textContent = shown.name;
 place("footer").textContent = `${shown.title}. Made from ${shown.source}; report.md has the same content.`;
 nameScheme();
-measureBar();
 showReport();
 showGlance();
 showMaps();
@@ -96,4 +95,5 @@ showIntermediates();
 showImportance();
 showCurves();
 showCells();
+measureBar(); // now that its links have their words
 route();
