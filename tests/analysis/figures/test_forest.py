@@ -15,10 +15,12 @@ from analysis.figures.planned.forest import (
     forest_plan,
     write_forests,
 )
+from analysis.figures.planned.plan import POINTS_PER_CM
 from analysis.gains.baselines import baselines
 from analysis.gains.cells import planned_cells
 from analysis.gains.controls import controls
 from analysis.gains.gains import gains
+from analysis.page.maps import NARROW
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -101,6 +103,19 @@ def test_two_to_sixty_tasks_are_legible_on_pages(n, facts):
         plan = forest_plan(part, "SYNTHETIC DATA: a forest\nof made-up gains")
         assert plan.width <= A_PAGE[0] and plan.height <= A_PAGE[1]
         check_legible(plan)
+
+
+@pytest.mark.parametrize("n", [2, 6, 18, 60])
+def test_a_target_is_legible_at_the_width_of_a_phone_where_a_pair_is_missing(n):
+    frame = made_up_forest(n, title=LONG)
+    part = frame[frame.target == "task_00"].copy()
+    first = part.index[part.kind == "transfer"][0]
+    part.loc[first, ["score", "points", "low", "high"]] = np.nan
+    plan = forest_plan(part, "", width=NARROW, most=None)
+    assert plan.width <= NARROW * POINTS_PER_CM + 0.01
+    missing = int(part.points[part.kind == "transfer"].isna().sum())
+    assert [label.text for label in plan.labels()].count("no value") == missing > 0
+    check_legible(plan)
 
 
 def test_of_many_intermediates_a_page_shows_the_ends_and_the_targets_own_page_all():

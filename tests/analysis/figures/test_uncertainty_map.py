@@ -96,6 +96,19 @@ def test_two_to_sixty_tasks_are_legible_on_a_page(n, facts):
     assert metrics == {label.text for label in plan.labels() if label.is_bold and label.anchor == "middle"}
 
 
+@pytest.mark.parametrize("missing", [1, 2])
+def test_two_tasks_are_drawn_where_pairs_are_missing(missing):
+    manifest = made_up_manifest(2, title=LONG)
+    gains = made_up_gains(manifest, np.random.default_rng(5))
+    gains.loc[: missing - 1, ["points", "low", "high", "p", "p_bh"]] = np.nan
+    gains.loc[: missing - 1, "n_seeds"] = 0
+    frame = map_frame(gains, manifest, setting="full")
+    plan = map_plan(frame, map_title(gains, manifest, "full"))
+    assert (frame.status == "missing").sum() == missing and len(plan.layers["squares"]) == 2 - missing
+    assert "not finished" in [entry.text for entry in plan.entries]
+    check_legible(plan)
+
+
 def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
     room = text_width("empathetic", SMALLEST) + 1.0
     assert name_lines("epitome", room) == ["epitome"]
