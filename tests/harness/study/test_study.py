@@ -128,7 +128,7 @@ def test_overrides_change_one_field_each():
         ('tasks = ["epitome_er"]\n[analysis]\nmargin = 0', "analysis.margin 0 is not a number of points above 0"),
         ('tasks = ["epitome_er"]\n[analysis]\nmargin = nan', "analysis.margin nan is not"),
         ('tasks = ["epitome_er"]\n[analysis]\nwithout_rater = 1', "analysis.without_rater 1 is not a rater's name"),
-        ('tasks = ["epitome_er"]\nkeep = "none"', "keep 'none' is not one of all, baselines"),
+        ('tasks = ["epitome_er"]\nkeep = "none"', "keep 'none' is not one of all, adapters, baselines"),
         ('tasks = ["epitome_er"]\nslurm = 3', "slurm is a table"),
         ('tasks = ["epitome_er"]\n[slurm]\npartion = "x"', "'slurm.partion'; did you mean 'slurm.partition'"),
         ('tasks = ["epitome_er"]\n[slurm]\ntime = 0', "slurm.time 0 is not a whole number from 1"),

@@ -249,7 +249,7 @@ def test_spans_of_epitome_find_their_place_in_the_response(task, spans, verbatim
 
 @pytest.mark.parametrize(
     ("task", "every", "no"),
-    [("epitome_er", 0.853, 0.667), ("epitome_ip", 0.916, 0.533), ("epitome_ex", 0.941, 0.845)],
+    [("epitome_er", 0.850, 0.667), ("epitome_ip", 0.913, 0.533), ("epitome_ex", 0.939, 0.845)],
 )
 def test_constant_rationales_score_what_every_table_of_rationales_has_to_print(task, every, no):
     gold = []
