@@ -370,19 +370,13 @@ class Study:
         names a system of the study that answers instead of its adapters. What was loaded stays for the next call.
         Columns and errors are those of ``harness.scoring.answers.TextScorer.score``.
         """
+        from harness.scoring import scorer_of
+
         chosen = (tuple(tasks), seed, by, device)
         if chosen not in self._scorers:
-            self._scorers[chosen] = self._scorer(tasks, seed, by, device)
+            options = {"tasks": tasks, "seed": seed, "device": device}
+            self._scorers[chosen] = scorer_of(self.store, self.manifest(), by, **options)
         return self._scorers[chosen].score(texts, contexts)
-
-    def _scorer(self, tasks: Sequence[str], seed: int | None, by: str, device: str) -> TextScorer:
-        if by:
-            from harness.scoring.system_scorer import SystemScorer
-
-            return SystemScorer(self.store, self.manifest(), by, tasks=tasks, seed=seed, device=device)
-        from harness.scoring.scorer import Scorer
-
-        return Scorer(self.store, self.manifest(), tasks=tasks, seed=seed, device=device)
 
     def report(self, out: str | Path) -> Path:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""

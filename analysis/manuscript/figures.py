@@ -67,6 +67,18 @@ BOARD_CAPTION = (
 Draw = Callable[[pd.DataFrame, str], Figure]
 
 
+def _whole(frame: pd.DataFrame, name: str, *, width: float) -> list[tuple[str, pd.DataFrame]]:
+    """A figure that stands on one page whatever its width."""
+    return [(name, frame)]
+
+
+PLANNED: tuple[tuple[str, str, Any, Any, Any], ...] = (  # name, caption, planner, parts and words of a planned figure
+    (MAP, MAP_CAPTION, map_plan, _whole, map_words),
+    (FOREST, FOREST_CAPTION, forest_plan, forest_parts, forest_words),
+    (BOARD, BOARD_CAPTION, board_plan, board_parts, board_words),
+)
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A figure to draw: its file's name, caption, frame and drawing, and whether it needs a page's width."""
@@ -140,23 +152,13 @@ def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
 
 def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
     """The uncertainty map, the forest and the leaderboard, planned at a page's width."""
-    for name in (name for name in frames if name.startswith(f"{MAP}-")):
-        setting = name.removeprefix(f"{MAP}-")
-        beside = "" if setting == "full" else f" Training data: {setting}."
-        draw = partial(figure_of_plan, planner=partial(map_plan, width=venue.page))
-        yield Sheet(name, MAP_CAPTION + beside, frames[name], draw, True, 0.0, map_words(frames[name], ""), True)
-    for name in (name for name in frames if name.startswith(f"{FOREST}-")):
-        setting = name.removeprefix(f"{FOREST}-")
-        beside = "" if setting == "full" else f" Training data: {setting}."
-        draw = partial(figure_of_plan, planner=partial(forest_plan, width=venue.page))
-        for part, frame in forest_parts(frames[name], name, width=venue.page):
-            yield Sheet(part, FOREST_CAPTION + beside, frame, draw, True, 0.0, forest_words(frame, ""), True)
-    for name in (name for name in frames if name.startswith(f"{BOARD}-")):
-        setting = name.removeprefix(f"{BOARD}-")
-        beside = "" if setting == "full" else f" Training data: {setting}."
-        draw = partial(figure_of_plan, planner=partial(board_plan, width=venue.page))
-        for part, frame in board_parts(frames[name], name, width=venue.page):
-            yield Sheet(part, BOARD_CAPTION + beside, frame, draw, True, 0.0, board_words(frame, ""), True)
+    for kind, caption, planner, parts, words in PLANNED:
+        for name in (name for name in frames if name.startswith(f"{kind}-")):
+            setting = name.removeprefix(f"{kind}-")
+            beside = "" if setting == "full" else f" Training data: {setting}."
+            draw = partial(figure_of_plan, planner=partial(planner, width=venue.page))
+            for part, frame in parts(frames[name], name, width=venue.page):
+                yield Sheet(part, caption + beside, frame, draw, True, 0.0, words(frame, ""), True)
 
 
 def _bars(frames: Frames) -> Iterator[Sheet]:

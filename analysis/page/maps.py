@@ -53,7 +53,7 @@ def targets(study: StudyResults) -> list[dict[str, Any]]:
     drawings = []
     for setting in dict.fromkeys(study.gains.setting):
         frames = study.gains, study.controls, study.baselines, study.cells
-        frame = kept_forest_frame(*frames, study.manifest, setting, study.question.kept)
+        frame = kept_forest_frame(frames, study.manifest, setting, study.question.kept)
         for target, part in frame.groupby("target", sort=False):
             plan = plain_plan(forest_plan(part, "", width=NARROW, most=None))
             drawings.append({"setting": setting, "target": str(target), "plan": plan})

@@ -122,19 +122,18 @@ def score_texts(options: argparse.Namespace) -> int:
 def _scorer(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> TextScorer:
     """The study's adapters, or the system that the options name."""
     chosen = {"tasks": options.task, "seed": options.seed, "device": options.device}
+    from harness.scoring import scorer_of
+
     if options.by:
-        from harness.scoring.system_scorer import SystemScorer
         from harness.study.systems import add_files
 
         if options.precision != "fp32":
             raise BadInput(f"--precision {options.precision}: systems score in fp32; leave it out with --by")
         add_files(options.system)
-        return SystemScorer(store, manifest, options.by, **chosen)
+        return scorer_of(store, manifest, options.by, **chosen)
     if options.system:
         raise BadInput(f"--system {options.system[0]}: name the study's system that it is, with --by NAME")
-    from harness.scoring.scorer import Scorer
-
-    return Scorer(store, manifest, precision=options.precision, **chosen)
+    return scorer_of(store, manifest, precision=options.precision, **chosen)
 
 
 def _task_row(adapter: ScoringTask) -> dict[str, object]:

@@ -18,12 +18,12 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
 from analysis.figures.planned.margins import GRID, MINUS
+from analysis.figures.planned.panels import GAP, panels_on, parts_of
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
     LEGEND,
     PAGE,
-    POINTS_PER_CM,
     SMALLEST,
     SOFT,
     Box,
@@ -64,10 +64,9 @@ COLUMNS = {
 }
 OWN, OTHERS = "#2166ac", "#a0522d"  # adapters, and systems
 
-ROW, HEAD, FOOT, GAP = 9.0, 19.0, 11.0, 9.0  # points of a row, of a panel's title and axis, and between panels
+ROW, HEAD, FOOT = 9.0, 19.0, 11.0  # points of a row, and of a panel's title and axis
 NAMES, SCORES = 0.40, 17.0  # share of a panel's width for names, and points for scores
-WIDEST_PANEL, PANELS, HIGHEST = 330.0, 3, 585.0  # points of a panel, panels side by side, points of a page's panels
-NARROW = 340.0  # points of a column of a page, in which panels stand below each other
+HIGHEST = 585.0  # points of all panels of a page
 DEPTHS: list[type] = [Box, Line, Dot]
 
 
@@ -101,15 +100,8 @@ def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Itera
     """The frame in parts of so many targets as stand on a page of ``width`` cm, with their names."""
     targets = list(dict.fromkeys(frame.target))
     highest = max(_height(sum(frame.target == target)) for target in targets)
-    most = _across(len(targets), width * POINTS_PER_CM) * max(1, int(HIGHEST / highest))
-    count = ceil(len(targets) / most)
-    for number in range(count):
-        chosen = frame.target.isin(targets[number * most : (number + 1) * most])
-        yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
-
-
-def _across(n_targets: int, width: float) -> int:
-    return max(1, min(PANELS if width > NARROW else 1, n_targets))
+    most = panels_on(width, len(targets)).across * max(1, int(HIGHEST / highest))
+    yield from parts_of(frame, name, most)
 
 
 def _height(rows: int) -> float:
@@ -119,9 +111,7 @@ def _height(rows: int) -> float:
 def board_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE) -> Plan:
     """A panel per target, side by side on ``width`` cm at most, each on an axis of its own."""
     frame, targets = with_texts(frame, ["row"]), list(dict.fromkeys(frame.target))
-    across = _across(len(targets), width * POINTS_PER_CM)
-    panel_width = min((width * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
-    full = 2 * EDGE + panel_width * across + GAP * (across - 1)
+    across, panel_width, full = panels_on(width, len(targets))
     words, top = heading(title, full)
     layers: dict[str, list[Mark]] = {"marks": [], "names": [*words]}
     for start in range(0, len(targets), across):

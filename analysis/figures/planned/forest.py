@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
 from analysis.figures.planned.margins import GRID, MINUS, PALE, whole
+from analysis.figures.planned.panels import GAP, panels_on, parts_of
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
     LEGEND,
     PAGE,
-    POINTS_PER_CM,
     SMALLEST,
     SOFT,
     Box,
@@ -68,6 +67,9 @@ COLUMNS = {
 FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"
 
 
+Shown = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]  # gains, controls, baselines and cells
+
+
 def forest_frame(
     gains: pd.DataFrame,
     controls: pd.DataFrame,
@@ -96,18 +98,10 @@ def forest_frame(
     return framed(frame.assign(is_significant=frame.is_significant.eq(True)), COLUMNS)
 
 
-def kept_forest_frame(
-    gains: pd.DataFrame,
-    controls: pd.DataFrame,
-    baselines: pd.DataFrame,
-    cells: pd.DataFrame,
-    manifest: Manifest,
-    setting: str,
-    kept: Kept,
-) -> pd.DataFrame:
-    """The same, read where it was kept."""
-    asked = {"gains": gains, "controls": controls, "baselines": baselines, "cells": cells, "setting": setting}
-    return kept.frame("forest", asked, lambda: forest_frame(**asked, manifest=manifest))
+def kept_forest_frame(frames: Shown, manifest: Manifest, setting: str, kept: Kept) -> pd.DataFrame:
+    """The same of gains, controls, baselines and cells, read where it was kept."""
+    asked = {"frames": list(frames), "setting": setting}
+    return kept.frame("forest", asked, lambda: forest_frame(*frames, manifest, setting))
 
 
 def _faced(baselines: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -175,7 +169,7 @@ def write_forests(
     """
     files = []
     for setting in dict.fromkeys(gains.setting):
-        frame = kept_forest_frame(gains, controls, baselines, cells, manifest, setting, kept)
+        frame = kept_forest_frame((gains, controls, baselines, cells), manifest, setting, kept)
         stem, title = f"{FOREST}-{setting.replace('%', 'pct')}", forest_title(manifest, setting)
         for name, part in forest_parts(frame, stem):
             files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept, prints=prints))
@@ -187,30 +181,21 @@ def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iter
     targets = list(dict.fromkeys(frame.target))
     if not targets:
         return
-    across = _across(len(targets), width * POINTS_PER_CM)
     heights = [_height(_rows(part, MOST_ROWS)) for part in _by_target(frame).values()]
-    most = across * max(1, int(HIGHEST / max(heights)))
-    count = ceil(len(targets) / most)
-    for number in range(count):
-        chosen = frame.target.isin(targets[number * most : (number + 1) * most])
-        yield name + (f"-part-{number + 1}" if count > 1 else ""), frame[chosen].reset_index(drop=True)
+    most = panels_on(width, len(targets)).across * max(1, int(HIGHEST / max(heights)))
+    yield from parts_of(frame, name, most)
 
 
 # Places: panels side by side, each with a name and an interval per row.
 
-ROW, HEAD, FOOT, GAP = 7.4, 19.0, 11.0, 9.0  # points of a row, of a panel's title and axis, and between panels
+ROW, HEAD, FOOT = 7.4, 19.0, 11.0  # points of a row, and of a panel's title and axis
 NAMES = 0.42  # share of a panel's width for names
-WIDEST_PANEL, PANELS = 330.0, 3  # points of a panel; panels side by side on a page
 HIGHEST = 565.0  # points of all panels of a page
 MOST_ROWS, ENDS = 24, 10  # transfers of a panel; of more, as many best and worst
 LEAST_LIMIT = 2.0  # points that an axis reaches at least, either way
 
 
 DEPTHS: dict[str, list[type]] = {"ground": [Box, Line], "marks": [Line, Triangle, Dot, Box]}
-
-
-def _across(n_targets: int, width: float) -> int:
-    return max(1, min(PANELS if width > 340 else 1, n_targets))
 
 
 Kinds = dict[str, list[Any]]  # the rows of a target by their kind, in the frame's order
@@ -252,9 +237,7 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     frame = with_texts(frame, ["intermediate", "row"])
     panels = _by_target(frame)
     targets = list(panels)
-    across = _across(len(targets), width * POINTS_PER_CM)
-    panel_width = min((width * POINTS_PER_CM - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
-    full = 2 * EDGE + panel_width * across + GAP * (across - 1)
+    across, panel_width, full = panels_on(width, len(targets))
     words, top = heading(title, full)
     limit = _limit(frame)
     layers: dict[str, list[Mark]] = {"ground": [], "marks": [], "names": [*words]}

@@ -319,11 +319,11 @@ def _paints(marks: Sequence[Any]) -> dict[str, Any]:
 
 
 def _boxes(marks: Sequence[Box]) -> PolyCollection:
+    from matplotlib.collections import PolyCollection
+
     corners = [
         [(x, y), (x + width, y), (x + width, y + height), (x, y + height)] for x, y, width, height, *_ in marks
     ]
-    from matplotlib.collections import PolyCollection
-
     return PolyCollection(corners, **_paints(marks))
 
 
