@@ -151,7 +151,7 @@ class _Batch:
 
     def __init__(self, fits: FamilyFits, weighted: Array, z: Array, widths: Sequence[int]) -> None:
         self._fits, self._widths, self._weighted, layout = fits, widths, weighted, fits.layout
-        self._z = z.reshape(*z.shape[:2], -1)
+        self._z = np.ascontiguousarray(z).reshape(*z.shape[:2], -1)  # else each group's pairs would copy all of it
         parts = [self._of_pairs(group) for group in fits.groups]
         self._gram = Sums(layout, np.stack([part.gram for part in parts]))
         self._cross = Sums(layout, np.stack([part.cross for part in parts]))
