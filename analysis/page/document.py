@@ -25,9 +25,10 @@ from analysis.gains.cells import TYPES
 from analysis.gains.significance import LEVEL, p_text
 from analysis.page.evidence import DOUBTS
 from analysis.page.intermediates import leaderboards
-from analysis.page.maps import glances, heatmaps, targets
+from analysis.page.maps import glances, heatmaps
 from analysis.page.pages import WHERE, pages
 from analysis.page.plain import page_id, plain, plain_frame, plain_sections
+from analysis.page.targets import targets_of_study
 from analysis.ratings.themes import rating_means
 from analysis.sections.answers import construct_title
 from analysis.sections.blocks import Picture, Section
@@ -90,7 +91,7 @@ def _parts(store: Store, study: StudyResults) -> dict[str, Any]:
     of_cells = pages(store, study)
     return {
         "plans": glances(study),
-        "targets": targets(study),
+        "targets": targets_of_study(study),
         "leaderboards": leaderboards(study),
         "maps": heatmaps(study),
         "made": _shared_facts(of_cells),

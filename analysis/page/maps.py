@@ -10,8 +10,7 @@ import pandas as pd
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
-from analysis.figures.planned.forest import forest_plan, kept_forest_frame
-from analysis.figures.planned.plan import POINTS_PER_CM, plain_plan
+from analysis.figures.planned.plan import plain_plan
 from analysis.figures.planned.uncertainty import ORDERS, map_frame, map_title
 from analysis.figures.planned.uncertainty_map import map_plan
 from analysis.gains.significance import p_text
@@ -21,7 +20,6 @@ from analysis.sections.study_results import StudyResults
 from analysis.tables import bare, interval, number, signed
 
 ARROW = "\u2192"
-NARROW = 300 / POINTS_PER_CM  # cm of a figure whose letters a phone shows without scrolling sideways
 Row = Mapping[str, Any]
 
 
@@ -46,18 +44,6 @@ def glances(study: StudyResults) -> list[dict[str, Any]]:
         for (setting, order), frame in frames.items()
         if order == ORDERS[0] or not frame.equals(frames[setting, ORDERS[0]])
     ]
-
-
-def targets(study: StudyResults) -> list[dict[str, Any]]:
-    """The forest of every target and setting, with all its intermediates, as a plan."""
-    drawings = []
-    for setting in dict.fromkeys(study.gains.setting):
-        frames = study.gains, study.controls, study.baselines, study.cells
-        frame = kept_forest_frame(frames, study.manifest, setting, study.question.kept)
-        for target, part in frame.groupby("target", sort=False):
-            plan = plain_plan(forest_plan(part, "", width=NARROW, most=None))
-            drawings.append({"setting": setting, "target": str(target), "plan": plan})
-    return drawings
 
 
 def heatmaps(study: StudyResults) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from analysis.page.document import SCHEMA, assembled, importance_of, pictures_of
 from analysis.page.intermediates import board_of
 from analysis.page.maps import ARROW, numbers_of, square_of
 from analysis.page.plain import plain, plain_sections
+from analysis.page.targets import targets_of_scores
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
 from analysis.sections.question import Question
@@ -63,7 +64,7 @@ def scores_document(content: ScoresContent) -> dict[str, Any]:
         **tasks_of(content.question, facts),
         "missing": {},
         "plans": [],
-        "targets": [],
+        "targets": targets_of_scores(FULL, gains),
         "leaderboards": _leaderboard(gains, facts),
         "maps": [_map(gains, facts, results.name, metric) for metric in METRIC_NAMES if (gains.metric == metric).any()],
         "cells": {"columns": [], "rows": [], "pages": []},

@@ -113,6 +113,25 @@ def test_numbers_are_written_with_the_decimals_of_the_report(out, shown):
         assert page["numbers"]["low"] == (float(row["low"]) if row["low"] else None)
 
 
+def test_the_page_of_a_target_has_the_texts_of_its_pairs_by_their_gain(out, shown):
+    head, rows = table(out / "tables" / "gains.csv")
+    gains = {(row["intermediate"], row["target"]): row for row in (dict(zip(head, row, strict=True)) for row in rows)}
+    pages = {page["id"]: page for page in shown["pages"]}
+    for target in shown["targets"]:
+        assert target["plan"] and "Sorted by their gain" in target["words"]
+        assert {row["intermediate"] for row in target["rows"]} == {low for low, on in gains if on == target["target"]}
+        known = []
+        for row in target["rows"]:
+            points, interval, p, verdict, flags = row["texts"]
+            gain, texts = gains[row["intermediate"], target["target"]], pages[row["page"]]["texts"]
+            assert [points, interval, p, verdict] == [
+                texts.get(name, "") for name in ("points", "interval", "p_bh", "verdict")
+            ]
+            assert flags.split(", ") == gain["flags"].split(";")
+            known.append(float(gain["points"] or "-inf"))
+        assert known == sorted(known, reverse=True)
+
+
 def words(text):
     return re.findall(r"[\w.]+", text)
 

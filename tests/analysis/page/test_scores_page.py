@@ -57,7 +57,7 @@ def test_every_square_is_a_printed_score_and_a_difference_of_two(shown, printed)
 
 
 def test_nothing_is_said_of_what_scores_do_not_tell(shown):
-    for name in ("plans", "targets", "pages", "made", "doubts", "missing"):
+    for name in ("plans", "pages", "made", "doubts", "missing"):
         assert not shown[name], name
     assert shown["cells"]["rows"] == shown["gains"]["rows"] == []
     squares = [square for heatmap in shown["maps"] for square in heatmap["squares"]]
@@ -68,6 +68,25 @@ def test_nothing_is_said_of_what_scores_do_not_tell(shown):
     assert not board["tested"] and all(len(row["texts"]) == 5 for row in board["rows"])
     json.dumps(shown, allow_nan=False)
     assert "printed scores" in assembled(shown)
+
+
+def test_every_target_has_its_intermediates_sorted_in_whole_points_without_intervals(shown, printed):
+    assert {page["target"] for page in shown["targets"]} == {target for _, target in printed}
+    for page in shown["targets"]:
+        target, alone = page["target"], printed[page["target"], page["target"]]
+        rows = {row["intermediate"]: row["texts"] for row in page["rows"]}
+        assert rows.keys() == {other for other, on in printed if on == target and other != target}
+        for name, (score, points, _) in rows.items():
+            assert float(score) == printed[name, target]
+            assert re.fullmatch(r"[+-]?\d+", points) and int(points) == round(100 * (printed[name, target] - alone))
+        gains = [int(points) for _, points, _ in rows.values()]
+        assert gains == sorted(gains, reverse=True)
+        assert page["plan"] is None and page["head"] == ["intermediate", "score", "points", "flags"]
+        assert "There are no intervals" in page["words"] and f" {alone:.2f} ".replace(" 0.", " .") in page["words"]
+    flags = {
+        (row["intermediate"], page["target"]) for page in shown["targets"] for row in page["rows"] if row["texts"][2]
+    }
+    assert flags >= set(table("collapsed")[["intermediate", "target"]].itertuples(index=False, name=None))
 
 
 def test_the_leaderboard_is_that_of_the_printed_differences(shown, printed):
@@ -114,6 +133,14 @@ def address(tmp_path_factory):
     return (folder / "report.html").as_uri()
 
 
+def check(page):
+    """No violation of accessibility on what is shown, where axe-core is."""
+    if script := os.environ.get("EMPATHY_AXE"):
+        page.evaluate(Path(script).read_text(encoding="utf-8"))
+        results = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1400", "390"])
@@ -129,13 +156,22 @@ def test_the_page_of_printed_scores_has_no_part_that_needs_cells(browser, addres
         assert page.locator(f"#{link.get_attribute('href')[2:]}").count() == 1
     assert page.locator("#leaderboards tbody tr").count() == 18
     assert "significant" not in page.locator("#intermediates").text_content()
+    links = page.locator("#target-links a")
+    assert links.count() == 18
+    first = links.first.text_content()
+    links.first.click()
+    page.locator("#cell h1").wait_for()
+    assert page.locator("#cell h1").text_content() == f"{first}: all intermediates"
+    assert page.locator("#cell tbody tr").count() == 17 and page.locator("#cell svg, #cell tbody a").count() == 0
+    assert "no intervals" in page.locator("#cell").text_content()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    check(page)
+    page.go_back()
+    page.locator("#leaderboards").wait_for()
     page.get_by_role("combobox", name="Targets scored by").select_option(label="Pearson r, full")
     page.get_by_role("button", name="Table", exact=True).click()
     assert page.locator(".grid td").count() > 18 * 6 and page.locator(".grid a").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    if script := os.environ.get("EMPATHY_AXE"):
-        page.evaluate(Path(script).read_text(encoding="utf-8"))
-        results = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
+    check(page)
     context.close()
     assert complaints == []

@@ -56,7 +56,10 @@ const glanceSettings = () => [...new Set(shown.plans.map((one) => one.setting))]
 
 function showGlance() {
   document.querySelectorAll(`[data-map="${shown.plans.length ? "none" : "some"}"]`).forEach((one) => one.remove());
-  if (!shown.plans.length) return void place("glance").remove();
+  if (!shown.plans.length) {
+    if (shown.targets.length) place("map").after(targetLinks());
+    return void place("glance").remove();
+  }
   const settings = glanceSettings();
   const isOrdered = shown.plans.some((one) => one.order === "median");
   if (settings.length > 1) {
@@ -73,10 +76,7 @@ function showGlance() {
   }
   const section = shown.report.find((part) => part.title === "At a glance");
   place("glance-words").append(...(section ? section.blocks : []).filter((block) => block.kind === "text").map(blockNode));
-  const targets = [...new Set(shown.targets.map((one) => one.target))];
-  place("glance-words").append(make("div", { id: "glance-targets" }, make("p", {}, "All intermediates of one target:"),
-    make("ul", { class: "also", "aria-label": "Targets" },
-      targets.map((id) => make("li", {}, make("a", { href: targetAddress(id) }, titleOf(id)))))));
+  place("glance-words").append(targetLinks());
   drawGlance();
 }
 
@@ -85,26 +85,26 @@ const targetAddress = (id) => `#/target/${encodeURIComponent(id)}`;
 const targetOf = (address) => shown.targets.find((one) => targetAddress(one.target) === address)?.target;
 
 function targetPage(id) {
-  const { columns, rows } = shown.gains;
-  const gains = rows.map((row) => Object.fromEntries(columns.map((name, i) => [name, row[i]])));
-  const own = shown.pages.filter((page) => page.role === "transfer" && page.target === id);
-  const parts = shown.targets.filter((one) => one.target === id).flatMap(({ setting, plan }) => {
-    const points = (page) => page.numbers.points ?? -Infinity;
-    const sorted = own.filter((page) => page.setting === setting).sort((a, b) => points(b) - points(a));
-    const flagged = (page) => gains.find((gain) =>
-      gain.target === id && gain.intermediate === page.intermediate && gain.setting === setting)?.flags.replaceAll(";", ", ");
-    const lines = sorted.map((page) => [
-      make("a", { href: cellAddress(page.id) }, titleOf(page.intermediate)),
-      page.texts.points || "", page.texts.interval || "", page.texts.p_bh || "", page.texts.verdict || "", flagged(page) || ""]);
+  const parts = shown.targets.filter((one) => one.target === id).flatMap(({ setting, words, head, rows, plan }, i) => {
+    const lines = rows.map(({ intermediate, page, texts }) =>
+      [page ? make("a", { href: cellAddress(page) }, titleOf(intermediate)) : titleOf(intermediate), ...texts]);
+    const numeric = head.map((name, at) => (["verdict", "flags"].includes(name) ? 0 : at)).filter(Boolean);
     return [
       setting === "full" ? null : make("h2", {}, `Training data: ${setting}`),
-      scrolling(`Figure of the gains, ${setting}`, planNode(plan)), planLegend(plan),
-      table(["intermediate", "points", "95 % interval", "p (BH)", "verdict", "flags"], lines, `Table of the gains, ${setting}`, [1, 2, 3]),
+      i ? null : make("p", {}, words),
+      ...(plan ? [scrolling(`Figure of the gains, ${setting}`, planNode(plan)), planLegend(plan)] : []),
+      table(head, lines, `Table of the gains, ${setting}`, numeric),
     ].filter(Boolean);
   });
-  place("cell").replaceChildren(
-    wayBack(), make("h1", { tabindex: "-1" }, `${titleOf(id)}: all intermediates`),
-    make("p", {}, "Sorted by their gain. Choose a name for the page of the pair."), ...parts);
+  place("cell").replaceChildren(wayBack(), make("h1", { tabindex: "-1" }, `${titleOf(id)}: all intermediates`), ...parts);
+}
+
+// The links to these pages stand below the map at a glance or, where there is none, below the heatmap.
+function targetLinks() {
+  const targets = [...new Set(shown.targets.map((one) => one.target))];
+  return make("div", { id: "target-links" }, make("p", {}, "All intermediates of one target:"),
+    make("ul", { class: "also", "aria-label": "Targets" },
+      targets.map((id) => make("li", {}, make("a", { href: targetAddress(id) }, titleOf(id))))));
 }
 
 function drawGlance() {
