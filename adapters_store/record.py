@@ -31,6 +31,8 @@ KNOWN, ASSUMED = "known", "assumed"
 IDENTITY = "identity"  # in the provenance of a record that is read through an alias: which of these two it is
 STORED_AS = "stored_as"  # there too: the key under which the record is stored
 
+LEAKING = "leaking"  # among the flags of results: test rows were predicted from their own answers; never ranked
+
 
 @dataclass(frozen=True)
 class StoredFile:

@@ -5,6 +5,9 @@ same test rows, and every pair is tested on the same resampled groups. Within a 
 (Westfall and Young 1993) bounds the probability of a single false difference among all pairs. Where a study's protocol
 repeats its split, scores are means over repeats, and intervals and tests, the step-down maximum too, those of
 ``analysis.results.repeats``.
+
+A contestant whose cells were predicted from the test rows' own answers (``leaking``) has a row and differences, and no
+rank: it stands last, is tied with nobody, and changes no rank, tie or corrected p of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.record import Record
+from adapters_store.record import LEAKING, Record
 from adapters_store.roles import BASELINE, SCORED_ALONE, SYSTEM, TRANSFER, role_of
 from adapters_store.store import LEFT_OUT, Store
 from analysis.gains.baselines import RANGE
@@ -48,7 +51,7 @@ BOARD = {
     "role": Declared("str", "system, baseline, finetuned, or transfer: the one that validation picks"),
     "intermediate": Declared("str", "of the transfer: task whose adapter is below"),
     "metric": Declared("str", "metric of the target, as tasks.metrics names it"),
-    "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: the score is"),
+    "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: the score is, or it leaks"),
     "score": Declared("float64", "test score, mean over seeds"),
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "its upper end"),
@@ -64,6 +67,7 @@ BOARD = {
     "n_test": Declared("int64", "rows of the test split"),
     "n_groups": Declared("int64", "groups that its rows fall into"),
     "conditional": Declared("str", "training runs that the interval holds for"),
+    "is_leaking": Declared("bool", "test rows were predicted from their own answers, as some public code does"),
 }
 PAIRS = {
     "target": Declared("str", "task that was trained and tested"),
@@ -74,7 +78,7 @@ PAIRS = {
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "its upper end"),
     "p": Declared("float64", "two-sided, that the true scores are equal; not corrected"),
-    "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting"),
+    "p_max": Declared("float64", "p after the step-down maximum over the pairs of target and setting that do not leak"),
     "significant": Declared("bool", "p_max is at most .05"),
 }
 CLASSES = {
@@ -117,6 +121,10 @@ class _Contestant:
     @property
     def seeds(self) -> list[int]:
         return [cell.seed for cell in self.cells]
+
+    @property
+    def is_leaking(self) -> bool:
+        return any(LEAKING in cell.flags.split(";") for cell in self.cells)
 
     def lanes(self, column: Column, seeds: Sequence[int]) -> list[int]:
         first = self.cells[0]
@@ -184,11 +192,17 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant],
         mean = nadeau_bengio(own.scores, own.ratio)
         low, high = np.clip((mean.low, mean.high), *RANGE[row["metric"]])
         row |= {"score": mean.mean, "low": low, "high": high, "conditional": f"{own.scores.size} repeats"}
-    together, ratio = 100 * np.array([own.scores for own in scores.values()]), next(iter(scores.values())).ratio
-    differences, adjusted = pairwise(together, ratio, draws=len(column.draws), rng=column.rng("repeats"))
-    for pair, difference, p in zip(pairs, differences, adjusted, strict=True):  # both in the contestants' order
+    ratio = next(iter(scores.values())).ratio
+    for pair in pairs:
+        difference = nadeau_bengio(100 * scores[pair["a"]].scores - 100 * scores[pair["b"]].scores, ratio)
         pair |= {"points": difference.mean, "low": difference.low, "high": difference.high, "p": difference.p}
-        pair |= {"p_max": float(p), "significant": bool(p <= LEVEL)}
+    ranked = [own for own in contestants if not own.is_leaking]
+    together = 100 * np.array([scores[own.name].scores for own in ranked])
+    _, adjusted = pairwise(together, ratio, draws=len(column.draws), rng=column.rng("repeats"))
+    p_max = {(a.name, b.name): float(p) for (a, b), p in zip(combinations(ranked, 2), adjusted, strict=True)}
+    for pair in pairs:
+        pair["p_max"] = p_max.get((pair["a"], pair["b"]), np.nan)
+        pair["significant"] = bool(pair["p_max"] <= LEVEL)
     return _ranked(board, pairs), pairs, *others
 
 
@@ -210,10 +224,10 @@ def _column_rows(
 
 def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows from the highest score to the lowest, with ranks and ties."""
-    scores = np.array([row["score"] for row in board])
+    scores = np.array([np.nan if row["is_leaking"] else row["score"] for row in board])
     best = board[int(np.nanargmax(scores))]["system"] if np.isfinite(scores).any() else ""
-    for row in board:
-        row["rank"] = pd.NA if np.isnan(row["score"]) else 1 + int(np.count_nonzero(scores > row["score"]))
+    for row, score in zip(board, scores, strict=True):
+        row["rank"] = pd.NA if np.isnan(score) else 1 + int(np.count_nonzero(scores > score))
         row["is_tied"] = _is_tied(row["system"], best, pairs)
     return sorted(board, key=lambda row: len(board) if row["rank"] is pd.NA else row["rank"])
 
@@ -251,6 +265,7 @@ def _row(
         "n_test": column.n_test,
         "n_groups": column.groups.count,
         "conditional": conditional_on(len(records)),
+        "is_leaking": contestant.is_leaking,
     }
 
 
@@ -313,7 +328,7 @@ def _pairs(column: Column, contestants: Sequence[_Contestant]) -> list[dict[str,
     for position, (a, b) in enumerate(combinations(contestants, 2)):
         points, own = _difference(column, a, b)
         rows.append({"a": a.name, "b": b.name, "points": points, **_of_evidence(own), "p_max": np.nan})
-        if np.isfinite(own.p):
+        if np.isfinite(own.p) and not (a.is_leaking or b.is_leaking):
             where = (column.target, column.setting)
             tests.append((position, GainTest.of(points / 100, own, where, column.entropy)))
     columns, _ = reaches(tests)

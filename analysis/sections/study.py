@@ -146,7 +146,8 @@ BOARD_TEXT = (
     "Every way to solve a target that was run, on the same test rows: systems, the adapter alone, and the transfer that"
     " has the highest validation score. A tie: no more than chance apart from the highest score, by paired tests of all"
     " against all on resampled groups, or over repeated splits with the variance of Nadeau and Bengio, corrected by the"
-    " step-down maximum within the target. Macro averages are over"
+    " step-down maximum within the target. What leaks was predicted from the test rows' own answers, as published code"
+    " does: it has no rank. Macro averages are over"
     " the classes that occur in the test labels. Parameters: numbers that a record keeps of what was learned."
     " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class, leaderboard_rationales.csv how well"
     " rationales are marked, where a system marks any."
@@ -198,10 +199,11 @@ def rationale_rows(rows: pd.DataFrame) -> list[tuple[str, ...]]:
 
 
 def board_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the leaderboard
-    """A contestant in words."""
+    """A contestant in words, with a note where it leaks."""
+    name = f"{row.system} (leaks)" if row.is_leaking else row.system
     shares = (row.accuracy, row.macro_precision, row.macro_recall, row.macro_f1)
     return (
-        *(row.system, number(row.score), interval(row.low, row.high, 2), yes_no(row.is_tied)),
+        *(name, number(row.score), interval(row.low, row.high, 2), yes_no(row.is_tied)),
         *("" if pd.isna(share) else number(share) for share in shares),
         *(count(row.parameters), number(row.seconds, 1), str(row.n_seeds)),
     )

@@ -132,6 +132,12 @@ class RemotePack:
         if "rationale_hash" in spec:
             what = f"rationales of {pack.target}"
             here[what], planned[what] = rationale_hash(splits[pack.target]), spec["rationale_hash"]
+        for name, content in spec.get("sibling_rationales", {}).items():
+            what = f"rationales of {name}"
+            here[what], planned[what] = rationale_hash(splits[name]), content
+        if "identity" in spec:
+            kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
+            here[what], planned[what] = dict(kind.identity(kind.configured(spec["config"], what))), spec["identity"]
         for what, identity in here.items():
             if identity != planned[what]:
                 raise OtherInputs(

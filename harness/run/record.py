@@ -19,9 +19,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from adapters_store.record import LEAKING
 from adapters_store.roles import SYSTEM
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
+from harness.study.systems import leak_of
 from harness.training import model
 from harness.training.recipe import Recipe, smaller
 from harness.training.trained import PARTS, Trained, finite, is_constant
@@ -100,6 +102,8 @@ class CellResult:
             flags.append("constant_prediction")
         if self.cell.is_stacked and not (results["liveness"] or 0.0) > model.ALIVE:
             flags.append("dead_intermediate")
+        if leak_of(self.cell.spec.get("config", {})):
+            flags.append(LEAKING)
         if self.task.label.classes:
             seen = {index for fold in self.folds for row in fold.rows.test for index in classes_of(row.label)}
             names = enumerate(self.task.label.classes)
@@ -164,13 +168,18 @@ def _by_fold(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _spans(fold: Trained) -> pd.DataFrame:
-    """One row per predicted rationale: split, id of its row, first and last character (exclusive) and score."""
-    rows = [
-        (part, getattr(fold.rows, part)[span.row].id, span.start, span.end, span.score)
-        for part, spans in fold.spans.items()
-        for span in spans
-    ]
+    """One row per predicted rationale: split, id of its row, first and last character (exclusive) and score.
+
+    Where a system says what of a training row it likened it to, ``source_id``, ``source_start`` and ``source_end``.
+    """
+    every = [(part, span) for part, spans in fold.spans.items() for span in spans]
     types = {"split": "str", "id": "str", "start": "int64", "end": "int64", "score": "float64"}
+    rows: list[tuple[Any, ...]] = [
+        (part, getattr(fold.rows, part)[span.row].id, span.start, span.end, span.score) for part, span in every
+    ]
+    if every and all(span.source for _, span in every):
+        types |= {"source_id": "str", "source_start": "int64", "source_end": "int64"}
+        rows = [(*row, *span.source) for row, (_, span) in zip(rows, every, strict=True) if span.source]
     return pd.DataFrame(rows, columns=list(types)).astype(types)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adapters_store import Store
-from adapters_store.record import Record
+from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
 from harness.scoring.answers import Answers, TextScorer
 from harness.scoring.scoring_tasks import scoring_tasks
@@ -42,11 +42,17 @@ class SystemScorer(TextScorer):
     ) -> None:
         """The cells of what the study calls ``system``, for ``tasks`` (by default all that it solves) and a seed.
 
-        BadInput for a system or task that is unknown or not trained, whose file is another than that of the training,
-        whose weights were not kept, or whose backbone is another here.
+        BadInput for a system or task that is unknown or not trained, that leaks, whose file is another than that of the
+        training, whose weights were not kept, or whose backbone is another here.
         """
         self.store, self.name = store, system
         self.tasks = scoring_tasks(store, manifest, tasks, seed, system=system)
+        for task in self.tasks:
+            if LEAKING in task.record.results["flags"]:
+                raise BadInput(
+                    f"system {system!r} was trained to be told the answers of what it predicts (leak), which nobody has"
+                    " of a new text; take a system without a leak"
+                )
         self.kind = _kind_of_records(system, [task.record for task in self.tasks])
         backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
         if backbone is not None:

@@ -15,7 +15,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import check_rows, check_system, kind_and_config
+from harness.study.systems import Kind, check_rows, check_system, kind_and_config
 from tasks.splits.loading import Splits, rationale_hash
 from tasks.task import Task
 
@@ -176,8 +176,15 @@ def make_system_cell(
         **({"backbone": backbone.identity()} if kind.reads.weights else {}),
         **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
         **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
+        **({"sibling_rationales": marked} if (marked := _rationales(kind, siblings)) else {}),
+        **({"identity": identity} if (identity := dict(kind.identity(config))) else {}),
     }
     return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name)
+
+
+def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:
+    """The hash of every sibling's rationales, for a system that reads them."""
+    return {name: rationale_hash(of) for name, of in siblings.items() if of} if kind.reads.rationales else {}
 
 
 def _cut_of(study: StudyConfig, task: Task) -> str:

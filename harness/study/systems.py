@@ -8,7 +8,8 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
 - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
 - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
-- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan.
+- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan,
+- where its settings name files, ``identity(config)``: what tells their content from any other, for the keys.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
 """
@@ -42,6 +43,7 @@ from tasks.task import KINDS, Example, Label
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
+LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,25 @@ class Fit:
     watch: Callable[[int, int], None] = _no_step
 
 
+class Source(NamedTuple):
+    """Characters of a training row that explain a prediction, -1 where they are not found in its text."""
+
+    id: str
+    start: int
+    end: int
+
+
 class Span(NamedTuple):
-    """A predicted rationale: characters ``start`` to ``end`` (exclusive) of the text of the row at place ``row``."""
+    """A predicted rationale: characters ``start`` to ``end`` (exclusive) of the text of the row at place ``row``.
+
+    ``source`` is what of a training row it was likened to, where a system says so.
+    """
 
     row: int
     start: int
     end: int
     score: float
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +157,13 @@ class Fitted(ABC):
     def predict(self, rows: Sequence[Example]) -> Predicted:
         """Predict rows by ``context`` and ``text`` alone; their labels and rationales are not to be looked at."""
 
+    def leaked(self, rows: Sequence[Example], siblings: Mapping[str, Sequence[Example]]) -> Predicted:
+        """Predict rows from their own rationales and those of the same rows of siblings, as some public code does.
+
+        Only a cell whose configuration has a ``leak`` other than ``none`` comes here, and is flagged for it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no way to predict rows from their own answers")
+
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
@@ -159,6 +180,7 @@ class Kind:
     fit: Callable[[Fit], Fitted]
     load: Callable[[Path, Place], Fitted]
     kept_bytes: Callable[[Any, int, Backbone], int]
+    identity: Callable[[Any], Mapping[str, Any]]
     packages: tuple[str, ...] = ("numpy",)
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
@@ -172,8 +194,9 @@ class Kind:
         if parameters is None or not parameters.frozen:
             raise BadStudy(f"system {name!r}: Config of {module.__file__} is no frozen dataclass")
         kept = getattr(module, "kept_bytes", lambda config, outputs, backbone: 0)
+        identity: Callable[[Any], Mapping[str, Any]] = getattr(module, "identity", lambda config: {})
         packages = tuple(getattr(module, "PACKAGES", cls.packages))
-        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept, packages)
+        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept, identity, packages)
 
     @property
     def is_installed(self) -> bool:
@@ -279,6 +302,12 @@ def _run(path: Path) -> ModuleType:
 
 
 # What a study says of its systems, and whether they can read its tasks; each refusal is one line.
+
+
+def leak_of(config: Mapping[str, Any]) -> str:
+    """How a cell of this configuration predicts rows from their own answers; empty where it sees none of them."""
+    leak = str(config.get(LEAK, NO_LEAK))
+    return "" if leak == NO_LEAK else leak
 
 
 def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Kind, Any]:

@@ -1,6 +1,7 @@
 """Cells of systems that are no adapters: how a kind's ``fit`` and ``predict`` become what a record holds.
 
-A system is handed training and validation rows. Test rows come only to ``predict``, without labels and rationales.
+A system is handed training and validation rows. Test rows come only to ``predict``, without labels and rationales. The
+only door to these is ``leaked``, for cells whose settings name a ``leak``; they are flagged and never ranked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
-from harness.study.systems import Kind, Place, Sibling, Span, kind_of
+from harness.study.systems import Fitted as FittedKind
+from harness.study.systems import Kind, Place, Predicted, Sibling, Span, kind_of, leak_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -77,14 +79,7 @@ class FittedSystem:
                 watch=lambda step, steps: attempt.watch(attempt.label, step, steps),
             )
         )
-        shown = {"validation": _blank(rows.validation), "test": _blank(rows.test)}
-        predicted = {name: fitted.predict(part) for name, part in shown.items()}
-        for name, part in predicted.items():
-            if part.logits.shape != (len(shown[name]), task.label.n_outputs):
-                raise BadInput(
-                    f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(shown[name])} {name} rows"
-                    f" of {task.label.n_outputs} outputs; mend its predict"
-                )
+        predicted = self._predicted(fitted, rows, attempt)
         logits = {name: part.logits.astype("float32") for name, part in predicted.items()}
         score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])
         history = [dict(step) for step in fitted.history]
@@ -100,6 +95,24 @@ class FittedSystem:
                 marks=_marks(rows.test, predicted["test"].spans, attempt.backbone) if marks_rationales else (),
             )
         ]
+
+    def _predicted(self, fitted: FittedKind, rows: Rows, attempt: Attempt) -> dict[str, Predicted]:
+        """Predictions of validation and test rows, which are shown blank unless the cell's configuration leaks."""
+        predicted, outputs = {}, attempt.splits.task.label.n_outputs
+        for name in ("validation", "test"):
+            own = getattr(rows, name)
+            if leak_of(attempt.cells[0].spec["config"]):
+                others = {sibling: _same_rows(splits, name, own) for sibling, splits in attempt.siblings.items()}
+                part = fitted.leaked(own, others)
+            else:
+                part = fitted.predict(_blank(own))
+            if part.logits.shape != (len(own), outputs):
+                raise BadInput(
+                    f"system {self.kind.name!r} predicts {part.logits.shape} logits for {len(own)} {name} rows"
+                    f" of {outputs} outputs; mend its predict"
+                )
+            predicted[name] = part
+        return predicted
 
     def _config(self, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the kind's own Config
         return self.kind.configured(spec["config"], f"system {self.kind.name!r}")
@@ -142,8 +155,11 @@ def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Back
 
 def _sibling(splits: Splits, rows: Rows) -> Sibling:
     """A sibling's rows of the same ids as the target's training and validation rows, in their order; no test row."""
-    parts = []
-    for part in ("train", "validation"):
-        by_id = {row.id: row for row in getattr(splits, part)}
-        parts.append(tuple(by_id[row.id] for row in getattr(rows, part)))
+    parts = (_same_rows(splits, part, getattr(rows, part)) for part in ("train", "validation"))
     return Sibling(splits.task.label, *parts)
+
+
+def _same_rows(splits: Splits, part: str, rows: Sequence[Example]) -> tuple[Example, ...]:
+    """A sibling's rows with the ids of these, in their order."""
+    by_id = {row.id: row for row in getattr(splits, part)}
+    return tuple(by_id[row.id] for row in rows)

@@ -56,7 +56,7 @@ COLUMNS = {
     "system": Declared("str", "contestant, as of the leaderboard"),
     "row": Declared("str", "its name in the figure; of a transfer the title of the task below"),
     "role": Declared("str", "system, or what of the adapters it is"),
-    "rank": Declared("Int64", "1 + number of contestants with a higher score"),
+    "rank": Declared("Int64", "1 + number of contestants with a higher score; undefined: none, or it leaks"),
     "score": Declared("float64", "test score"),
     "low": Declared("float64", "lower end of its 95 % interval"),
     "high": Declared("float64", "its upper end"),
@@ -76,6 +76,7 @@ def board_frame(board: pd.DataFrame, manifest: Manifest, setting: str) -> pd.Dat
     panels = [titles[target] for target in own.target]
     named = zip(own.system, own.role, own.intermediate, strict=True)
     rows = [f"on {titles.get(below, below)}" if role == TRANSFER else harmless(name) for name, role, below in named]
+    rows = [f"{row} (leaks)" if leaks else row for row, leaks in zip(rows, own.is_leaking, strict=True)]
     return framed(own.assign(panel=panels, row=rows), COLUMNS).reset_index(drop=True)
 
 
@@ -147,8 +148,8 @@ def _panel(part: pd.DataFrame, x: float, y: float, width: float) -> tuple[list[M
 
     marks: list[Mark] = [Box(left, first, right - left, last - first, "", GRID, 0.6)]
     names = list(_title(part, x, y, width))
-    if part.score.notna().any():
-        marks.append(Line(at(part.score.max()), first, at(part.score.max()), last, GRID, 0.9))
+    if (ranked := part.score[part["rank"].notna()]).size:
+        marks.append(Line(at(ranked.max()), first, at(ranked.max()), last, GRID, 0.9))
     for place, row in enumerate(part.itertuples()):
         middle = first + ROW * (place + 0.5)
         text, base = fitting(row.row, SMALLEST, left - x - 3.0), middle + CAPITAL * SMALLEST
@@ -201,7 +202,7 @@ def _key(colour: str, fill: str) -> Any:  # noqa: ANN401 - a key
 def board_words(frame: pd.DataFrame, title: str) -> str:
     """What the figure shows, for those who do not see it: the best of every target, and how many are tied with it."""
     named = []
-    for _, part in frame[frame.score.notna()].groupby("target", sort=False):
+    for _, part in frame[frame["rank"].notna()].groupby("target", sort=False):
         best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
         named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
     shown = f"Scores on {counted(frame.target.nunique(), 'target')}, highest first. {'; '.join(named)}."

@@ -24,9 +24,9 @@ def made_up_board(manifest, systems=SYSTEMS):
             row = {"target": target, "setting": "full", "metric": task["metric"], "system": system, "score": score}
             below = system.removeprefix("adapter on ") if system.startswith("adapter on") else ""
             role = "transfer" if below else "baseline" if system.startswith("adapter") else "system"
-            row |= {"role": role, "intermediate": below, "rank": place + 1}
+            row |= {"role": role, "intermediate": below, "rank": place + 1, "is_leaking": False}
             rows.append(row | {"low": score - 0.04, "high": score + 0.05, "is_tied": place < 2})
-    return pd.DataFrame(rows).astype({"is_tied": "boolean"})
+    return pd.DataFrame(rows).astype({"is_tied": "boolean", "rank": "Int64"})
 
 
 @pytest.mark.parametrize("n", [2, 6, 18, 60])
@@ -60,6 +60,21 @@ def test_scores_and_ends_of_intervals_stand_in_proportion_and_ties_are_full():
     assert [dot.edge == OTHERS for dot in dots] == [True, True, True, False, False]
     assert "1 other tied with it" in plan.alt
     assert {label.text for label in plan.labels()} >= {*SYSTEMS[:-1], "on Task 1", "macro-F1"}
+
+
+def test_what_leaks_says_so_and_is_not_the_best():
+    manifest = made_up_manifest(1, metrics=("macro_f1",))
+    board = made_up_board(manifest)
+    names = board.system.tolist()
+    board.loc[0, ["rank", "is_tied", "is_leaking"]] = [pd.NA, pd.NA, True]
+    frame = board_frame(board, manifest, "full")
+    assert frame.row[0] == f"{names[0]} (leaks)"
+    plan = board_plan(frame, "t")
+    assert f"{names[0]} (leaks)" in {label.text for label in plan.labels()}
+    assert f"{frame.row[1]}, " in plan.alt and "(leaks)" not in plan.alt
+    (line,) = {mark.x for mark in plan.layers["marks"] if isinstance(mark, Line) and mark.x == mark.to_x}
+    dots = sorted(mark.x for mark in plan.layers["marks"] if isinstance(mark, Dot))
+    assert line == dots[-2]  # the best of those that are ranked
 
 
 def test_it_is_written_as_pictures_print_and_frame(tmp_path):

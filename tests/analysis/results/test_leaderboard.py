@@ -11,7 +11,9 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from adapters_store import Store, key_of
+from adapters_store.record import LEAKING
 from analysis.gains.cells import MixedRecords, planned_cells, predictions
+from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard, parameters, picked_transfer
 from tasks.metrics import accuracy, macro_f1, of_classes
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -83,6 +85,28 @@ def test_ties_are_what_pairs_with_the_best_say(board):
             own = pairs[[{a, b} == {row.system, best} for a, b in zip(pairs.a, pairs.b, strict=True)]]
             if row.system != best and len(own) and own.p.notna().all():
                 assert bool(row.is_tied) is not bool(own.significant.iloc[0])
+
+
+def test_what_leaks_has_differences_but_no_rank_and_changes_nothing_of_the_others(study, monkeypatch):
+    planned = leaderboards.planned_cells
+
+    def flagged(*study):
+        frame = planned(*study)
+        return frame.assign(flags=frame["flags"].where(frame.system != "words", LEAKING))
+
+    monkeypatch.setattr(leaderboards, "planned_cells", flagged)
+    with_leak = leaderboard(*study, draws=400)
+    monkeypatch.setattr(leaderboards, "planned_cells", lambda *study: planned(*study).query("system != 'words'"))
+    without = leaderboard(*study, draws=400)
+    own = with_leak.board[with_leak.board.system == "words"]
+    assert own.is_leaking.all() and own["rank"].isna().all() and own.is_tied.isna().all()
+    honest = with_leak.board[with_leak.board.system != "words"].reset_index(drop=True)
+    names = ["target", "system", "rank", "score", "is_tied"]
+    pd.testing.assert_frame_equal(honest[names], without.board[names])
+    is_of_leak = (with_leak.pairs.a == "words") | (with_leak.pairs.b == "words")
+    assert with_leak.pairs.points[is_of_leak].notna().any() and with_leak.pairs.p_max[is_of_leak].isna().all()
+    pairs = with_leak.pairs[~is_of_leak].reset_index(drop=True)
+    pd.testing.assert_frame_equal(pairs, without.pairs)
 
 
 def test_what_answers_nearly_right_is_not_tied_with_what_always_says_the_same(tmp_path):

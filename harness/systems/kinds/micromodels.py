@@ -1,0 +1,281 @@
+"""Micromodels of empathy: how near a reply comes to what annotators marked in others, and a sum of steps on top.
+
+Lee, Kummerfeld, An and Mihalcea 2023, "Empathy Identification Systems are not Accurately Accounting for Context"; code:
+MichiganNLP/micromodels. The rationales of the training rows are seeds, of every mechanism its own: of the task itself,
+and of its ``siblings``. A feature of a reply is the largest cosine of any of its sentences to any seed of a mechanism,
+and an explainable boosting machine predicts the level from these.
+
+A training row's own rationales are left out of its features. The public code matches training rows with themselves,
+and test rows with their own gold rationales, which nobody has of a new text: ``leak = "published"`` repeats that. Such
+cells are flagged and never ranked. Rationales are predicted without it: sentences near enough to a seed of the task.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from harness.study.backbones.backbone import Backbone
+from harness.study.device import Device
+from harness.study.systems import NO_LEAK, Fit, Fitted, Place, Predicted, Reads, Source, Span
+from harness.systems.micromodels.machine import Floats, Machine
+from harness.systems.micromodels.sentences import Vectors, encoder_of, sentences_in, vectors_of
+from tasks.errors import BadInput
+from tasks.metrics.rationales import marked, token_f1
+from tasks.readers.rationales import placed
+from tasks.task import Example
+
+VERSION = 1
+READS = Reads(
+    rationales=True,
+    siblings=True,
+    labels=("binary", "multiclass", "ordinal"),
+    package="interpret",
+    extra="micromodels",
+)
+PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy", "interpret-core")
+LEAKS = (NO_LEAK, "published")
+OWN = "own"  # the mechanism of the task itself, beside those of siblings
+FARTHEST = -1.0  # the cosine where there is no sentence, or no seed
+DECIMALS = 5  # of a cosine; more of them depend on which texts were encoded together
+WORD = re.compile(r"\S+")
+FORM = "micromodels"  # of T-F1, by which a threshold is chosen
+
+
+@dataclass(frozen=True)
+class Config:
+    """``encoder`` is named as a backbone is: ``minilm``, or a folder of sentence-transformers.
+
+    ``siblings`` are tasks of the same rows whose rationales are seeds, too; the task itself may be among them.
+    ``thresholds`` are cosines from which on a sentence is marked; of several, validation chooses. The paper says .7,
+    its code .75. ``bags`` is how many machines are averaged. ``leak`` is ``none``, or ``published``: see above.
+    """
+
+    encoder: str = "minilm"
+    siblings: tuple[str, ...] = ()
+    thresholds: tuple[float, ...] = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+    bags: int = 14
+    leak: str = NO_LEAK
+
+    def __post_init__(self) -> None:
+        """Check the closed vocabulary and ranges; ValueError naming the field."""
+        if self.leak not in LEAKS:
+            raise ValueError(f"leak {self.leak!r} is not one of {', '.join(LEAKS)}")
+        if not 1 <= self.bags <= 1000:
+            raise ValueError(f"bags {self.bags} is not between 1 and 1000")
+        if not self.thresholds or not all(-1 <= threshold <= 1 for threshold in self.thresholds):
+            raise ValueError(f"thresholds {self.thresholds} are not cosines, of which there has to be one")
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """The encoder's hashes, which enter the keys; BadBackbone where it cannot be had."""
+    return {"encoder": encoder_of(config.encoder).identity()}
+
+
+class Seeds(NamedTuple):
+    """Rationales of rows: their vectors ``[seeds, width]``, and the row and characters ``[seeds, 2]`` of each.
+
+    The characters of one that is not found in its row's text are -1.
+    """
+
+    vectors: Vectors
+    ids: tuple[str, ...]
+    places: NDArray[np.int64]
+
+
+class Sentences(NamedTuple):
+    """Of every sentence the number of its row, its characters, and its vector ``[sentences, width]``."""
+
+    rows: NDArray[np.int64]
+    places: Sequence[tuple[int, int]]
+    vectors: Vectors
+
+
+class Nearest(NamedTuple):
+    """Of every sentence the cosine to the nearest seed, and which that is."""
+
+    cosines: Floats
+    seeds: NDArray[np.int64]
+
+
+def nearest(sentences: Sentences, seeds: Seeds, left_out: Sequence[str] = ()) -> Nearest:
+    """The nearest seed of every sentence; with ``left_out``, the ids of the rows, none of a sentence's own row."""
+    if not len(sentences.rows) or not len(seeds.ids):
+        count = len(sentences.rows)
+        return Nearest(np.full(count, FARTHEST), np.zeros(count, dtype=np.int64))
+    cosines = sentences.vectors @ seeds.vectors.T
+    if left_out:
+        own = np.array(left_out)[sentences.rows]
+        cosines[own[:, None] == np.array(seeds.ids)[None, :]] = FARTHEST
+    best = cosines.argmax(axis=1)
+    values = np.round(cosines[np.arange(len(best)), best].astype(np.float64), DECIMALS)
+    return Nearest(np.clip(values, FARTHEST, 1.0), best)
+
+
+def feature(sentences: Sentences, cosines: Floats, rows: int) -> Floats:
+    """The largest cosine of the sentences of each row ``[rows]``."""
+    largest = np.full(rows, FARTHEST)
+    np.maximum.at(largest, sentences.rows, cosines)
+    return largest
+
+
+class Micromodels(Fitted):
+    """Seeds of every mechanism, the task's own first, a machine on their features, and the threshold of rationales."""
+
+    def __init__(self, config: Config, place: Place, mechanisms: Mapping[str, Seeds]) -> None:
+        """Seeds that nothing has been learned from yet."""
+        self.config, self.device, self.mechanisms = config, place.device, dict(mechanisms)
+        self.encoder = encoder_of(config.encoder)
+        self.machine: Machine | None = None
+        self.threshold = 1.0
+
+    def read(self, rows: Sequence[Example]) -> Sentences:
+        """The sentences of rows and their vectors."""
+        places = [(number, place) for number, row in enumerate(rows) for place in sentences_in(row.text)]
+        texts = [rows[number].text[start:end] for number, (start, end) in places]
+        numbers = np.array([number for number, _ in places], dtype=np.int64)
+        return Sentences(numbers, [place for _, place in places], vectors_of(texts, self.encoder, self.device))
+
+    def features(
+        self, rows: int, sentences: Sentences, mechanisms: Mapping[str, Seeds], left_out: Sequence[str] = ()
+    ) -> Floats:
+        """A cosine per mechanism ``[rows, mechanisms]``; ``left_out`` as ``nearest`` has it."""
+        columns = [nearest(sentences, mechanisms[name], left_out).cosines for name in self.mechanisms]
+        return np.stack([feature(sentences, cosines, rows) for cosines in columns], axis=1)
+
+    def learn(self, fit: Fit) -> None:
+        """Fit the machine on the training rows, and choose the threshold by the validation rows."""
+        left_out = [row.id for row in fit.train] if self.config.leak == NO_LEAK else ()
+        features = self.features(len(fit.train), self.read(fit.train), self.mechanisms, left_out)
+        levels = np.array([row.label for row in fit.train])
+        self.machine = Machine.fitted(features, levels, bags=self.config.bags, seed=fit.seed)
+        sentences = self.read(fit.validation)
+        self.threshold = chosen_threshold(
+            self.config.thresholds, fit.validation, sentences, nearest(sentences, self.mechanisms[OWN]).cosines
+        )
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Levels by the training rows' seeds, and the sentences that are near enough to one of the task's own."""
+        return self._predicted(rows, self.mechanisms)
+
+    def leaked(self, rows: Sequence[Example], siblings: Mapping[str, Sequence[Example]]) -> Predicted:
+        """The same with levels by the rationales of these rows themselves, as in the public code."""
+        own = {OWN: rows, **siblings}
+        return self._predicted(rows, {name: seeds_of(own[name], self.encoder, self.device) for name in self.mechanisms})
+
+    def _predicted(self, rows: Sequence[Example], mechanisms: Mapping[str, Seeds]) -> Predicted:
+        assert self.machine is not None
+        sentences, own = self.read(rows), self.mechanisms[OWN]
+        logits = self.machine.logits(self.features(len(rows), sentences, mechanisms)).astype(np.float32)
+        near, spans = nearest(sentences, own), []
+        for number in np.flatnonzero(near.cosines >= self.threshold).tolist():
+            seed, (start, end) = int(near.seeds[number]), sentences.places[number]
+            source = Source(own.ids[seed], int(own.places[seed, 0]), int(own.places[seed, 1]))
+            spans.append(Span(int(sentences.rows[number]), start, end, float(near.cosines[number]), source))
+        return Predicted(logits, spans)
+
+    def save(self, folder: Path) -> None:
+        """Write the seeds' vectors, rows and places, the machine and the threshold."""
+        assert self.machine is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, seeds in enumerate(self.mechanisms.values()):
+            arrays |= {f"vectors_{number}": seeds.vectors, f"places_{number}": seeds.places}
+        save_file(arrays, folder / "seeds.safetensors")
+        facts = {
+            "config": asdict(self.config),
+            "encoder": self.encoder.identity(),
+            "mechanisms": {name: seeds.ids for name, seeds in self.mechanisms.items()},
+            "threshold": self.threshold,
+            "machine": self.machine.as_json(),
+        }
+        (folder / "micromodels.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def fit(fit: Fit) -> Micromodels:
+    """Seeds of the training rows of the task and its siblings, and what is learned from them; BadInput without any."""
+    if absent := set(range(fit.label.n_outputs)) - {int(row.label) for row in fit.train}:  # type: ignore[arg-type]
+        raise BadInput(f"micromodels: no training row has the class {fit.label.classes[min(absent)]!r}; give more rows")
+    rows = {OWN: fit.train, **{name: other.train for name, other in fit.siblings.items()}}
+    distinct = {name: own for name, own in rows.items() if name == OWN or tuple(own) != tuple(fit.train)}
+    encoder = encoder_of(fit.config.encoder)
+    mechanisms = {name: seeds_of(own, encoder, fit.place.device) for name, own in distinct.items()}
+    for name, seeds in mechanisms.items():
+        if not seeds.ids:
+            of = "the task" if name == OWN else f"sibling {name!r}"
+            raise BadInput(
+                f"micromodels: none of the {len(fit.train)} training rows of {of} has a rationale, and rationales are"
+                " what it learns from; give more rows, or leave the system out (docs/studies.md)"
+            )
+    fitted = Micromodels(fit.config, fit.place, mechanisms)
+    fitted.learn(fit)
+    fit.watch(1, 1)
+    return fitted
+
+
+def load(folder: Path, place: Place) -> Micromodels:
+    """What ``save`` has written; BadInput if the encoder is another here."""
+    facts = json.loads((folder / "micromodels.json").read_text(encoding="utf-8"))
+    settings: dict[str, Any] = {name: _as_tuple(value) for name, value in facts["config"].items()}
+    config = Config(**settings)
+    if odd := encoder_of(config.encoder).unlike(facts["encoder"]):
+        raise BadInput(f"{folder}: micromodels of another encoder than {config.encoder!r} is here ({odd}); get its own")
+    arrays = load_file(folder / "seeds.safetensors")
+    mechanisms = {
+        name: Seeds(arrays[f"vectors_{number}"], tuple(ids), arrays[f"places_{number}"])
+        for number, (name, ids) in enumerate(facts["mechanisms"].items())
+    }
+    fitted = Micromodels(config, place, mechanisms)
+    fitted.machine, fitted.threshold = Machine.of_json(facts["machine"]), facts["threshold"]
+    return fitted
+
+
+def _as_tuple(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
+    return tuple(value) if isinstance(value, list) else value
+
+
+def seeds_of(rows: Sequence[Example], encoder: Backbone, device: Device) -> Seeds:
+    """Every rationale of the rows that has a letter or digit."""
+    seeds = [(row, text) for row in rows for text in row.rationale if any(map(str.isalnum, text))]
+    places = [next(iter(placed(row.text, [text]).spans), (-1, -1)) for row, text in seeds]
+    return Seeds(
+        vectors_of([text.strip() for _, text in seeds], encoder, device),
+        tuple(row.id for row, _ in seeds),
+        np.array(places, dtype=np.int64).reshape(len(seeds), 2),
+    )
+
+
+def chosen_threshold(
+    thresholds: Sequence[float], rows: Sequence[Example], sentences: Sentences, cosines: Floats
+) -> float:
+    """The threshold of the highest T-F1 of words on these rows, the lowest of equals; BadInput if none marks any.
+
+    One that marks no sentence of the rows is not asked: it would mark nothing for good.
+    """
+    highest = float(cosines.max(initial=FARTHEST))
+    firing = sorted(threshold for threshold in thresholds if threshold <= highest)
+    if not firing:
+        raise BadInput(
+            f"micromodels: no sentence of the {len(rows)} validation rows is as near to a seed as thresholds"
+            f" {', '.join(f'{threshold:g}' for threshold in sorted(thresholds))} ask; the nearest has {highest:.3f};"
+            " set lower ones"
+        )
+    words = [[match.span() for match in WORD.finditer(row.text)] for row in rows]
+    gold = [marked(of_row, placed(row.text, row.rationale).spans) for of_row, row in zip(words, rows, strict=True)]
+
+    def score(threshold: float) -> float:
+        spans: list[list[tuple[int, int]]] = [[] for _ in rows]
+        for number in np.flatnonzero(cosines >= threshold).tolist():
+            spans[sentences.rows[number]].append(sentences.places[number])
+        predicted = [marked(of_row, own) for of_row, own in zip(words, spans, strict=True)]
+        return token_f1(gold, predicted, FORM)
+
+    return max(firing, key=score)

@@ -1,0 +1,1 @@
+"""Parts of the system ``micromodels``; harness.systems.kinds.micromodels is its contract."""
