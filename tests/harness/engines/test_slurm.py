@@ -117,6 +117,7 @@ def held(store):
             if note.state == "running" and 1 <= note.epoch < note.epochs == LONG and note.engine == "slurm":
                 os.kill(note.pid, signal.SIGSTOP)
                 (found["note"],) = [one for one in notes.progress(Store(store)).values() if one.job == note.job]
+                return found  # another job may train as well, and nobody would wake it
         return found
 
     until("a job trains", is_held, every=0.01)
