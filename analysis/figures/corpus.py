@@ -215,7 +215,7 @@ def draw_distributions(frame: pd.DataFrame, title: str) -> Figure:
     def draw(axes: Axes, rows: pd.DataFrame) -> None:
         axes.bar(rows["low"], rows["texts"], width=rows["high"] - rows["low"], align="edge", color=COLOUR)
 
-    return _small_figures(frame, title, draw, "texts")
+    return small_figures(frame, title, draw, "texts")
 
 
 def draw_groups(frame: pd.DataFrame, title: str) -> Figure:
@@ -236,10 +236,11 @@ def draw_groups(frame: pd.DataFrame, title: str) -> Figure:
             axes.set_ylim(*SHARES)
         axes.set_xticks(positions[::step], labels, rotation=90)
 
-    return _small_figures(frame, title, draw, "mean")
+    return small_figures(frame, title, draw, "mean")
 
 
-def _small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.DataFrame], None], label: str) -> Figure:
+def small_figures(frame: pd.DataFrame, title: str, draw: Callable[[Axes, pd.DataFrame], None], label: str) -> Figure:
+    """A small figure for each scale of a frame, which ``draw`` fills; ``label`` is that of every vertical axis."""
     names = list(dict.fromkeys(frame["scale"]))[:MOST_SCALES]
     down = math.ceil(len(names) / ACROSS)
     figure = figure_of(3 * min(ACROSS, len(names)), 1 + 2.2 * down, title)

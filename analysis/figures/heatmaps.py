@@ -170,9 +170,7 @@ def name_squares(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> Non
     axes.set(xlabel="target", ylabel="intermediate")
 
 
-def write_heatmap(
-    squares: pd.DataFrame, stem: Path, *, title: str, metric: str, kept: Kept = NOWHERE
-) -> FigureFiles:
+def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str, kept: Kept = NOWHERE) -> FigureFiles:
     """Write ``stem``.svg, .png and the squares as .csv; equal squares give equal bytes."""
     return write_figure_files(squares, stem, title, partial(_own_heatmap, metric=metric), dpi=150, kept=kept)
 

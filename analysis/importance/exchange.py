@@ -109,9 +109,7 @@ class Exchange:
         alone = inverse @ fixed.moment[:, grids]
         explained = fixed.test_gram @ alone
         missed = (
-            fixed.test_squares[grids]
-            - 2 * (alone * fixed.test_moment[:, grids]).sum(0)
-            + (alone * explained).sum(0)
+            fixed.test_squares[grids] - 2 * (alone * fixed.test_moment[:, grids]).sum(0) + (alone * explained).sum(0)
         )
         # 2. The slopes b of the further columns Z, in units of their blocks, by the Schur complement of A:
         #    (Z'WZ + penalty - Z'WX A^-1 X'WZ) b = Z'Wy - Z'WX A^-1 X'Wy.

@@ -218,9 +218,7 @@ def _draws(tested: pd.DataFrame) -> str:
     least, most = tested.draws.min(), tested.draws.max()
     more = int((tested.draws > least).sum())
     again = (
-        f" (of {counted(more, 'gain')} {most}, where what is significant was within Monte Carlo error)"
-        if more
-        else ""
+        f" (of {counted(more, 'gain')} {most}, where what is significant was within Monte Carlo error)" if more else ""
     )
     return f"{least} paired draws{again}"
 

@@ -103,9 +103,7 @@ def notice_of(manifest: Manifest, names: Names) -> Text:
 
 
 @contextmanager
-def copied(
-    store: Store, manifest: Manifest, names: Names
-) -> Iterator[tuple[Store, dict[str, Any], dict[str, str]]]:
+def copied(store: Store, manifest: Manifest, names: Names) -> Iterator[tuple[Store, dict[str, Any], dict[str, str]]]:
     """A store in pseudonyms with the manifest that belongs to it, and its cells' keys by their own; gone afterwards."""
     root = Path(tempfile.mkdtemp(prefix="share-"))
     try:

@@ -121,6 +121,11 @@ NOUNS = (
     ),
     Noun("cite", "paper", "Write what a study has to cite, as BibTeX, and what its data's licences let you share."),
     Noun("score", "score", "Predict every task of a study for every text of a file, in one pass."),
+    Noun(
+        "insights",
+        "insights",
+        "Say how levels of scored texts move over time, differ between groups, and go with what follows them.",
+    ),
     Noun("adapter", "adapter", "trained adapters for others, and theirs"),
     Noun(
         "archive",

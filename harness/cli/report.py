@@ -156,9 +156,7 @@ def write_figures(options: argparse.Namespace) -> int:
             print(f"{figure.png}\n{figure.svg}")
     alike, kept = question.similarities, question.kept
     printed = question.out / PAPER_FIGURES
-    for figure in draw(
-        question.results, question.counted, printed, note=question.note, similarities=alike, kept=kept
-    ):
+    for figure in draw(question.results, question.counted, printed, note=question.note, similarities=alike, kept=kept):
         print(f"{figure.png}\n{figure.svg}")
     for reason in why_not_drawn(question.results, alike):
         print(reason, file=sys.stderr)

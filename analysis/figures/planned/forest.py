@@ -257,9 +257,7 @@ def forest_plan(frame: pd.DataFrame, title: str, *, width: float = PAGE, most: i
     return rounded(Plan(full, bottom + EDGE, forest_words(frame, title), layers, top, entries(items)))
 
 
-def _panel(
-    part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float
-) -> dict[str, list[Mark]]:
+def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, limit: float) -> dict[str, list[Mark]]:
     """The marks of a panel by layer, from its upper left corner."""
     left, right, first = x + NAMES * width, x + width - 2.0, y + HEAD
     last = first + ROW * len(rows)

@@ -321,9 +321,7 @@ def _paints(marks: Sequence[Any]) -> dict[str, Any]:
 def _boxes(marks: Sequence[Box]) -> PolyCollection:
     from matplotlib.collections import PolyCollection
 
-    corners = [
-        [(x, y), (x + width, y), (x + width, y + height), (x, y + height)] for x, y, width, height, *_ in marks
-    ]
+    corners = [[(x, y), (x + width, y), (x + width, y + height), (x, y + height)] for x, y, width, height, *_ in marks]
     return PolyCollection(corners, **_paints(marks))
 
 
@@ -428,4 +426,3 @@ def _short(value: Any) -> Any:  # noqa: ANN401 - a field of a mark
     if isinstance(value, bool):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-

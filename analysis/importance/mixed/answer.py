@@ -298,9 +298,7 @@ def _profile(test: MixedTest, titles: dict[str, str], tried: _Tried) -> pd.DataF
 def _untested(results: Results, grid: Grid, titles: dict[str, str]) -> list[dict[str, Any]]:
     """Rows of the ratings that are the same for all tasks."""
     rated = set(results.constructs)
-    return [
-        row for name, why in grid.left_out.items() if name in rated for row in _not_tested([name], titles, why)
-    ]
+    return [row for name, why in grid.left_out.items() if name in rated for row in _not_tested([name], titles, why)]
 
 
 def _not_tested(names: list[str], titles: dict[str, str], why: str) -> list[dict[str, Any]]:

@@ -62,9 +62,7 @@ class Model:
     _nulls: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, grid: Grid, constructs: Array, draws: int = DRAWS, seed: int = 0, beside: Array | None = None
-    ) -> Model:
+    def of(cls, grid: Grid, constructs: Array, draws: int = DRAWS, seed: int = 0, beside: Array | None = None) -> Model:
         """The model of a grid for standardised ratings [tasks, constructs], ``beside`` others [tasks, k] if any."""
         whole, parts = Effects.of(grid), components(grid)
         effects = whole if beside is None else whole.beside(beside)

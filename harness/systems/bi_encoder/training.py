@@ -113,9 +113,7 @@ class Trained(Fitted):
             score = metrics.score(
                 fit.metric, [row.label for row in fit.validation], self.predict(fit.validation).logits
             )
-            self.history.append(
-                {"epoch": epoch, "train_loss": finite(total / len(rows)), "validation": finite(score)}
-            )
+            self.history.append({"epoch": epoch, "train_loss": finite(total / len(rows)), "validation": finite(score)})
             checkpoint.write(self, optimizer)
             fit.watch(epoch, config.epochs)
         self.best_epoch = config.epochs

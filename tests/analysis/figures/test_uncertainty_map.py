@@ -221,7 +221,7 @@ def test_tasks_stand_by_metric_family_and_median():
 
 
 def test_the_figure_is_recomputed_from_the_file_beside_it(tmp_path):
-    manifest = made_up_manifest(6, title="A, \"quoted\" title\n")
+    manifest = made_up_manifest(6, title='A, "quoted" title\n')
     gains = made_up_gains(manifest, np.random.default_rng(3), planted=(8.0,), missing=2)
     (files,) = write_maps(gains, manifest, tmp_path, prints=True)
     stem = files.png.with_suffix("")

@@ -99,8 +99,14 @@ def few(grid):
     kinds = {name: grid.kinds[name] for name in ("samples", "setting", "link")}
     facts = {name: grid.facts[name][kept] for name in kinds}
     return replace(
-        grid, tasks=tuple(grid.tasks[k] for k in kept), family=grid.family[kept], mask=mask, facts=facts, kinds=kinds,
-        outcome=grid.outcome[pairs] * mask, weights=grid.weights[pairs],
+        grid,
+        tasks=tuple(grid.tasks[k] for k in kept),
+        family=grid.family[kept],
+        mask=mask,
+        facts=facts,
+        kinds=kinds,
+        outcome=grid.outcome[pairs] * mask,
+        weights=grid.weights[pairs],
     )
 
 

@@ -63,8 +63,7 @@ def slow_p_max(scores, ratio, draws, seed):
     means = stats.multivariate_normal(np.zeros(systems), covariance, allow_singular=True, seed=seed).rvs(draws)
     spreads = stats.wishart(repeats - 1, covariance / (repeats - 1), seed=seed + 1).rvs(draws)
     sizes = {
-        (a, b): np.abs(means[:, a] - means[:, b])
-        / np.sqrt(spreads[:, a, a] + spreads[:, b, b] - 2 * spreads[:, a, b])
+        (a, b): np.abs(means[:, a] - means[:, b]) / np.sqrt(spreads[:, a, a] + spreads[:, b, b] - 2 * spreads[:, a, b])
         for a, b in pairs
     }
     observed = {}

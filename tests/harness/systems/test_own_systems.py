@@ -126,9 +126,7 @@ def test_other_engines_run_them_find_the_files_by_themselves_and_fill_the_same_t
     for cell in own_cells(study):
         ours, theirs = (pd.read_parquet(place.open(cell.key, "test.parquet")) for place in (store, done.store))
         pd.testing.assert_frame_equal(ours, theirs)
-    ours, theirs = (
-        leaderboard(place, done.store.manifest("tiny"), draws=50).frames for place in (store, done.store)
-    )
+    ours, theirs = (leaderboard(place, done.store.manifest("tiny"), draws=50).frames for place in (store, done.store))
     for name, frame in ours.items():
         pd.testing.assert_frame_equal(
             frame.drop(columns="seconds", errors="ignore"), theirs[name].drop(columns="seconds", errors="ignore")

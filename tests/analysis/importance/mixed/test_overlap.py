@@ -106,6 +106,7 @@ def test_ratings_that_overlap_are_drawn_with_their_correlation_and_counted(monke
     frame = of_overlaps(grid, grids=20)
     assert len(frame) == 2 * 3 * 2
     rates = frame.set_index(["planted", "rating", "verdict"]).rate
-    assert rates["first", "first", "named alone"] + rates["first", "first", "only together"] >= (
-        rates["first", "first", "supported without the other"]
+    assert (
+        rates["first", "first", "named alone"] + rates["first", "first", "only together"]
+        >= (rates["first", "first", "supported without the other"])
     )
