@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,8 @@ SIDE_STRIP = (50.0, 110.0)  # points of the marginal at the right, at least and 
 METRIC_GAP, FAMILY_GAP, EDGE, AXIS = 7.0, 2.5, 4.0, 34.0  # AXIS: the words beside the marginal above
 BRACKET, BRACKET_LINE = 11.0, 6.6  # points of a bracket with a line of its name, and of each further line
 BESIDE = 2.0  # points of a bracket that its name leaves free
+LONGEST_TURNED, ENDS = 42.0, 6.0  # points of a name across its bracket, and those that it leaves free at its ends
+TITLES = {"intermediate": "row", "target": "column"}  # columns of a map's frame that have the titles of a role's tasks
 FEWEST_LETTERS, MOST_LINES = 6, 2  # of a bracket's name: letters that still say something, and lines
 
 
@@ -79,7 +83,8 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
         room = width - gutter - SIDE_STRIP[0] - 3 * EDGE - sum(gaps_across)
         across = min(room / len(columns), WIDEST_PLACE)
         down = max(across, NARROWEST)
-        if has_rows and beside < BRACKET + 1.0 + (more := _further_lines(rows, ["row_family"], down)):
+        more = BRACKET + 1.0 + _further(runs_of(rows, "intermediate", ["row_family"]), down) - beside
+        if has_rows and more > 0:
             gutter, beside = gutter + more, beside + more
         slant = 45.0 if across >= SLANTED else 90.0
         lefts = gutter + np.cumsum([0.0, *gaps_across[1:]]) + across * np.arange(len(columns))
@@ -89,7 +94,7 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
             gutter += max(0.0, EDGE - min(starts))
     is_staggered = slant == 90.0 and across < NARROWEST
     tier = max(lengths) + 3.0 if is_staggered else 0.0
-    above = (BRACKET + _further_lines(columns, ["metric", "column_family"], across)) * has_columns
+    above = (BRACKET + _further(runs_of(columns, "target", ["metric", "column_family"]), across)) * has_columns
     strip = top + BRACKET + above + tier
     tops = strip + STRIP + 4.0 + np.cumsum([0.0, *gaps_down[1:]]) + down * np.arange(len(rows))
     side = min(max(width - lefts[-1] - across - 3 * EDGE, SIDE_STRIP[0]), SIDE_STRIP[1])
@@ -110,26 +115,68 @@ def layout_of(frame: pd.DataFrame, width: float, top: float) -> Layout:
     )
 
 
-def _further_lines(tasks: pd.DataFrame, fields: Sequence[str], place: float) -> float:
-    """The room that names of families, the last of the fields, take beyond a line, in points."""
-    values = list(tasks[list(fields)].itertuples(index=False, name=None))
-    sizes = [(first[-1], len(list(run))) for first, run in groupby(values)]
-    return BRACKET_LINE * max(0, max(len(name_lines(name, count * place - BESIDE)) for name, count in sizes) - 1)
+class Run(NamedTuple):
+    """Tasks side by side of one family: the first and the last, how many, and the name of their bracket."""
+
+    first: str
+    last: str
+    count: int
+    name: str
+
+
+def runs_of(tasks: pd.DataFrame, role: str, fields: Sequence[str]) -> list[Run]:
+    """The runs of tasks in a role that agree in these fields, the last of which names them.
+
+    A bracket over a single task that is called as its family has no name: it would say the same word twice.
+    """
+    titles, values = TITLES[role], tasks[list(fields)].itertuples(index=False, name=None)
+    runs = []
+    for own, run in groupby(zip(values, tasks[role], tasks[titles], strict=True), itemgetter(0)):
+        members = [(str(task), str(title)) for _, task, title in run]
+        is_plain = len(members) == 1 and members[0][1].casefold() == str(own[-1]).casefold()
+        runs.append(Run(members[0][0], members[-1][0], len(members), "" if is_plain else str(own[-1])))
+    return runs
+
+
+def _further(runs: Sequence[Run], place: float) -> float:
+    """The room that names of families take beyond a line, in points."""
+    needed = [0.0]
+    for run in runs:
+        lines, is_turned = bracket_name(run.name, run.count * place - BESIDE)
+        widths = [text_width(line, SMALLEST) for line in lines]
+        needed.append(max(widths) + ENDS - BRACKET if is_turned else BRACKET_LINE * (len(lines) - 1))
+    return max(needed)
+
+
+def bracket_name(name: str, room: float) -> tuple[list[str], bool]:
+    """The lines of a family's name, and whether they stand across their bracket because along it one would be cut."""
+    along = _broken(name, SMALLEST, room, MOST_LINES)
+    if along or not name:
+        return along, False
+    across = name_lines(name, LONGEST_TURNED, most=int((room + BESIDE) / BRACKET_LINE))
+    return (across, True) if across else (name_lines(name, room), False)
 
 
 def name_lines(name: str, room: float, *, is_bold: bool = False, most: int = MOST_LINES) -> list[str]:
     """A bracket's name in as few lines as fit, broken at its parts; else on one, cut, or none."""
-    size, lines = SMALLEST * (1.12 if is_bold else 1.0), [""]
+    size = SMALLEST * (1.12 if is_bold else 1.0)
+    if lines := _broken(name, size, room, most):
+        return lines
+    text = fitting(name, size, room, 0) if most > 0 else ""
+    return [text] if text.strip() and len(text) >= min(len(name), FEWEST_LETTERS) else []
+
+
+def _broken(name: str, size: float, room: float, most: int) -> list[str]:
+    """A name in at most so many lines, broken at its parts; none where it would have to be cut."""
+    lines = [""]
     for part in re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", name):
         if text_width((lines[-1] + part).rstrip(), size) <= room or not lines[-1]:
             lines[-1] += part
         else:
             lines.append(part)
     lines = [line.strip() for line in lines]
-    if len(lines) <= most and all(text_width(line, size) <= room for line in lines):
-        return lines if lines[0] else []
-    text = fitting(name, size, room, 0)
-    return [text] if len(text) >= min(len(name), FEWEST_LETTERS) else []
+    fits = len(lines) <= most and all(text_width(line, size) <= room for line in lines)
+    return lines if fits and lines[0] else []
 
 
 def _gaps(tasks: pd.DataFrame, fields: Sequence[str]) -> list[float]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from analysis.figures.heatmaps import METRIC_NAMES
-from analysis.figures.planned.layout import BESIDE, BRACKET_LINE, EDGE, MOST_LINES, STRIP, Layout, name_lines
+from analysis.figures.planned.layout import (
+    BESIDE,
+    BRACKET_LINE,
+    EDGE,
+    STRIP,
+    Layout,
+    bracket_name,
+    name_lines,
+    runs_of,
+)
 from analysis.figures.planned.plan import CAPITAL, INK, SMALLEST, SOFT, Box, Dot, Label, Line, Mark, fitting, outline
 from analysis.figures.planned.uncertainty import LIMIT, is_sure
 from analysis.tables import signed
@@ -40,49 +47,56 @@ def _column_name(title: str, x: float, layout: Layout, place: int) -> Label:
     return Label(x + CAPITAL * size, layout.bottom + 3.0, text, size, "end", 90.0)
 
 
-def _runs(tasks: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """The first and the last of each run of tasks of one name, and the name."""
-    for name, run in groupby(zip(tasks, names, strict=True), itemgetter(1)):
-        members = [task for task, _ in run]
-        yield members[0], members[-1], name
-
-
 def brackets(frame: pd.DataFrame, layout: Layout) -> list[Mark]:
     """What belongs together: targets by metric and family above, intermediates by family at the left."""
     rows, columns = frame.drop_duplicates("intermediate"), frame.drop_duplicates("target")
     marks: list[Mark] = []
     y = layout.top - layout.tier - 3.0
     if layout.families[0]:
-        both = [f"{metric}\n{family}" for metric, family in zip(columns.metric, columns.column_family, strict=True)]
-        for first, last, name in _runs(list(columns.target), both):
-            family = name.partition("\n")[2]
-            marks += _across(layout.columns[first], layout.columns[last] + layout.across, y, family)
+        for run in runs_of(columns, "target", ["metric", "column_family"]):
+            marks += _across(layout.columns[run.first], layout.columns[run.last] + layout.across, y, run.name)
         y -= layout.families[0]
-    for first, last, metric in _runs(list(columns.target), list(columns.metric)):
-        x, to_x = layout.columns[first], layout.columns[last] + layout.across
-        marks += _across(x, to_x, y, f"{METRIC_NAMES[metric]}", is_bold=True)
+    for run in runs_of(columns, "target", ["metric"]):
+        x, to_x = layout.columns[run.first], layout.columns[run.last] + layout.across
+        marks += _across(x, to_x, y, METRIC_NAMES[run.name], is_bold=True)
     if layout.families[1]:
         x = EDGE + layout.families[1] - 3.0
-        for first, last, family in _runs(list(rows.intermediate), list(rows.row_family)):
-            marks += _along(layout.rows[first], layout.rows[last] + layout.down, x, family)
+        for run in runs_of(rows, "intermediate", ["row_family"]):
+            marks += _along(layout.rows[run.first], layout.rows[run.last] + layout.down, x, run.name)
     return marks
 
 
 def _across(x: float, to_x: float, y: float, name: str, *, is_bold: bool = False) -> list[Mark]:
-    """A line above columns with its name, as far as there is room for a part of it that says something."""
-    lines = name_lines(name, to_x - x - BESIDE, is_bold=is_bold, most=1 if is_bold else MOST_LINES)
+    """A line above columns with its name; one of a family stands upright where it would be cut."""
     marks: list[Mark] = [Line(x + 0.8, y, to_x - 0.8, y, SOFT, 0.8)]
-    for place, text in enumerate(reversed(lines)):
-        marks.append(Label((x + to_x) / 2, y - 2.0 - BRACKET_LINE * place, text, SMALLEST, "middle", 0.0, INK, is_bold))
+    middle, room = (x + to_x) / 2, to_x - x - BESIDE
+    lines, is_turned = (name_lines(name, room, is_bold=True, most=1), False) if is_bold else bracket_name(name, room)
+    for place, text in enumerate(lines):
+        if is_turned:
+            marks.append(Label(_line_at(middle, place, lines), y - 2.0, text, SMALLEST, "start", 90.0))
+        else:
+            above = y - 2.0 - BRACKET_LINE * (len(lines) - 1 - place)
+            marks.append(Label(middle, above, text, SMALLEST, "middle", 0.0, INK, is_bold))
     return marks
 
 
 def _along(y: float, to_y: float, x: float, name: str) -> list[Mark]:
-    """A line beside rows with its name, likewise."""
+    """A line beside rows with its name, likewise: level where it would be cut upright."""
     marks: list[Mark] = [Line(x, y + 0.8, x, to_y - 0.8, SOFT, 0.8)]
-    for place, text in enumerate(reversed(name_lines(name, to_y - y - BESIDE))):
-        marks.append(Label(x - 2.5 - BRACKET_LINE * place, (y + to_y) / 2, text, SMALLEST, "middle", 90.0))
+    middle = (y + to_y) / 2
+    lines, is_turned = bracket_name(name, to_y - y - BESIDE)
+    for place, text in enumerate(lines):
+        if is_turned:
+            marks.append(Label(x - 2.5, _line_at(middle, place, lines), text, SMALLEST, "end"))
+        else:
+            beside = x - 2.5 - BRACKET_LINE * (len(lines) - 1 - place)
+            marks.append(Label(beside, middle, text, SMALLEST, "middle", 90.0))
     return marks
+
+
+def _line_at(middle: float, place: int, lines: Sequence[str]) -> float:
+    """Where a line of several stands that lie around a middle."""
+    return middle + CAPITAL * SMALLEST + BRACKET_LINE * (place - (len(lines) - 1) / 2)
 
 
 def _at(points: float, low: float, high: float) -> float:

@@ -19,6 +19,7 @@ from analysis.figures.planned.plan import (
     SMALLEST,
     WORDS,
     Label,
+    Line,
     contrasts,
     drawn,
     outline,
@@ -122,6 +123,39 @@ def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
     texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
     assert texts.count("empathetic") == texts.count("dialogues") == 2, "of a single task, above and at the left"
     assert not any("\u2026" in text for text in texts)
+
+
+ALONE = ("empathetic_dialogues", "motivational interviewing", "condolence", "empathy hope", "wassa", "Task 5")
+
+
+@pytest.mark.parametrize("n", [12, 18])
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (5, 3, 1, 1, 1, 1), (1, 4, 1, 2, 2, 1)])
+def test_no_name_of_a_family_is_cut_on_maps_of_up_to_eighteen_tasks(n, sizes):
+    """Families of one task have a bracket of one place, over which their names stand upright, broken at their parts."""
+    manifest = made_up_manifest(n)
+    families = [name for name, size in zip(ALONE, sizes, strict=True) for _ in range(size)][::-1]
+    for place, task in enumerate(manifest["tasks"].values()):
+        task["family"] = families[place] if place < len(families) else "wassa"
+    gains = made_up_gains(manifest, np.random.default_rng(4), planted=(8.0,))
+    plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
+    assert plan.width <= A_PAGE[0] and plan.height <= A_PAGE[1]
+    check_legible(plan)
+    texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
+    assert not any("\u2026" in text for text in texts)
+    for name in set(families) - {"Task 5"}:
+        for part in name.replace("_", " ").split():
+            assert sum(part in text.split() for text in texts) >= 2, "at the left and above"
+
+
+def test_a_family_named_as_its_only_task_is_not_named_twice():
+    manifest = made_up_manifest(6)
+    for place, task in enumerate(manifest["tasks"].values()):
+        task["family"] = "wassa" if place < 4 else task["title"].lower()
+    gains = made_up_gains(manifest, np.random.default_rng(4))
+    plan = map_plan(map_frame(gains, manifest, setting="full"), "title")
+    brackets = plan.layers["brackets"]
+    assert {label.text for label in brackets if isinstance(label, Label) and not label.is_bold} == {"wassa"}
+    assert sum(isinstance(mark, Line) for mark in brackets) == 2 + 4 + 3, "metrics, families above, families beside"
 
 
 def test_hostile_titles_are_drawn_as_texts():
