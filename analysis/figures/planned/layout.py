@@ -120,7 +120,7 @@ class Run(NamedTuple):
 
     first: str
     last: str
-    count: int
+    size: int
     name: str
 
 
@@ -142,7 +142,7 @@ def _further(runs: Sequence[Run], place: float) -> float:
     """The room that names of families take beyond a line, in points."""
     needed = [0.0]
     for run in runs:
-        lines, is_turned = bracket_name(run.name, run.count * place - BESIDE)
+        lines, is_turned = bracket_name(run.name, run.size * place - BESIDE)
         widths = [text_width(line, SMALLEST) for line in lines]
         needed.append(max(widths) + ENDS - BRACKET if is_turned else BRACKET_LINE * (len(lines) - 1))
     return max(needed)

@@ -20,7 +20,7 @@ from analysis.gains.baselines import baselines
 from analysis.gains.cells import planned_cells
 from analysis.gains.controls import controls
 from analysis.gains.gains import gains
-from analysis.page.maps import NARROW
+from analysis.page.targets import NARROW
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 from tests.support.studies.fake_study import FakeTask, fake_study
