@@ -122,6 +122,11 @@ NOUNS = (
     Noun("cite", "paper", "Write what a study has to cite, as BibTeX, and what its data's licences let you share."),
     Noun("score", "score", "Predict every task of a study for every text of a file, in one pass."),
     Noun(
+        "pretrain",
+        "pretrain",
+        "Let a backbone read on in texts of a domain, as a backbone of its own.",
+    ),
+    Noun(
         "insights",
         "insights",
         "Say how levels of scored texts move over time, differ between groups, and go with what follows them.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.preflight.why import Why
     from harness.study.cell import Cell
     from harness.study.plan import Plan
-    from harness.training.lengths import RowTokens
+    from harness.training.tokens.lengths import RowTokens
     from tasks.splits.loading import Splits
 
 
@@ -201,7 +201,7 @@ class Costs:
 
 
 def _tokens(plan: Plan, name: str) -> RowTokens:
-    from harness.training.lengths import row_tokens
+    from harness.training.tokens.lengths import row_tokens
 
     splits = plan.splits[name]
     return row_tokens(splits.task, (*splits.train, *splits.validation, *splits.test), plan.study, plan.backbone)
@@ -342,7 +342,7 @@ def _size(splits: Splits, part: str, cap: int | None) -> int:
 
 def _cuts(study: Study, name: str) -> dict[str, object]:
     """Shares of a task's rows that are too long, and the rule by which their texts are cut."""
-    from harness.training.lengths import cut_shares
+    from harness.training.tokens.lengths import cut_shares
 
     splits = study.plan.splits[name]
     rows = [row for part in splits.names for row in getattr(splits, part)]

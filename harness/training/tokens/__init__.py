@@ -1,1 +1,1 @@
-"""Texts as token ids: the backbone's tokenizer, and what is kept of its work beside the data."""
+"""Texts as token ids: the backbone's tokenizer, lengths of rows in its tokens, and texts of a domain to read on in."""

@@ -13,7 +13,7 @@ from adapters_store import Store
 from harness.api import Study
 from harness.cli.main import main
 from harness.training.inputs import InputFormat
-from harness.training.lengths import row_tokens
+from harness.training.tokens.lengths import row_tokens
 from harness.training.tokens.tokenizer import load_tokenizer
 from tests.support.studies.made_up_records import keep_all
 

@@ -12,7 +12,7 @@ from harness.raw.data_folder import data_folder
 from harness.study.backbones.backbone import resolve
 from harness.study.file import load_study
 from harness.study.plan import make_plan
-from harness.training.lengths import cut_shares
+from harness.training.tokens.lengths import cut_shares
 from tasks.registry import Registry
 from tests.support.studies.fake_study import without_pictures
 
