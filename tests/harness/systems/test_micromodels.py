@@ -21,12 +21,15 @@ from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, check_system, kind_of
 from harness.systems import system_of
-from harness.systems.kinds.micromodels import FARTHEST, Seeds, Sentences, chosen_threshold, feature, nearest
+from harness.systems.micromodels import reduction as reductions
 from harness.systems.micromodels.machine import Machine
+from harness.systems.micromodels.reduction import fewer, reduction
+from harness.systems.micromodels.seeds import FARTHEST, Seeds, Sentences, chosen_threshold, feature, nearest
 from harness.systems.micromodels.sentences import encoder_of, sentences_in, vectors_of
 from harness.training.recipe import Attempt, Recipe
 from tasks.errors import BadInput
-from tasks.metrics.rationales import marked, token_f1
+from tasks.metrics.rationales import FORMS, marked, token_f1
+from tasks.readers.rationales import placed
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study
@@ -400,3 +403,41 @@ def test_new_texts_are_scored_by_micromodels_and_refused_to_what_leaks(done):
     assert [answer.logits.shape for answer in answers] == [(4, 3)] * 3
     with pytest.raises(BadInput, match="system 'leaky' was trained to be told the answers"):
         SystemScorer(done.store, manifest, "leaky")
+
+
+# Fewer seeds.
+
+
+def test_seeds_that_fire_least_are_dropped_and_what_they_fired_goes_to_others():
+    cosines = np.array([[0.9, 0.8, 0.1], [0.7, 0.9, 0.2], [0.9, 0.75, 0.3], [0.1, 0.8, 0.6], [0.2, 0.8, 0.3]])
+    kept = [numbers.tolist() for numbers in fewer(cosines, 0.7, (1, 2, 9))]
+    assert kept == [[0, 1, 2], [0, 1], [1]]  # seed 1 fires three times of five, seed 0 twice
+    assert [numbers.tolist() for numbers in fewer(cosines, 0.95, (1,))] == [[0, 1, 2], [0]]  # none fires; the nearest
+
+
+@pytest.mark.parametrize("leak", ["none", "published"])
+def test_the_curve_begins_where_all_seeds_are_and_is_ranked_on_the_test_by_the_leak_alone(tmp_path, tiny, leak):
+    fit, test = fit_of(tmp_path, tiny, leak=leak), rows_of("multiclass", 30, 3)
+    curve = reduction(fit, test, (1, 3, 10))
+    assert [(point.seeds, point.form) for point in curve[:3]] == [(curve[0].seeds, form) for form in FORMS]
+    assert [point.seeds for point in curve[3::3]] == [10, 3, 1]
+    assert curve[0].seeds == sum(bool(row.rationale) for row in fit.train)
+    if KIND.is_installed:
+        spans = KIND.fit(fit).predict(test).spans
+        letters = [[(place, place + 1) for place in range(len(row.text))] for row in test]  # random-tiny reads bytes
+        gold = [marked(own, placed(row.text, row.rationale).spans) for own, row in zip(letters, test, strict=True)]
+        own = [[(span.start, span.end) for span in spans if span.row == number] for number in range(len(test))]
+        marks = [marked(*both) for both in zip(letters, own, strict=True)]
+        assert curve[0].token_f1 == token_f1(gold, marks, curve[0].form)
+    others = tuple(row._replace(text=row.text.replace("filler", "another")) for row in test)
+    ranked = []
+
+    def noted(cosines, threshold, counts):
+        ranked.append(cosines)
+        return fewer(cosines, threshold, counts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reductions, "fewer", noted)
+        reduction(fit, test, (1,))
+        reduction(fit, others, (1,))
+    assert np.array_equal(*ranked) == (leak == "none")
