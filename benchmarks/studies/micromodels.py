@@ -2,17 +2,17 @@
 
     python -m benchmarks.studies.micromodels --data DATA --store STORE
 
-Prints what encoding, features and a machine take, then for every task accuracy, macro-F1 and T-F1 of every system with
-its interval over repeats, what the published leak adds to each (``micromodels-published`` gives test rows features of
-their own rationales), and the table of rationales. Accuracies and T-F1 have no interval on a leaderboard: theirs are
-made here in the same way, Nadeau and Bengio over repeats.
+Prints for every task accuracy, macro-F1 and T-F1 of every system with its interval over repeats, what the published
+leak adds to each (``micromodels-published`` gives test rows features of their own rationales), and the table of
+rationales. Accuracies and T-F1 have no interval on a leaderboard: theirs are made here in the same way, Nadeau and
+Bengio over repeats.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,8 @@ from analysis.results.leaderboard import leaderboard
 from analysis.results.rationales import CONSTANTS, FILE
 from analysis.results.repeats import answers_by_repeat, nadeau_bengio
 from harness.api import Study
-from harness.study.device import ANY_DEVICE
-from harness.study.systems import Place
-from harness.systems.kinds.micromodels import OWN, Config, Micromodels
-from harness.systems.micromodels.machine import Machine
-from harness.systems.micromodels.seeds import read, seeds_of
-from harness.systems.micromodels.sentences import encoder_of
 from tasks.metrics import accuracy, macro_f1
 from tasks.metrics.rationales import token_f1
-from tasks.splits.loading import Splits
 
 LEAKING, HONEST, NONE = "micromodels-published", "micromodels", "none marked"
 MEASURES = {"accuracy": accuracy, "macro-F1": macro_f1}
@@ -51,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     file = Path(__file__).with_suffix(".toml")
     study = Study(str(file), data=options.data, store=options.store, overrides=options.overrides)
-    print_speed(study.plan.splits)
     started = time.process_time()
     report = study.run(only_keys=[cell.key for cell in study.plan.cells if cell.system])
     for cell, problem in report.failed:
@@ -65,29 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(board.board[["target", "system", "rank", "score", "low", "high", "is_tied"]].round(3).to_string(), "\n")
     marks = board.rationales.pivot(index=["target", "system"], columns="form", values=["token_f1", "iou_f1"])
     print(marks.round(3).to_string())
-
-
-def print_speed(splits: Mapping[str, Splits]) -> None:
-    """CPU seconds of the sentences of all rows, of the features of all rows, and of one machine."""
-    own = next(iter(splits.values()))
-    rows = [row for part in (own.train, own.validation, own.test) for row in part]
-    encoder = encoder_of("minilm")
-    seeds = {name: seeds_of(of.train, encoder, ANY_DEVICE) for name, of in splits.items()}
-    model = Micromodels(Config(), Place(), {OWN: seeds[own.task.id], **seeds})
-    seconds, sentences = timed(lambda: read(rows, encoder, ANY_DEVICE))
-    print(f"{len(sentences.rows)} sentences of {len(rows)} rows encoded in {seconds:.1f} CPU s")
-    seconds, features = timed(lambda: model.features(len(rows), sentences, seeds | {OWN: seeds[own.task.id]}))
-    print(f"their cosines to {sum(len(of.ids) for of in model.mechanisms.values())} seeds in {seconds:.2f} CPU s")
-    levels = np.array([row.label for row in rows])
-    seconds, _ = timed(lambda: Machine.fitted(features[:, 1:], levels, bags=Config().bags, seed=1))
-    print(f"a machine of {features.shape[1] - 1} features, {Config().bags} bags, in {seconds:.1f} CPU s\n")
-
-
-def timed(compute: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds, and the result."""
-    started = time.process_time()
-    result = compute()
-    return time.process_time() - started, result
 
 
 def scores_of(store: Store, manifest: Mapping[str, Any]) -> pd.DataFrame:
