@@ -50,6 +50,7 @@ COLUMNS = {
     "high": Declared("float64", "its upper end"),
     "standard_error": Declared("float64", "of points, through groups of test items and through seeds"),
     "seed_error": Declared("float64", "the part of it through seeds; 0 if conditional on one training run"),
+    "run_error": Declared("float64", "standard error through test items that one run would have had, mean over seeds"),
     "df": Declared("float64", "degrees of freedom of the standard error (Satterthwaite)"),
     "draws": Declared("Int64", "resampled test sets behind low, high and p"),
     "p": Declared("float64", "two-sided, that the true gain is 0; not corrected"),

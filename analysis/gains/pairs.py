@@ -274,6 +274,7 @@ def _difference_fields(difference: _Difference, metric: str) -> dict[str, Any]:
         "high": 100 * evidence.high,
         "standard_error": 100 * evidence.standard_error,
         "seed_error": 100 * evidence.seed_error,
+        "run_error": 100 * evidence.run_error,
         "df": evidence.df,
         "p": evidence.p,
         "conditional": conditional_on(len(difference.seeds), len(difference.base_seeds)),

@@ -74,6 +74,7 @@ class Evidence:
     ``standard_error`` is the root of the variances through groups and through seeds, ``df`` their degrees of freedom
     together (Satterthwaite 1946), ``seed_error`` the root of the seeds' part (0 with one training run). ``sizes``
     ``[draws]`` is how far draws lie from the estimate, in its own unit; infinite where a draw has no value.
+    ``run_error`` is the standard error through groups that a single run would have had, which knows of no other run.
     """
 
     low: float
@@ -83,6 +84,7 @@ class Evidence:
     df: float
     seed_error: float
     sizes: NDArray[np.float32]
+    run_error: float = np.nan
 
 
 _UNKNOWN = Evidence(np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, np.empty(0, np.float32))
@@ -117,7 +119,8 @@ def evidence(estimates: ArrayLike, draws: FloatArray, groups: Groups, rng: np.ra
     n_seeds, defined = values.size, draws[is_defined]
     spreads = [(float(values.var(ddof=1)) / n_seeds, n_seeds - 1)] if n_seeds > 1 else []
     means = np.where(is_defined, draws.mean(axis=1), np.nan)
-    return _evidence_from(float(values.mean()), means, _shared_variance(defined), spreads, groups, rng)
+    alone = float(defined.var(axis=0).mean())
+    return _evidence_from(float(values.mean()), means, (_shared_variance(defined), alone), spreads, groups, rng)
 
 
 def difference_evidence(
@@ -145,28 +148,31 @@ def difference_evidence(
     draws = top_draws[is_defined], base_draws[is_defined]
     paired = top.size == base.size
     shared = _shared_variance(draws[0] - draws[1]) if paired else _shared_variance_of_difference(*draws)
+    alone = float((draws[0] - draws[1][:, : top.size]).var(axis=0).mean())
     spreads = pooled or seed_spreads(top, base)
-    return _evidence_from(estimate, means, shared, spreads, groups, rng, is_pooled=bool(pooled))
+    return _evidence_from(estimate, means, (shared, alone), spreads, groups, rng, is_pooled=bool(pooled))
 
 
 def _evidence_from(
     estimate: float,
     means: FloatArray,
-    shared: float,
+    through_groups: tuple[float, float],
     spreads: Sequence[Spread],
     groups: Groups,
     rng: np.random.Generator,
     *,
     is_pooled: bool = False,
 ) -> Evidence:
-    """The evidence from draws ``means`` of the estimate (NaN: undefined), whose groups' part has variance ``shared``.
+    """The evidence from draws ``means`` of the estimate (NaN: undefined).
 
-    ``spreads`` are variances through seeds with their degrees of freedom. More draws begin with those of fewer.
+    ``through_groups`` are the variances through groups of the mean over seeds and of a single run, ``spreads`` those
+    through seeds with their degrees of freedom. More draws begin with those of fewer.
     """
     # 1. The variances that make up Var(d): through groups, scaled by G / (G - 1), and through seeds; the degrees of
     #    freedom of their sum are those of Satterthwaite (1946).
     n_draws, spread = len(means), np.nanstd(means)
-    parts = [(shared * groups.count / (groups.count - 1), groups.effective - 1), *spreads]
+    shared, alone = (variance * groups.count / (groups.count - 1) for variance in through_groups)
+    parts = [(shared, groups.effective - 1), *spreads]
     total, of_seeds = (sum(variance for variance, _ in some) for some in (parts, spreads))
     inverse = sum(variance**2 / freedom for variance, freedom in parts)
     df = total**2 / inverse if inverse > 0 else np.nan
@@ -196,6 +202,7 @@ def _evidence_from(
         df,
         float(np.sqrt(of_seeds)),
         sizes.astype(np.float32),
+        float(np.sqrt(alone)),
     )
 
 

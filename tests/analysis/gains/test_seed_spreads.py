@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from analysis.gains.seeds.calibration import (
     designs,
     population_gain,
     replaced,
+    simulated,
 )
-from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, luck_of_a_run
+from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, false_share, luck_of_a_run
 from analysis.gains.seeds.spread import Peers, moderated, pooled_spreads
 from analysis.gains.significance import Groups, difference_evidence
 from tasks.metrics import MEASURES
@@ -136,7 +138,26 @@ def test_what_is_said_of_a_single_run_is_what_was_simulated() -> None:
     assert "All of them hold for one training run" in luck_of_a_run(frame)
     assert " 35 to 36 % of studies" in luck_of_a_run(frame)
     assert luck_of_a_run(frame.assign(seed_error=[0.0, 0.3, np.nan])).startswith("Of them 1 holds for one")
-    assert luck_of_a_run(frame.assign(seed_error=0.3)) == ""
+    unlike = frame.assign(seed_error=0.3, standard_error=0.5, run_error=0.5, n_seeds=3, n_baseline_seeds=5)
+    assert luck_of_a_run(unlike) == ""
+
+
+@pytest.mark.parametrize(("metric", "quality_sd"), [("macro_f1", 0.2), ("pearson_r", 0.1), ("pearson_r", 0.0)])
+def test_what_a_single_run_would_have_been_worth_is_what_single_runs_come_to(metric: str, quality_sd: float) -> None:
+    rng, design = np.random.default_rng(12), Design("none", metric, 60, "equal", 3, 3, quality_sd)
+    gains, wrong = [], []
+    for _ in range(150):
+        several, _, _ = simulated(design, rng)
+        fields = ("p", "standard_error", "seed_error", "run_error")
+        gains += [{name: getattr(gain, name) for name in fields} | {"n_seeds": 3} for gain in several]
+        alone, _, _ = simulated(replace(design, seeds=1, baseline_seeds=1), rng)
+        wrong += [gain.p <= 0.05 for gain in alone]
+    frame = pd.DataFrame(gains).assign(n_baseline_seeds=3)
+    assert false_share(frame).mean() == pytest.approx(np.mean(wrong), abs=0.04)
+    assert np.mean(wrong) == pytest.approx(0.21 if quality_sd else 0.05, abs=0.04)
+    assert f"in about {100 * false_share(frame).mean():.0f} % of them" in luck_of_a_run(frame)
+    calm = frame.assign(seed_error=0.0, run_error=frame.standard_error)
+    assert luck_of_a_run(calm).startswith("All of them hold for one training run")
 
 
 def test_a_design_that_is_simulated_anew_replaces_its_row_and_a_new_row_finds_its_place() -> None:
