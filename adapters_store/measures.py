@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
-from adapters_store.roles import BASELINE, planned_role
+from adapters_store.roles import BASELINE, SYSTEM, TRANSFER, planned_role
 
 CONTAMINATION = "contamination"  # contacts of all pairs of a study's tasks
 STATISTICS = "statistics"  # rows, labels and words of a task
@@ -24,11 +24,15 @@ TASK_EMBEDDING = "task-embedding"
 VOCABULARY = "vocabulary-overlap"
 WEIGHTS = "adapter-weights"
 LOGME = "logme"
+PROBE = "probe"  # what a cell answers to its test rows with another context
+SENTENCES = "probe-sentences"  # what it answers to replies of everyday talk with a sentence put in
 KEPT = "kept-result"  # of the analysis: computed from the store alone, and again wherever it is not there
 
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
 SIMILARITY_VERSION = 1  # of the five others
+PROBE_VERSION = 1  # of probes; raised also when the pairs of news change
+PROBE_SEED = 1  # of every swap and draw of a probe
 NEAR_DUPLICATES = {"version": 1, "threshold": 0.8, "shortest": 40}  # as tasks.splits.near finds them
 
 EMBEDDED_ROWS = 1000  # training rows of a task behind a data embedding, at most; spread evenly
@@ -38,6 +42,13 @@ LOGME_ROWS = 500  # training rows behind a LogME score, at most
 SAMPLED, VU = "sampled", "vu"  # ways to estimate Fisher information
 MPNET, MINILM, POOLED = "all-mpnet-base-v2", "minilm", "backbone"
 _OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET for all others
+
+
+# What a probe does to test rows (harness.scoring.probe.operations).
+UNCHANGED, REMOVED, SWAPPED, IN_CLASS = "unchanged", "removed", "swapped", "swapped in class"
+OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY = "from other task", "good news", "bad news", "other reply"
+PROBES = (UNCHANGED, REMOVED, SWAPPED, IN_CLASS, OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY)
+PROBED_ROLES = (BASELINE, TRANSFER, SYSTEM)
 
 
 def splits_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -111,6 +122,32 @@ def logme_inputs(intermediate: str, target: str) -> dict[str, Any]:
     return {"version": SIMILARITY_VERSION, "intermediate": intermediate, "target": target, "most_rows": LOGME_ROWS}
 
 
+def probe_inputs(cell: str, operation: str, donors: Mapping[str, str]) -> dict[str, Any]:
+    """Inputs of what the record ``cell`` (a key) answers after an operation on its own test rows.
+
+    ``donors`` are the hashes of other tasks' splits by task, where contexts come from these.
+    """
+    of_others = dict(donors) if operation == OTHER_TASK else {}
+    return {
+        "version": PROBE_VERSION,
+        "cell": cell,
+        "operation": operation,
+        "seed": PROBE_SEED,
+        "donors": of_others,
+    }
+
+
+def sentences_inputs(cell: str, corpus: str, content: str) -> dict[str, Any]:
+    """Inputs of what the record ``cell`` answers to conversations of a corpus, named by the hash of their content."""
+    return {"version": PROBE_VERSION, "cell": cell, "corpus": corpus, "content": content, "seed": PROBE_SEED}
+
+
+def donors_of(manifest: Mapping[str, Any], task: str) -> dict[str, str]:
+    """The tasks of a study whose contexts may stand in for those of ``task``: of other families, by their hashes."""
+    family, tasks = manifest["tasks"][task]["family"], manifest["tasks"]
+    return {name: hash for name, hash in splits_hashes(manifest).items() if tasks[name]["family"] != family}
+
+
 def kept_inputs(version: str, content: str, what: str, asked: str) -> dict[str, Any]:
     """What a kept result of the analysis follows from: the analysis' version, the content of the study, and the rest.
 
@@ -132,8 +169,18 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     for key in keys.values():
         for mode in (SAMPLED, VU):
             yield TASK_EMBEDDING, task_embedding_inputs(key, mode)
+    yield from _probes(manifest)
     for intermediate, target in permutations(hashes.values(), 2):
         yield VOCABULARY, vocabulary_inputs(intermediate, target)
     for intermediate, target in permutations(keys.values(), 2):
         yield WEIGHTS, weights_inputs(intermediate, target)
         yield LOGME, logme_inputs(intermediate, target)
+
+
+def _probes(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those of every cell that may be probed."""
+    donors = {name: donors_of(manifest, name) for name in manifest["tasks"]}
+    for cell in manifest["cells"]:
+        if cell["setting"] == "full" and planned_role(cell) in PROBED_ROLES:
+            for operation in PROBES:
+                yield PROBE, probe_inputs(cell["key"], operation, donors[cell["target"]])

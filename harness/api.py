@@ -11,8 +11,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from analysis.gains.flips import Flips
     from analysis.importance.ranking import Advice
+    from analysis.results.probes import Probed
     from analysis.sharing.share import Shared
     from harness.engines.remote import Launch
     from harness.engines.status import StudyStatus
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from harness.study.plan import Plan
     from tasks.registry import Registry
     from tasks.splits.contamination import Contact
+    from tasks.splits.loading import Splits
 
 
 DRAWS_OF_ADVICE = 50  # of the gains, whose intervals nobody reads there
@@ -378,6 +380,34 @@ class Study:
             self._scorers[chosen] = scorer_of(self.store, self.manifest(), by, **options)
         return self._scorers[chosen].score(texts, contexts)
 
+    def probe(
+        self,
+        *,
+        systems: Sequence[str] = (),
+        tasks: Sequence[str] = (),
+        conversations: str | Path | None = None,
+        device: str = "auto",
+        watch: Callable[[str, int, int], None] = _unwatched,
+    ) -> Probed:
+        """Show finished cells their test rows with other contexts, and say what changes in their answers.
+
+        By default every system, every task's adapter alone and the transfer that validation picks. What is stored is
+        not asked again. ``conversations`` is a folder of everyday talk whose replies get the sentences of a paper.
+        BadInput for a system or task that the study has not, or has not finished.
+        """
+        return probe_stored(
+            self.store,
+            self.manifest(),
+            self.data,
+            systems,
+            tasks,
+            ids=self.ids,
+            registry=self.config.registry,
+            conversations=Path(conversations) if conversations else None,
+            device=device,
+            watch=watch,
+        )
+
     def report(self, out: str | Path) -> Path:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
         from analysis.report import report
@@ -405,6 +435,38 @@ class Study:
         except NotRun as error:
             return f"<p>{escape(repr(self))}: {escape(str(error))}</p>"
         return study_html(self.config.name, self.status().counts, self.gains(), manifest)
+
+
+def probe_stored(
+    store: Store,
+    manifest: Mapping[str, Any],
+    data: Path,
+    systems: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    *,
+    ids: Path | None = None,
+    registry: Sequence[str] = (),
+    conversations: Path | None = None,
+    device: str = "auto",
+    watch: Callable[[str, int, int], None] = _unwatched,
+) -> Probed:
+    """As ``Study.probe``, of a study that the store has; its rows are read from the raw files below ``data``."""
+    from analysis.results.probes import Probed, asked_of, inserted_frame, probes
+    from harness.raw.stored_study import stored_splits
+    from harness.scoring.probe.inserted import inserted
+    from harness.scoring.probe.measured import Asked, Probe
+
+    @cache
+    def splits_of(task: str) -> Splits:
+        return stored_splits(store, manifest, task, data, ids=ids, registry=registry)
+
+    asked = asked_of(store, manifest, systems, tasks)
+    cells = [cell for contestants in asked.values() for contestant in contestants for cell in contestant.cells]
+    probe = Probe(store, manifest, splits_of, device)
+    every = [Asked(cell.key, cell.target, cell.system) for cell in cells]
+    probe.run(every, watch)
+    counts, missing = inserted(store, manifest, every, conversations, device) if conversations else ([], {})
+    return Probed(probes(store, manifest, asked), inserted_frame(counts, asked), probe.missing | missing)
 
 
 def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:

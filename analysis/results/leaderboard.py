@@ -112,7 +112,7 @@ _Rows = tuple[list[dict[str, Any]], ...]  # of board, pairs, classes and rationa
 
 
 @dataclass(frozen=True)
-class _Contestant:
+class Contestant:
     """One row of a leaderboard: its finished cells, one per seed, in the order of the seeds."""
 
     name: str
@@ -120,13 +120,16 @@ class _Contestant:
 
     @property
     def seeds(self) -> list[int]:
+        """Those of its cells."""
         return [cell.seed for cell in self.cells]
 
     @property
     def is_leaking(self) -> bool:
+        """Whether any of its cells was told the answers."""
         return any(LEAKING in cell.flags.split(";") for cell in self.cells)
 
     def lanes(self, column: Column, seeds: Sequence[int]) -> list[int]:
+        """The lanes of its cells of these seeds."""
         first = self.cells[0]
         return [column.lanes[Lane(first.role, first.intermediate, seed, first.system)] for seed in seeds]
 
@@ -139,7 +142,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
     planned = planned_cells(store, manifest)
     rows: _Rows = ([], [], [], [])
     for _, frame in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
-        contestants = list(_contestants(frame))
+        contestants = list(contestants_of(frame))
         if contestants:
             cells = [cell for contestant in contestants for cell in contestant.cells]
             column = column_of(store, cells, draws=draws, seed=seed)
@@ -153,17 +156,17 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
     return Leaderboard(*(framed(pd.DataFrame(part), of) for part, of in zip(rows, declared, strict=True)))
 
 
-def _contestants(done: pd.DataFrame) -> Iterator[_Contestant]:
+def contestants_of(done: pd.DataFrame) -> Iterator[Contestant]:
     """Those of a target and setting among finished cells: alone, the picked transfer, then systems by name."""
     for role in SCORED_ALONE:
         if len(own := done[done.role == role]):
-            yield _Contestant("adapter alone" if role == BASELINE else role_of(role).trains, _by_seed(own))
+            yield Contestant("adapter alone" if role == BASELINE else role_of(role).trains, _by_seed(own))
     transfers = done[done.role == TRANSFER]
     if (picked := picked_transfer(transfers)) is not None:
-        yield _Contestant(f"adapter on {picked}", _by_seed(transfers[transfers.intermediate == picked]))
+        yield Contestant(f"adapter on {picked}", _by_seed(transfers[transfers.intermediate == picked]))
     systems = done[done.role == SYSTEM]
     for name in dict.fromkeys(systems.system):
-        yield _Contestant(name, _by_seed(systems[systems.system == name]))
+        yield Contestant(name, _by_seed(systems[systems.system == name]))
 
 
 def picked_transfer(transfers: pd.DataFrame) -> str | None:
@@ -180,7 +183,7 @@ def _by_seed(rows: pd.DataFrame) -> list[Cell]:
     return Cell.all_of(rows.sort_values("seed"))
 
 
-def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant], column: Column) -> _Rows:
+def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[Contestant], column: Column) -> _Rows:
     """The rows of a column with scores, intervals and tests over repeated splits."""
     board, pairs, *others = rows
     scores = {
@@ -207,7 +210,7 @@ def _over_repeats(store: Store, rows: _Rows, contestants: Sequence[_Contestant],
 
 
 def _column_rows(
-    store: Store, column: Column, contestants: Sequence[_Contestant], classes: Sequence[str], is_repeated: bool
+    store: Store, column: Column, contestants: Sequence[Contestant], classes: Sequence[str], is_repeated: bool
 ) -> _Rows:
     where = {"target": column.target, "setting": column.setting}
     pairs = [where | pair for pair in _pairs(column, contestants)]
@@ -243,7 +246,7 @@ def _is_tied(name: str, best: str, pairs: Sequence[Mapping[str, Any]]) -> Any:  
 def _row(
     store: Store,
     column: Column,
-    contestant: _Contestant,
+    contestant: Contestant,
     records: Sequence[Record],
 ) -> dict[str, Any]:
     first, lanes = contestant.cells[0], contestant.lanes(column, contestant.seeds)
@@ -321,7 +324,7 @@ def parameters(store: Store, record: Record) -> int | None:
     return total
 
 
-def _pairs(column: Column, contestants: Sequence[_Contestant]) -> list[dict[str, Any]]:
+def _pairs(column: Column, contestants: Sequence[Contestant]) -> list[dict[str, Any]]:
     """Every pair of contestants, its difference and its p before and after the maximum over all pairs."""
     rows: list[dict[str, Any]] = []
     tests = []
@@ -342,7 +345,7 @@ def _of_evidence(own: Evidence) -> dict[str, float]:
     return {"low": 100 * own.low, "high": 100 * own.high, "p": own.p}
 
 
-def _difference(column: Column, a: _Contestant, b: _Contestant) -> tuple[float, Evidence]:
+def _difference(column: Column, a: Contestant, b: Contestant) -> tuple[float, Evidence]:
     """Points of a over b and their evidence, over the seeds that both have; over all of the one that has more."""
     few, many = (a, b) if len(a.cells) <= len(b.cells) else (b, a)
     shared = [seed for seed in few.seeds if seed in many.seeds]

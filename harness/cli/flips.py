@@ -12,11 +12,8 @@ from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
-from harness.raw.data_folder import data_folder
-from harness.study.config import StudyConfig
 from tasks.errors import BadInput
 from tasks.plain_text import harmless
-from tasks.registry import Registry
 from tasks.task import Example
 
 if TYPE_CHECKING:
@@ -91,21 +88,14 @@ def _write(changes: Flips, rows: Mapping[str, Example], out: Path) -> None:
 
 def _texts(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any]) -> tuple[dict[str, Example], str]:
     """The target's test rows by id from the raw files; without those of the study none, and why."""
-    from tasks.splits.loading import load
+    from harness.raw.stored_study import stored_splits
 
-    study, facts = manifest["study"], manifest["tasks"][options.target]
-    folders = tuple(dict.fromkeys([*study.get("registry", ()), *options.registry]))
+    ids = Path(options.splits) if options.splits else None
+    where = {"ids": ids, "registry": options.registry}
     try:
-        registry = Registry.load([Path(folder) for folder in folders])
-        own = {name: study[name] for name in ("data", "synthetic_rows") if name in study}
-        config = StudyConfig(manifest["name"], tuple(study["tasks"]), registry=folders, **own)
-        folder = data_folder(config, registry, Path(options.data), store.root)
-        ids = Path(options.splits) if options.splits else None
-        splits = load(registry.task(options.target), folder, study["splits"], ids)
+        splits = stored_splits(store, manifest, options.target, Path(options.data), **where)
     except BadInput as reason:
         return {}, str(reason)
-    if splits.content_hash != facts.get("splits_hash"):
-        return {}, f"the raw files of {options.target} are not those that the study was run on"
     return {row.id: row for row in splits.test}, ""
 
 

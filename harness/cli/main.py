@@ -110,6 +110,11 @@ NOUNS = (
         "Compare two studies: scores, gains, and the conclusions that differ, from the store alone.",
     ),
     Noun(
+        "probe",
+        "probe",
+        "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes.",
+    ),
+    Noun(
         "leaderboard",
         "leaderboard",
         "Rank all systems of a study beside its adapters, task by task, with paired tests, from the store alone.",

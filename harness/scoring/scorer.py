@@ -19,7 +19,7 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.store import open_weights
 from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks
+from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.device import Device
 from harness.study.methods import serves_lanes
@@ -36,6 +36,7 @@ from tasks.readers.rows import kept_turns
 from tasks.task import Example
 
 MOST_LANES = 24  # of a pass: more save little time and need more memory
+ALONE = (None, "sequential")  # compositions of cells whose own adapter is all that there is
 HEAD_OUT = ("head.4.weight", "head.4.bias")
 
 
@@ -66,17 +67,20 @@ class Scorer(TextScorer):
         *,
         tasks: Sequence[str] = (),
         seed: int | None = None,
+        cells: Sequence[str] = (),
         precision: str = "fp32",
         device: str = "auto",
     ) -> None:
         """Load the backbone of a study's ``manifest`` and the adapters of its ``tasks`` (all by default) of a seed.
 
-        BadInput for a task that is unknown, not trained, or trained on a backbone with other weights.
+        ``cells`` are keys of baselines and transfers that score instead, several of a task if need be. BadInput for a
+        task that is unknown, not trained, or trained on a backbone with other weights.
         """
         if precision not in PRECISIONS:
             raise BadInput(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
         self.store, self.precision, self.device = store, precision, Device(device).ready()
-        self.tasks = scoring_tasks(store, manifest, tasks, seed)
+        chosen = [task_of_cell(store, manifest, key) for key in cells]
+        self.tasks = chosen or scoring_tasks(store, manifest, tasks, seed)
         self.backbone = _backbone(str(manifest["study"]["backbone"]), self.tasks)
         self.pad_id = load_tokenizer(self.backbone).padding
 
@@ -119,8 +123,8 @@ class Scorer(TextScorer):
             )
             cut = np.array([_is_cut(windows) for windows in encoded])
             answers += [Answers(task, every[lane, :, : task.outputs], cut) for lane, task in enumerate(group.tasks)]
-        order = {task.name: position for position, task in enumerate(self.tasks)}
-        return sorted(answers, key=lambda answer: order[answer.task.name])
+        order = {task.record.key: position for position, task in enumerate(self.tasks)}
+        return sorted(answers, key=lambda answer: order[answer.task.record.key])
 
 
 def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = CPU) -> Lanes:
@@ -137,7 +141,34 @@ def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = 
     names = list(weights[0])
     depth = sum(name.endswith("adapter_up.weight") for name in names)
     trained = {name: torch.stack([tensors[name] for tensors in weights]) for name in names}
-    return LaneState(trained, {}, depth).to(device).lanes()
+    return LaneState(trained, _below(store, tasks, trained), depth).to(device).lanes()
+
+
+def _below(store: Store, tasks: Sequence[ScoringTask], trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The frozen adapters that cells of tasks stand on, zeros for those that stand alone; empty where all do.
+
+    NotServed for a cell that stands on its intermediate in another way.
+    """
+    if all(task.record.spec.get("composition") in ALONE for task in tasks):
+        return {}
+    none = {name: torch.zeros(value.shape[1:]) for name, value in trained.items() if not name.startswith("head.")}
+    banks = [_intermediate(store, task, none) for task in tasks]
+    return {name: torch.stack([bank[name] for bank in banks]) for name in none}
+
+
+def _intermediate(store: Store, task: ScoringTask, none: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The frozen adapter below a task's own, or ``none``."""
+    spec = task.record.spec
+    if spec.get("composition") in ALONE:
+        return none
+    key = spec["intermediate_key"]
+    if spec["composition"] != "stack" or key is None:
+        raise NotServed(f"task {task.name}: stands on {spec['intermediate']} as {spec['composition']}; leave it out")
+    weights = load_file(stored_adapter(store, key) / "adapter.safetensors")
+    bank = saved_adapter(weights, str(store.get(key).spec["target"]))
+    if {name: value.shape for name, value in bank.items()} != {name: value.shape for name, value in none.items()}:
+        raise NotServed(f"task {task.name}: stands on an adapter of another shape than its own; leave it out")
+    return bank
 
 
 def _weights(store: Store, task: ScoringTask) -> dict[str, Tensor]:

@@ -142,7 +142,14 @@ def _of_task(
     of_seed = [cell for cell in cells if seed in (None, cell["seed"])]
     if not of_seed:
         return None
-    record, facts = store.get(min(of_seed, key=lambda cell: cell["seed"])["key"]), manifest["tasks"][task]
+    return task_of_cell(store, manifest, min(of_seed, key=lambda cell: cell["seed"])["key"])
+
+
+def task_of_cell(store: Store, manifest: Mapping[str, Any], key: str) -> ScoringTask:
+    """The task that a finished cell of a study was trained on, with this cell to score by."""
+    record = store.get(key)
+    task = str(record.spec["target"])
+    facts = manifest["tasks"][task]
     classes = tuple(record.spec["label"]["classes"])
     names = tuple(facts["classes"]) if len(facts["classes"]) == len(classes) else classes
     form = {name: record.spec[name] for name in READING if name in record.spec}

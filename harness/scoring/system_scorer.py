@@ -13,7 +13,7 @@ from adapters_store import Store
 from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
 from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.scoring_tasks import scoring_tasks
+from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
 from harness.study.systems import Fitted, Kind, Place, check_system, kind_of
@@ -38,15 +38,18 @@ class SystemScorer(TextScorer):
         *,
         tasks: Sequence[str] = (),
         seed: int | None = None,
+        cells: Sequence[str] = (),
         device: str = "auto",
     ) -> None:
         """The cells of what the study calls ``system``, for ``tasks`` (by default all that it solves) and a seed.
 
-        BadInput for a system or task that is unknown or not trained, that leaks, whose file is another than that of the
-        training, whose weights were not kept, or whose backbone is another here.
+        ``cells`` are keys of cells of the system that score instead. BadInput for a system or task that is unknown or
+        not trained, that leaks, whose file is another than that of the training, whose weights were not kept, or whose
+        backbone is another here.
         """
         self.store, self.name = store, system
-        self.tasks = scoring_tasks(store, manifest, tasks, seed, system=system)
+        chosen = [task_of_cell(store, manifest, key) for key in cells]
+        self.tasks = chosen or scoring_tasks(store, manifest, tasks, seed, system=system)
         for task in self.tasks:
             if LEAKING in task.record.results["flags"]:
                 raise BadInput(

@@ -1,0 +1,329 @@
+"""Does a cell read the context? What changes where a probe has put another context to the same reply.
+
+From stored probes alone (``empathy-transfer probe``): decisions that change, the probability of what was decided
+before, and the metric, with intervals over resampled groups. A row holds a contestant of a leaderboard to one
+operation, over all its seeds. Rows of the test set that the operation did not change take no part on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from adapters_store.errors import MissingRecord
+from adapters_store.measures import (
+    BAD_NEWS,
+    GOOD_NEWS,
+    IN_CLASS,
+    PROBE,
+    PROBED_ROLES,
+    PROBES,
+    SWAPPED,
+    UNCHANGED,
+    donors_of,
+    probe_inputs,
+)
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest, planned_cells, predictions
+from analysis.gains.gains import SEED
+from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence, group_weights, score_draws
+from analysis.results.leaderboard import Contestant, contestants_of
+from analysis.tables import Declared, framed
+from tasks.errors import BadInput
+from tasks.metrics import MEASURES
+from tasks.plain_text import nearest
+
+NEWS = "good to bad news"
+COMPARED = {name: (UNCHANGED, name) for name in PROBES if name != UNCHANGED} | {NEWS: (GOOD_NEWS, BAD_NEWS)}
+BY_CHANCE = (SWAPPED, IN_CLASS)  # where a reader of nothing but the context can be computed
+TENTH = 0.1  # of the labels' standard deviation: a number that moves further has changed
+
+PROBED = {
+    "target": Declared("str", "task that was trained and tested"),
+    "system": Declared("str", "contestant, as in the leaderboard"),
+    "role": Declared("str", "system, baseline, or transfer: the one that validation picks"),
+    "operation": Declared("str", "what was done to the test rows (docs/probe.md)"),
+    "metric": Declared("str", "metric of the target"),
+    "n": Declared("int64", "test rows that the operation changed"),
+    "left_out": Declared("int64", "rows with a context that it could not change"),
+    "n_groups": Declared("int64", "groups that the changed rows fall into"),
+    "n_seeds": Declared("int64", "training runs behind the row"),
+    "changed": Declared("float64", "share of decisions that change, mean over seeds"),
+    "changed_low": Declared("float64", "lower end of its 95 % interval"),
+    "changed_high": Declared("float64", "its upper end"),
+    "context_alone": Declared(
+        "float64", "share that would change if the same decisions followed from the context alone"
+    ),
+    "shift": Declared("float64", "mean change of the probability of the earlier decision; of numbers, of sd, unsigned"),
+    "score": Declared("float64", "metric on these rows before, mean over seeds"),
+    "score_after": Declared("float64", "the same after"),
+    "drop": Declared("float64", "score - score_after"),
+    "drop_low": Declared("float64", "lower end of its 95 % interval, paired over groups"),
+    "drop_high": Declared("float64", "its upper end"),
+    "p": Declared("float64", "two-sided, that the drop is 0; not corrected"),
+}
+
+INSERTED = {
+    "target": Declared("str", "task that was trained: a mechanism of EPITOME"),
+    "system": Declared("str", "contestant, as in the leaderboard"),
+    "seed": Declared("int64", "of the training"),
+    "corpus": Declared("str", "whose conversations they are"),
+    "inserted": Declared("str", "what was put into the reply: nothing, one of three sentences, or always the same"),
+    "n": Declared("int64", "replies, each of a conversation of its own"),
+    "empathetic": Declared("int64", "replies of a level above the lowest"),
+    "share": Declared("float64", "empathetic / n"),
+    "low": Declared("float64", "lower end of its 95 % interval (Wilson)"),
+    "high": Declared("float64", "its upper end"),
+}
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a probe has measured, with the columns ``PROBED``, and by name what it left out and why.
+
+    ``inserted`` has a row for every cell and corpus of everyday talk, with the columns ``INSERTED``.
+    """
+
+    frame: pd.DataFrame
+    inserted: pd.DataFrame
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What a cell of a seed answered to the changed rows: at their places, decisions and probabilities."""
+
+    places: NDArray[np.int64]
+    left_out: int
+    decisions: NDArray[Any]
+    probability: FloatArray  # NaN for numbers
+
+    def at(self, places: NDArray[np.int64]) -> _Answers:
+        """Those of these places, which are among its own."""
+        own = np.searchsorted(self.places, places)
+        return _Answers(places, self.left_out, self.decisions[own], self.probability[own])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Labels ``[n]`` and groups of the test rows of a cell's own weights."""
+
+    labels: NDArray[Any]
+    groups: NDArray[Any]
+
+
+def contestants_by_task(store: Store, manifest: Manifest) -> dict[str, list[Contestant]]:
+    """Whom a probe asks, by task: adapters alone, the transfer that validation picks, and systems; with full data."""
+    planned = planned_cells(store, manifest)
+    done = planned[(planned.status == "done") & (planned.setting == "full") & planned.role.isin(PROBED_ROLES)]
+    return {str(target): list(contestants_of(frame)) for target, frame in done.groupby("target", sort=False)}
+
+
+def asked_of(
+    store: Store, manifest: Manifest, systems: Sequence[str] = (), tasks: Sequence[str] = ()
+) -> dict[str, list[Contestant]]:
+    """Of ``contestants_by_task`` those of these names and tasks; BadInput for one that is not there."""
+    every = contestants_by_task(store, manifest)
+    names = list(dict.fromkeys(own.name for contestants in every.values() for own in contestants))
+    for what, wanted, known in (("system", systems, names), ("task", tasks, list(every))):
+        for name in wanted:
+            if name not in known:
+                has = f"; it has {', '.join(known)}" if known else ", and no other"
+                raise BadInput(f"study {manifest['name']!r} has no finished {what} {name!r}{nearest(name, known)}{has}")
+    asked = {
+        task: [own for own in contestants if not systems or own.name in systems]
+        for task, contestants in every.items()
+        if not tasks or task in tasks
+    }
+    return {task: contestants for task, contestants in asked.items() if contestants}
+
+
+def probes(
+    store: Store,
+    manifest: Manifest,
+    asked: Mapping[str, Sequence[Contestant]],
+    *,
+    draws: int = DRAWS,
+    seed: int = SEED,
+) -> pd.DataFrame:
+    """A row for every contestant ``asked`` and comparison whose probes are stored, with the columns ``PROBED``."""
+    rows = []
+    for target, contestants in asked.items():
+        donors = donors_of(manifest, target)
+        for contestant in contestants:
+            for operation, row in _compared(store, contestant, donors, draws, seed):
+                first = contestant.cells[0]
+                own = {"target": target, "system": contestant.name, "role": first.role, "metric": first.metric}
+                rows.append({**own, "operation": operation, **row})
+    return framed(pd.DataFrame(rows), PROBED)
+
+
+def inserted_frame(counts: Sequence[Mapping[str, Any]], asked: Mapping[str, Sequence[Contestant]]) -> pd.DataFrame:
+    """Counts of empathetic replies by cell, with the cell's names and Wilson's intervals: the columns ``INSERTED``."""
+    names = {
+        cell.key: {"target": target, "system": contestant.name, "seed": cell.seed}
+        for target, contestants in asked.items()
+        for contestant in contestants
+        for cell in contestant.cells
+    }
+    rows = []
+    for row in counts:
+        low, high = wilson(row["empathetic"], row["n"])
+        rows.append({**names[row["key"]], **row, "share": row["empathetic"] / row["n"], "low": low, "high": high})
+    return framed(pd.DataFrame(rows), INSERTED)
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share that Wilson (1927) gives: of 997 in 1,000, .991 to .999."""
+    z2, share = float(ndtri(1 - LEVEL / 2)) ** 2, hits / count
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = np.sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
+    return float(max(middle - half, 0.0)), float(min(middle + half, 1.0))
+
+
+def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
+    """By task, how far the metric of its adapter falls when contexts are swapped; tasks without a probe have none."""
+    drops = {}
+    for target, contestants in contestants_by_task(store, manifest).items():
+        alone = [own for own in contestants if own.cells[0].role == "baseline"]
+        for contestant in alone:
+            pairs = _stored(store, contestant, *COMPARED[SWAPPED], donors_of(manifest, target))
+            if pairs:
+                metric, rows = contestant.cells[0].metric, _rows_of(store, contestant)
+                before, after = (_scores(metric, rows, side) for side in zip(*pairs, strict=True))
+                drops[target] = float(np.mean(before) - np.mean(after))
+    return drops
+
+
+def _compared(
+    store: Store, contestant: Contestant, donors: Mapping[str, str], draws: int, seed: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The comparisons of a contestant that are stored."""
+    rows: _Rows | None = None
+    for name, (base, top) in COMPARED.items():
+        pairs = _stored(store, contestant, base, top, donors)
+        if pairs and len(pairs[0][0].places):
+            rows = rows or _rows_of(store, contestant)
+            yield name, _comparison(contestant.cells[0].metric, rows, pairs, name, draws, seed)
+
+
+def _stored(
+    store: Store, contestant: Contestant, base: str, top: str, donors: Mapping[str, str]
+) -> list[tuple[_Answers, _Answers]]:
+    """Of every seed that has both probes the answers before and after, on the rows that were changed."""
+    pairs = []
+    for cell in contestant.cells:
+        before, after = (_answers(store, cell.key, name, donors) for name in (base, top))
+        if before is not None and after is not None:
+            pairs.append((before.at(after.places), after))
+    return pairs
+
+
+def _answers(store: Store, key: str, operation: str, donors: Mapping[str, str]) -> _Answers | None:
+    try:
+        result = store.measure(PROBE, probe_inputs(key, operation, donors)).result
+    except MissingRecord:
+        return None
+    places, decisions = np.array(result["places"], dtype=np.int64), np.array(result["answers"])
+    shares = result["probability"]
+    probability = np.full(len(places), np.nan) if shares is None else np.array(shares, dtype=np.float64)
+    return _Answers(places, int(result["left_out"]), decisions, probability)
+
+
+def _rows_of(store: Store, contestant: Contestant) -> _Rows:
+    record = store.get(contestant.cells[0].key)
+    shown = predictions(store, record)
+    if "folds" not in record.results:
+        return _Rows(shown.labels, shown.groups)
+    fold = pq.ParquetFile(store.open(record.key, "test.parquet")).read(["fold"])["fold"].to_numpy()
+    return _Rows(shown.labels[fold == 1], shown.groups[fold == 1])
+
+
+def _comparison(
+    metric: str, rows: _Rows, pairs: Sequence[tuple[_Answers, _Answers]], name: str, draws: int, seed: int
+) -> dict[str, Any]:
+    """The numbers of a row: ``pairs`` are answers before and after, one pair a seed, on the same rows."""
+    places, left_out = pairs[0][1].places, pairs[0][1].left_out
+    labels, groups = rows.labels[places], Groups.of(rows.groups[places])
+    before, after = zip(*pairs, strict=True)
+    is_changed = np.array([_is_changed(metric, rows.labels, a, b) for a, b in pairs], dtype=np.float64)
+    changed = _share_evidence(is_changed, groups, draws, seed)
+    lanes = np.array([side.decisions for side in (*before, *after)])
+    drawn = score_draws(metric, labels, groups, lanes, draws=draws, rng=np.random.default_rng(seed))
+    scores = [np.array(_scores(metric, rows, side)) for side in (before, after)]
+    drops = scores[0] - scores[1]
+    drop = evidence(drops, drawn[:, : len(pairs)] - drawn[:, len(pairs) :], groups, np.random.default_rng(seed))
+    share = float(is_changed.mean())
+    return {
+        **{"n": len(places), "left_out": left_out, "n_groups": groups.count, "n_seeds": len(pairs)},
+        **{"changed": share, "changed_low": max(changed.low, 0.0), "changed_high": min(changed.high, 1.0)},
+        "context_alone": _by_chance(metric, rows, before, name),
+        "shift": float(np.mean([_shift(metric, rows.labels, a, b) for a, b in pairs])),
+        **{"score": float(scores[0].mean()), "score_after": float(scores[1].mean())},
+        **{"drop": float(drops.mean()), "drop_low": drop.low, "drop_high": drop.high, "p": drop.p},
+    }
+
+
+def _scores(metric: str, rows: _Rows, sides: Sequence[_Answers]) -> list[float]:
+    return [MEASURES[metric](rows.labels[side.places], side.decisions) for side in sides]
+
+
+def _is_changed(metric: str, labels: NDArray[Any], before: _Answers, after: _Answers) -> NDArray[np.bool_]:
+    """Which decisions differ; of several labels any of them, of numbers by more than a tenth of the labels' sd."""
+    if metric == "pearson_r":
+        return np.asarray(np.abs(after.decisions - before.decisions) > TENTH * labels.std())
+    differs = np.asarray(after.decisions != before.decisions)
+    return np.asarray(differs.any(axis=1) if differs.ndim == 2 else differs, dtype=np.bool_)
+
+
+def _shift(metric: str, labels: NDArray[Any], before: _Answers, after: _Answers) -> float:
+    """How much surer a cell is of its earlier decision; of numbers how far they move, in sd of the labels."""
+    if metric == "pearson_r":
+        spread = labels.std()
+        return float(np.abs(after.decisions - before.decisions).mean() / spread) if spread > 0 else np.nan
+    return float((after.probability - before.probability).mean())
+
+
+def _share_evidence(is_changed: FloatArray, groups: Groups, draws: int, seed: int) -> Evidence:
+    """The interval of the share of ``is_changed`` ``[seeds, n]`` over resampled groups and seeds."""
+    sums = np.stack([np.bincount(groups.index, weights=lane, minlength=groups.count) for lane in is_changed], axis=1)
+    sizes = np.bincount(groups.index, minlength=groups.count)
+    blocks = group_weights(groups, draws, np.random.default_rng(seed))
+    drawn = np.concatenate([(weights @ sums) / (weights @ sizes)[:, None] for weights in blocks])
+    return evidence(is_changed.mean(axis=1), drawn, groups, np.random.default_rng(seed))
+
+
+def _by_chance(metric: str, rows: _Rows, before: Sequence[_Answers], name: str) -> float:
+    """How many decisions would change if they followed from the context alone, mean over seeds: ``of_context_alone``.
+
+    Undefined for numbers, for several labels, and where contexts are not swapped.
+    """
+    if name not in BY_CHANCE or metric != "macro_f1":
+        return float("nan")
+    classes = rows.labels if name == IN_CLASS else np.zeros(len(rows.labels))
+    own = [of_context_alone(a.decisions, rows.groups[a.places], classes[a.places]) for a in before]
+    return float(np.mean(own))
+
+
+def of_context_alone(decisions: NDArray[Any], groups: NDArray[Any], classes: NDArray[Any]) -> float:
+    """The share of decisions that a swap within classes changes if every context carries its decision with it.
+
+    A row's context comes from any row of its class and of another group, all alike. Decisions a, a, b of three groups
+    in one class change with probability 1/2, 1/2 and 1, two thirds in the mean.
+    """
+    frame = pd.DataFrame({"decision": decisions, "group": groups, "class": classes})
+
+    def rows_alike(*names: str) -> pd.Series:
+        return frame.groupby(list(names))["decision"].transform("size")
+
+    others = rows_alike("class") - rows_alike("class", "group")
+    alike = rows_alike("class", "decision") - rows_alike("class", "group", "decision")
+    has_others = others > 0
+    return float((1 - alike[has_others] / others[has_others]).mean()) if has_others.any() else float("nan")

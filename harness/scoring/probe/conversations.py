@@ -1,0 +1,139 @@
+"""Everyday talk with an empathetic sentence put into the reply: Table 3 of Lee, Kummerfeld, An and Mihalcea.
+
+Replies of conversations about nobody's distress get a sentence that a paper found to decide levels of empathy (its
+Table 2). Nobody would call such a reply empathetic there. The conversations are the user's own copies; nothing of them
+is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.errors import BadInput
+from tasks.task import Example, Turn
+
+# Table 2 of "Empathy Identification Systems are not Accurately Accounting for Context", by the task of the mechanism.
+SENTENCES: Mapping[str, tuple[str, ...]] = {
+    "epitome_er": ("I know how you feel.", "I'm sorry.", "I feel you."),
+    "epitome_ip": ("I feel the same way.", "I know how you feel.", "I understand how you feel."),
+    "epitome_ex": ("Why?", "What happened?", "Why do you feel like that?"),
+}
+ALWAYS = {"epitome_ip": "I feel the same way."}  # the sentence of the row apart in Table 3
+SPEAKERS = ("speaker", "listener")
+FEWEST = 3  # messages of a conversation
+
+
+class Message(NamedTuple):
+    """Who said what."""
+
+    person: str
+    text: str
+
+
+Conversation = Sequence[Message]
+
+
+def personachat(folder: Path) -> Iterator[Conversation]:
+    """Dialogues in the format of ParlAI: numbered lines, from 1 in each, of an utterance, a tab and its reply."""
+    for file in sorted(folder.rglob("valid_self_original_no_cands.txt")):
+        said: list[Message] = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            number, _, rest = line.partition(" ")
+            if number == "1":
+                yield said
+                said = []
+            utterance, tab, reply = rest.partition("\t")
+            if tab:
+                said += [Message("a", utterance), Message("b", reply.partition("\t")[0])]
+        yield said
+
+
+def ubuntu(folder: Path) -> Iterator[Conversation]:
+    """Conversations of exactly two people: messages of the logs that annotations link, directly or through others."""
+    for links in sorted(folder.rglob("*.annotation.txt")):
+        log = links.with_name(links.name.replace(".annotation.", ".ascii."))
+        lines = log.read_text(encoding="utf-8").splitlines()
+        origin: dict[int, int] = {}
+        for line in links.read_text(encoding="utf-8").splitlines():
+            first, second = (_root(origin, int(number)) for number in line.split()[:2])
+            origin[max(first, second)] = min(first, second)
+        members: dict[int, list[int]] = {}
+        for number in sorted(origin):
+            members.setdefault(_root(origin, number), []).append(number)
+        for numbers in members.values():
+            said = [message for number in numbers if (message := _message(lines[number])) is not None]
+            if len({message.person for message in said}) == 2:
+                yield said
+
+
+def _root(origin: dict[int, int], number: int) -> int:
+    """The first message of what a message is linked to so far."""
+    origin.setdefault(number, number)
+    while origin[number] != number:
+        number = origin[number]
+    return number
+
+
+def _message(line: str) -> Message | None:
+    """A line ``[12:34] <name> words``; None for what the server says."""
+    _, opened, rest = line.partition("] <")
+    name, closed, text = rest.partition("> ")
+    return Message(name, text) if line.startswith("[") and opened and closed and text.strip() else None
+
+
+class Corpus(NamedTuple):
+    """How conversations are read, and how a folder without them is to get them."""
+
+    read: Callable[[Path], Iterator[Conversation]]
+    access: str
+
+
+CORPORA: Mapping[str, Corpus] = {
+    "PersonaChat": Corpus(
+        personachat, "put valid_self_original_no_cands.txt of ConvAI2 (ParlAI's task convai2) below the folder"
+    ),
+    "Ubuntu": Corpus(
+        ubuntu, "put the .ascii.txt and .annotation.txt files of jkkummerfeld/irc-disentanglement below the folder"
+    ),
+}
+
+
+def exchanges(corpus: str, folder: Path, count: int, seed: int) -> list[Example]:
+    """A reply with all that was said before, from each of ``count`` conversations drawn without return, or all.
+
+    BadInput with how to get them where the folder has none.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"--conversations {folder}: no such folder")
+    every = [said for said in CORPORA[corpus].read(folder) if len(said) >= FEWEST and _replies(said)]
+    if not every:
+        raise BadInput(f"{folder} has no conversation of {corpus}; {CORPORA[corpus].access}")
+    rng = np.random.default_rng(seed)
+    drawn = rng.permutation(len(every))[:count]
+    return [_exchange(f"{corpus} {number}", every[number], rng) for number in drawn]
+
+
+def _replies(said: Conversation) -> list[int]:
+    """The places of messages that answer another person's."""
+    return [place for place in range(1, len(said)) if said[place].person != said[place - 1].person]
+
+
+def _exchange(id: str, said: Conversation, rng: np.random.Generator) -> Example:
+    place = int(rng.choice(_replies(said)))
+    replier = said[place].person
+    turns = tuple(Turn(SPEAKERS[message.person == replier], message.text) for message in said[:place])
+    return Example(id, id, id, turns, said[place].text, 0)
+
+
+def with_sentence(rows: Sequence[Example], sentences: Sequence[str], seed: int) -> list[Example]:
+    """The rows with a sentence drawn at random at the beginning or the end of the reply, either as likely."""
+    rng = np.random.default_rng(seed)
+    drawn, is_first = rng.integers(len(sentences), size=len(rows)), rng.random(len(rows)) < 0.5
+    return [
+        row._replace(text=f"{sentences[number]} {row.text}" if first else f"{row.text} {sentences[number]}")
+        for row, number, first in zip(rows, drawn, is_first, strict=True)
+    ]
