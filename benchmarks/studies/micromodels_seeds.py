@@ -3,14 +3,13 @@
     python -m benchmarks.studies.micromodels_seeds --data DATA --csv FILE.csv --plot FILE.png
 
 Prints T-F1 (a text without a rationale: nothing should be marked) by the number of seeds, with seeds ranked on
-validation rows and, as in the paper's Figure 3, on the test rows themselves; first what encoding and features take, and
-T-F1 of all seeds at the thresholds of the paper and of its code. ``--set protocol.repeats=5`` takes fewer repeats.
+validation rows and, as in the paper's Figure 3, on the test rows themselves, and T-F1 of all seeds at the thresholds of
+the paper and of its code. ``--set protocol.repeats=5`` takes fewer repeats.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from typing import Any
 import pandas as pd
 
 from harness.api import Study
-from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit
 from harness.systems.kinds.micromodels import Config
 from harness.systems.micromodels.reduction import reduction
-from harness.systems.micromodels.seeds import nearest, read, seeds_of
-from harness.systems.micromodels.sentences import encoder_of
 from tasks.splits.loading import Splits
 
 COUNTS = (100, 30, 10, 5, 3, 2, 1)
@@ -45,24 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     file = str(Path(__file__).with_name("micromodels.toml"))
     splits = Study(file, data=options.data, store="runs", overrides=options.overrides).plan.splits
-    print_speed(next(iter(splits.values())))
     frame = pd.DataFrame([row for own in splits.values() for row in curves(own)])
     shown = frame[frame.form == FORM]
     table = shown.groupby(["target", "way", "kept"], sort=False).token_f1.agg(["mean", "std"])
     print(table.unstack("target").round(3).to_string())
     frame.to_csv(options.csv, index=False)
     plot(shown, options.plot)
-
-
-def print_speed(splits: Splits) -> None:
-    """CPU seconds of the sentences of all rows, and of their features."""
-    started, encoder = time.process_time(), encoder_of("minilm")
-    sentences = read((*splits.train, *splits.validation, *splits.test), encoder, ANY_DEVICE)
-    print(f"{len(sentences.rows)} sentences encoded in {time.process_time() - started:.1f} CPU s")
-    seeds = seeds_of(splits.train, encoder, ANY_DEVICE)
-    started = time.process_time()
-    nearest(sentences, seeds)
-    print(f"their cosines to {len(seeds.ids)} seeds in {time.process_time() - started:.2f} CPU s\n", flush=True)
 
 
 def curves(splits: Splits) -> Iterator[Mapping[str, Any]]:
