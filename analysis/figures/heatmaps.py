@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,7 +156,7 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
-    figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    explain_squares(figure, squares, _signs(squares))
     return figure
 
 
@@ -198,16 +198,21 @@ def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
     axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight=weight)
 
 
-def _legend(squares: pd.DataFrame) -> list[Patch | Line2D]:
-    """What the marks and fills of this heatmap mean; those that do not occur are left out."""
-    signs = [(f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."), squares.is_significant)]
-    signs += [(f"{DAGGER} collapsed training (this cell or its baseline)", squares.is_collapsed)]
-    signs += [(f"{DOUBLE_DAGGER} contaminated: test items are training material", squares.is_contaminated)]
-    entries: list[Patch | Line2D] = [
-        legend_mark(text) for text, occurs in signs if occurs.any() or text.startswith("*")
-    ]
+def _signs(squares: pd.DataFrame) -> dict[str, bool]:
+    """What the marks of a study's squares mean; the asterisk is explained where there is none, too."""
+    return {
+        f"* p(BH) <= {LEVEL:.2f}".replace("0.", "."): True,
+        f"{DAGGER} collapsed training (this cell or its baseline)": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
+    }
+
+
+def explain_squares(figure: Figure, squares: pd.DataFrame, signs: Mapping[str, bool]) -> None:
+    """A legend below the figure: the signs that are to be explained, and what the fills mean that occur."""
+    marks: list[Patch | Line2D] = [legend_mark(text) for text, is_shown in signs.items() if is_shown]
     fills = [name for name in MEANINGS if (squares.status == name).any()]
-    return entries + [legend_patch(MEANINGS[name], **FILLS[name]) for name in fills]
+    handles = marks + [legend_patch(MEANINGS[name], **FILLS[name]) for name in fills]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
 
 
 # The map of contamination: targets across, intermediates down.

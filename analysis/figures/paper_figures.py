@@ -6,7 +6,7 @@ from a frame of its own, which is written as CSV beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,9 @@ from analysis.figures.heatmaps import (
     DAGGER,
     DOUBLE_DAGGER,
     FILLS,
-    MEANINGS,
     METRIC_NAMES,
     colour_limit,
+    explain_squares,
     name_squares,
 )
 from analysis.gains.significance import LEVEL
@@ -165,7 +165,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].tick_params(labelsize=8.5)
     figure.axes[1].yaxis.label.set_fontsize(9)
-    figure.legend(handles=_legend(squares), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    explain_squares(figure, squares, _signs(squares))
     return figure
 
 
@@ -221,16 +221,13 @@ def difference_bars(differing: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def _legend(squares: pd.DataFrame) -> Sequence[Patch | Line2D]:
-    """What the marks and fills that occur mean."""
-    signs = {
-        f"* p(BH) <= {LEVEL:g}": squares.is_significant,
-        f"{DAGGER} collapsed training": squares.is_collapsed,
-        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated,
+def _signs(squares: pd.DataFrame) -> dict[str, bool]:
+    """What the marks that occur mean."""
+    return {
+        f"* p(BH) <= {LEVEL:g}": squares.is_significant.any(),
+        f"{DAGGER} collapsed training": squares.is_collapsed.any(),
+        f"{DOUBLE_DAGGER} contaminated: test items are training material": squares.is_contaminated.any(),
     }
-    marks = [legend_mark(text) for text, occurs in signs.items() if occurs.any()]
-    fills = [legend_patch(MEANINGS[name], **FILLS[name]) for name in MEANINGS if (squares.status == name).any()]
-    return [*marks, *fills]
 
 
 # What may predict a transfer: importances of features (2), similarities of tasks (9 and 10).

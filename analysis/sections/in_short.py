@@ -37,7 +37,7 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *_significant(tested),
         *_extremes(study, tested),
         *findable(visible),
-        *([] if answer is None else _explained(answer)),
+        *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
     ]
 
@@ -55,7 +55,7 @@ def sentences_of_scores(question: Question, answer: Answer) -> list[str]:
         f"Directions: {higher} transfers score higher than the target alone, {lower} lower and"
         f" {len(gains) - higher - lower} alike. None can be tested, and a difference of a point may be rounding.",
         *_ends(gains, titles),
-        *_explained(answer),
+        *_explained(answer, question),
         f"Reasons for caution: {'; '.join(_reasons_of_scores(gains))}.",
     ]
 
@@ -130,7 +130,7 @@ def findable(visible: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _explained(answer: Answer) -> Iterator[str]:
+def _explained(answer: Answer, question: Question) -> Iterator[str]:
     """Whether ratings explain gains, and the slope that would have been seen."""
     headline = str(answer.facts["headline"])
     yield f"{headline[0].upper()}{headline[1:]}."
@@ -142,8 +142,13 @@ def _explained(answer: Answer) -> Iterator[str]:
         which = "a rating" if len(sizes) == len(asked) else f"{len(sizes)} of {len(asked)} ratings"
         yield (
             f"A slope of {least if least == most else f'{least} to {most}'} points per step of {which} would have been"
-            " found in four of five such studies."
+            f" found in four of five such studies{_by_what_errors(question)}."
         )
+
+
+def _by_what_errors(question: Question) -> str:
+    """What the sentence on slopes rests on, where it is not the predictions."""
+    return "" if question.results.errors == "measured" else ", by standard errors that are approximated from the scores"
 
 
 def _cautions(study: StudyResults, tested: pd.DataFrame) -> str:

@@ -135,22 +135,19 @@ def units(gains: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest) -> pd.
     return framed(frame, UNITS)
 
 
-def claims(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
-    """One row per choice of cells, or metric, and pair whose conclusion it changes: the columns CLAIMS."""
-    parts = [_changed(gains, name, there) for name, there in _choices(gains, others, manifest)]
-    return framed(pd.concat(parts, ignore_index=True), CLAIMS)
-
-
-def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> pd.DataFrame:
-    """One row per choice of cells, and one for the second metric: the columns CHANGES."""
-    rows = []
+def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row per choice of cells, and one for the second metric: CHANGES; and one per changed claim: CLAIMS."""
+    rows, claims = [], []
     for name, there in [(ALL, _kept(gains, np.ones(len(gains), bool))), *_choices(gains, others, manifest)]:
         changed, conclusions = _changed(gains, name, there), _conclusions(there)
+        claims += [changed] if name != ALL else []
         is_made, is_out = changed.claim != NONE, changed.there == LEFT_OUT
         counts = [int((conclusions == claim).sum()) for claim in (GAIN, HARM)]
         counts += [int((is_made & is_out).sum()), int((is_made & ~is_out).sum()), int((~is_made).sum())]
         rows.append((name, int(there.p_bh.notna().sum()), *counts, there.points.median()))
-    return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES)
+    return framed(pd.DataFrame(rows, columns=list(CHANGES)), CHANGES), framed(
+        pd.concat(claims, ignore_index=True), CLAIMS
+    )
 
 
 def explanation_changes(
@@ -263,12 +260,9 @@ def answers(study: StudyResults, visible: pd.DataFrame, out: Path, further: Sequ
 def _frames(
     gains: pd.DataFrame, others: pd.DataFrame, visible: pd.DataFrame, manifest: Manifest
 ) -> dict[str, pd.DataFrame]:
-    return {
-        "rejections": rejections(gains),
-        "units": units(gains, visible, manifest),
-        "changes": changes(gains, others, manifest),
-        "claims": claims(gains, others, manifest),
-    }
+    by_choice, claims = changes(gains, others, manifest)
+    counted = {"rejections": rejections(gains), "units": units(gains, visible, manifest)}
+    return {**counted, "changes": by_choice, "claims": claims}
 
 
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:

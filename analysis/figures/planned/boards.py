@@ -18,7 +18,7 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
 from analysis.figures.planned.margins import GRID, MINUS
-from analysis.figures.planned.panels import GAP, panels_on, parts_of
+from analysis.figures.planned.panels import GAP, Panelled, panels_on, parts_of, write_panels
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
@@ -33,6 +33,7 @@ from analysis.figures.planned.plan import (
     Line,
     Mark,
     Plan,
+    described,
     entries,
     fitting,
     legend,
@@ -40,7 +41,6 @@ from analysis.figures.planned.plan import (
     title_of,
     titles_of,
     with_texts,
-    write_plan_files,
 )
 from analysis.figures.planned.uncertainty_map import heading
 from analysis.gains.cells import Manifest
@@ -88,13 +88,12 @@ def board_title(manifest: Manifest, setting: str) -> str:
 def write_boards(
     board: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE, *, prints: bool = False
 ) -> list[FigureFiles]:
-    """Draw a panel per target for every setting, in as many parts as pages are needed; as PDF, too, if ``prints``."""
-    files = []
-    for setting in dict.fromkeys(board.setting):
-        frame, title = board_frame(board, manifest, setting), board_title(manifest, setting)
-        for name, part in board_parts(frame, f"{BOARD}-{setting.replace('%', 'pct')}"):
-            files.append(write_plan_files(part, out / name, title, board_plan, kept=kept, prints=prints))
-    return files
+    """Draw a panel per target for every setting."""
+    settings = (
+        (setting, board_frame(board, manifest, setting), board_title(manifest, setting))
+        for setting in dict.fromkeys(board.setting)
+    )
+    return write_panels(Panelled(BOARD, board_parts, board_plan), settings, out, kept, prints=prints)
 
 
 def board_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -205,6 +204,6 @@ def board_words(frame: pd.DataFrame, title: str) -> str:
     for _, part in frame[frame["rank"].notna()].groupby("target", sort=False):
         best, tied = part.loc[part.score.idxmax()], sum(map(_is_tied, part.is_tied)) - 1
         named.append(f"{best.panel}: {best.row}, {bare(best.score)}, {counted(max(tied, 0), 'other')} tied with it")
-    shown = f"Scores on {counted(frame.target.nunique(), 'target')}, highest first. {'; '.join(named)}."
-    head = " ".join(title.split())
-    return f"{head}. {shown}" if head else shown
+    panels = counted(frame.target.nunique(), "target")
+    shown = f"The figure has the scores of all systems on {panels}, the highest first. {'; '.join(named)}."
+    return described(title, shown)

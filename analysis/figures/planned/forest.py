@@ -17,7 +17,7 @@ from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
 from analysis.figures.planned.margins import GRID, MINUS, PALE, whole
-from analysis.figures.planned.panels import GAP, panels_on, parts_of
+from analysis.figures.planned.panels import GAP, Panelled, panels_on, parts_of, write_panels
 from analysis.figures.planned.plan import (
     CAPITAL,
     INK,
@@ -33,6 +33,7 @@ from analysis.figures.planned.plan import (
     Mark,
     Plan,
     Triangle,
+    described,
     entries,
     fitting,
     legend,
@@ -40,7 +41,6 @@ from analysis.figures.planned.plan import (
     title_of,
     titles_of,
     with_texts,
-    write_plan_files,
 )
 from analysis.figures.planned.uncertainty_map import CORRECTION, heading
 from analysis.gains.cells import Manifest
@@ -163,17 +163,13 @@ def write_forests(
     *,
     prints: bool = False,
 ) -> list[FigureFiles]:
-    """Draw a panel per target for every setting, in as many parts as pages are needed, unless they are kept.
-
-    As PDF, too, where it ``prints``.
-    """
-    files = []
-    for setting in dict.fromkeys(gains.setting):
-        frame = kept_forest_frame((gains, controls, baselines, cells), manifest, setting, kept)
-        stem, title = f"{FOREST}-{setting.replace('%', 'pct')}", forest_title(manifest, setting)
-        for name, part in forest_parts(frame, stem):
-            files.append(write_plan_files(part, out / name, title, forest_plan, kept=kept, prints=prints))
-    return files
+    """Draw a panel per target for every setting."""
+    frames = gains, controls, baselines, cells
+    settings = (
+        (setting, kept_forest_frame(frames, manifest, setting, kept), forest_title(manifest, setting))
+        for setting in dict.fromkeys(gains.setting)
+    )
+    return write_panels(Panelled(FOREST, forest_parts, forest_plan), settings, out, kept, prints=prints)
 
 
 def forest_parts(frame: pd.DataFrame, name: str, *, width: float = PAGE) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -390,5 +386,5 @@ def forest_words(frame: pd.DataFrame, title: str) -> str:
     best = transfers.sort_values("points", ascending=False, kind="stable").drop_duplicates("target")
     named = [f"{row.panel}: {row.row}, {signed(row.points, 1)}" for row in best.itertuples()]
     panels = counted(frame.target.nunique(), "target")
-    shown = f"Gains of all intermediates on {panels}, best first. Best by target: {'; '.join(named)}."
-    return f"{' '.join(title.split())}. {shown}"
+    shown = f"The figure has the gains of all intermediates on {panels}, the best first."
+    return described(title, f"{shown} Best by target: {'; '.join(named)}.")

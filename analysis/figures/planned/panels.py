@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
+from analysis.figures.drawing import FigureFiles
 from analysis.figures.planned.layout import EDGE
-from analysis.figures.planned.plan import POINTS_PER_CM
+from analysis.figures.planned.plan import POINTS_PER_CM, Planner, write_plan_files
+from analysis.kept import Kept
 
 GAP = 9.0  # points between panels
 WIDEST_PANEL, PANELS = 330.0, 3  # points of a panel; panels side by side on a page
@@ -30,6 +33,33 @@ def panels_on(width: float, n_targets: int) -> Panels:
     across = max(1, min(PANELS if points > NARROW else 1, n_targets))
     own = min((points - 2 * EDGE - GAP * (across - 1)) / across, WIDEST_PANEL)
     return Panels(across, own, 2 * EDGE + own * across + GAP * (across - 1))
+
+
+class Panelled(NamedTuple):
+    """A figure of panels: what its files are called, how a frame is cut into pages, and what plans one."""
+
+    name: str
+    parts: Callable[[pd.DataFrame, str], Iterable[tuple[str, pd.DataFrame]]]
+    planner: Planner
+
+
+def write_panels(
+    figure: Panelled,
+    settings: Iterable[tuple[str, pd.DataFrame, str]],
+    out: Path,
+    kept: Kept,
+    *,
+    prints: bool,
+) -> list[FigureFiles]:
+    """Draw the frame of every setting, which comes with its title, in as many parts as pages are needed, unless kept.
+
+    As PDF, too, where it ``prints``.
+    """
+    return [
+        write_plan_files(part, out / name, title, figure.planner, kept=kept, prints=prints)
+        for setting, frame, title in settings
+        for name, part in figure.parts(frame, f"{figure.name}-{setting.replace('%', 'pct')}")
+    ]
 
 
 def parts_of(frame: pd.DataFrame, name: str, most: int) -> Iterator[tuple[str, pd.DataFrame]]:

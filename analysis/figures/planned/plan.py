@@ -168,6 +168,12 @@ def title_of(what: str, manifest: Manifest, setting: str, below: str) -> str:
     return f"{synthetic}{what} in {manifest['name']}{data}\n{below}"
 
 
+def described(title: str, shown: str) -> str:
+    """What a figure shows in words, behind its title where it has one."""
+    head = " ".join(title.split())
+    return f"{head}. {shown}" if head else shown
+
+
 @lru_cache(maxsize=50_000)
 def text_width(text: str, size: float, is_bold: bool = False) -> float:
     """The width of a line of text in points."""

@@ -42,6 +42,7 @@ from analysis.figures.planned.plan import (
     Mark,
     Plan,
     Triangle,
+    described,
     entries,
     legend,
     rounded,
@@ -111,7 +112,7 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
     done = frame[frame.status == "done"]
     sure = done[done.is_significant]
     size = f"{counted(frame.intermediate.nunique(), 'intermediate')} by {counted(frame.target.nunique(), 'target')}"
-    texts = [f"{' '.join(title.split())}. Map of {size}, {counted(len(done), 'gain')}."]
+    texts = [f"The map has {counted(len(done), 'gain')}, of {size}."]
     texts.append(
         f"Significant after correction: {counted(int((sure.points > 0).sum()), 'gain')} and"
         f" {counted(int((sure.points < 0).sum()), 'harm')}."
@@ -120,7 +121,7 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
         ends = (done.loc[done.points.idxmax()], done.loc[done.points.idxmin()])
         named = (f"{pair.row} on {pair.column}, {signed(pair.points, 1)} points" for pair in ends)
         texts.append("Largest and smallest: {}; {}.".format(*named))
-    return " ".join(texts)
+    return described(title, " ".join(texts))
 
 
 def heading(title: str, width: float) -> tuple[list[Label], float]:

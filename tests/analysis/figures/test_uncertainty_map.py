@@ -12,6 +12,8 @@ import pytest
 
 from analysis.figures.drawing import plain_text_settings
 from analysis.figures.heatmaps import colour_limit
+from analysis.figures.planned.boards import board_words
+from analysis.figures.planned.forest import forest_words
 from analysis.figures.planned.layout import name_lines
 from analysis.figures.planned.plan import (
     DPI,
@@ -28,7 +30,7 @@ from analysis.figures.planned.plan import (
     wrapped,
 )
 from analysis.figures.planned.uncertainty import COLUMNS, LIMIT, colour_of, map_frame, map_title, share_of_place
-from analysis.figures.planned.uncertainty_map import FILLED, map_plan, write_maps
+from analysis.figures.planned.uncertainty_map import FILLED, map_plan, map_words, write_maps
 from analysis.tables import write_csv
 from tests.support.made_up_gains import made_up_gains, made_up_manifest
 
@@ -123,6 +125,15 @@ def test_names_of_families_are_broken_between_their_parts_before_they_are_cut():
     texts = [label.text for label in plan.layers["brackets"] if isinstance(label, Label)]
     assert texts.count("empathetic") == texts.count("dialogues") == 2, "of a single task, above and at the left"
     assert not any("\u2026" in text for text in texts)
+
+
+@pytest.mark.parametrize("words", [map_words, forest_words, board_words])
+def test_what_a_figure_shows_is_told_in_whole_sentences_with_and_without_a_title(words):
+    frame = map_frame(made_up_gains(made_up_manifest(4), np.random.default_rng(1)), made_up_manifest(4), setting="full")
+    frame = frame.assign(kind="transfer", panel=frame.column, rank=1, score=0.5, is_tied=True)
+    alone = words(frame, "")
+    assert alone.startswith(("The map has ", "The figure has ")) and alone.endswith(".")
+    assert words(frame, "A title\nin lines") == f"A title in lines. {alone}"
 
 
 ALONE = ("empathetic_dialogues", "motivational interviewing", "condolence", "empathy hope", "wassa", "Task 5")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.importance.mixed.tested import SIGNED
 from analysis.page.document import assembled
 from analysis.page.scores import ScoresContent, scores_document, write_scores_page
 from analysis.report import write_scores_report
@@ -112,6 +113,13 @@ def test_the_sentences_count_directions_and_test_nothing(tmp_path, printed):
     assert f", {max(ends):+d} points, not tested." in said[2] and f", {min(ends):+d} points, not tested." in said[3]
     assert not any("significant" in text or "interval 9" in text for text in said)
     assert "18 tasks of 6 families" in said[0] and results().tasks.family.nunique() == 6
+
+
+def test_a_slope_of_printed_scores_says_what_its_errors_are(tmp_path):
+    slope = {"question": SIGNED, "verdict": "not supported", "detectable": 1.5}
+    answer = Answer((), ANSWER.section, {**ANSWER.facts, "slopes": [slope]})
+    (said,) = (text for text in sentences_of_scores(of_published(tmp_path), answer) if "A slope of 1.5" in text)
+    assert said.endswith("by standard errors that are approximated from the scores.")
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from analysis.sections.reviewer import (
     P_COLUMNS,
     answers,
     changes,
-    claims,
     explanation_changes,
     rejections,
     units,
@@ -78,7 +77,7 @@ def test_units_are_counted_by_target_and_together(frame):
 
 
 def test_claims_change_with_the_cells_that_are_kept(frame, others):
-    by_choice = changes(frame, others, MANIFEST).set_index("cells")
+    by_choice = changes(frame, others, MANIFEST)[0].set_index("cells")
     counts = {
         name: tuple(row) for name, row in by_choice[["n_tests", "gains", "harms", "left_out", "lost", "new"]].iterrows()
     }
@@ -92,12 +91,12 @@ def test_claims_change_with_the_cells_that_are_kept(frame, others):
 
 
 def test_every_changed_claim_is_named(frame, others):
-    changed = claims(frame, others, MANIFEST)
+    table, changed = changes(frame, others, MANIFEST)
     of_metric = changed[changed.cells == "by a second metric"].set_index(["intermediate", "target"])
     assert of_metric.there.to_dict() == {("c", "b"): "gain", ("d", "b"): "none", ("b", "c"): "gain"}
     assert of_metric.claim.to_dict() == {("c", "b"): "harm", ("d", "b"): "gain", ("b", "c"): "none"}
     assert set(changed[changed.cells == "without family one"].there) == {LEFT_OUT}
-    table = changes(frame, others, MANIFEST).set_index("cells")
+    table = table.set_index("cells")
     assert changed.groupby("cells").size().to_dict() == {
         name: n for name, n in table[["left_out", "lost", "new"]].sum(axis=1).to_dict().items() if n
     }
@@ -107,7 +106,7 @@ def test_a_claim_is_lost_when_the_correction_is_harder_without_the_others(frame,
     weak = frame.assign(p=[0.001, 0.9, 0.029, 0.002, 0.8, np.nan])
     weak["p_bh"] = benjamini_hochberg(weak.p)
     assert weak.p_bh[2] == pytest.approx(0.029 * 5 / 3)
-    changed = claims(weak, others, MANIFEST)
+    _, changed = changes(weak, others, MANIFEST)
     row = changed[(changed.cells == "without contaminated") & (changed.there == "none")].iloc[0]
     assert (row.intermediate, row.target, row.claim) == ("d", "b", "gain")
     assert row.p_bh_there == pytest.approx(0.029 * 4 / 2)

@@ -99,7 +99,7 @@ function fillCells() {
   const box = make("div", { class: "stick list", role: "region", "aria-label": "Table of cells", tabindex: "0" },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
   place("cell-table").replaceChildren(box);
-  roving(box);
+  walkableLinks(box);
 }
 
 const arrow = (name) => (sorting.by === name ? (sorting.falling ? " \u2193" : " \u2191") : "");

@@ -23,7 +23,7 @@ function fillWall(which) {
   const own = wall.filter(({ run }) => which === "all" || (which === "doubtful" ? run.doubts.length : run.doubts.includes(which)));
   place("curve-count").textContent = `${own.length} of ${wall.length} training runs`;
   place("curve-wall").replaceChildren(...own.map(({ page, run }) => make("li", {}, sparkLink(page, run))));
-  roving(place("curve-wall"));
+  walkableLinks(place("curve-wall"));
 }
 
 function sparkLink(page, run) {

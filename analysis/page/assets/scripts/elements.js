@@ -77,18 +77,23 @@ function factList(facts, kind = "facts") {
     facts.map(([what, text]) => make("div", {}, make("dt", {}, what), make("dd", {}, text))));
 }
 
-// Of many links one stands in the order of the Tab key; the arrow keys, Home and End move among them.
-function roving(box) {
-  [...box.querySelectorAll("a")].forEach((link, i) => { link.tabIndex = i ? -1 : 0; });
+// Of many stops in a box one stands in the order of the Tab key. Keys move among them: next says where to, as a place.
+function walkable(box, stops, next) {
+  stops.forEach((stop, i) => stop.setAttribute("tabindex", i ? "-1" : "0"));
   box.onkeydown = (event) => {
-    const links = [...box.querySelectorAll("a")];
-    const at = links.indexOf(event.target);
-    const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: links.length - 1 };
-    const next = at < 0 ? undefined : links[to[event.key]];
-    if (!next) return;
+    const at = stops.indexOf(event.target);
+    const to = at < 0 ? undefined : stops[next(event.key, at)];
+    if (!to) return;
     event.preventDefault();
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
+    event.target.setAttribute("tabindex", "-1");
+    to.setAttribute("tabindex", "0");
+    to.focus();
   };
+}
+
+// The links of a list, one after the other.
+function walkableLinks(box) {
+  const links = [...box.querySelectorAll("a")];
+  walkable(box, links, (key, at) =>
+    ({ ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: links.length - 1 })[key]);
 }

@@ -52,14 +52,15 @@ function squareTable(map, detail) {
   const [rows, columns] = [rowsOf(map, chosen.order), columnsOf(map, chosen.order)];
   const at = squareAt(map);
   const nodes = rows.map((row) => columns.map((column) => squareNode(at.get(`${row.id}\n${column.id}`), map, detail)));
-  nodes[0][0].tabIndex = 0;
   const body = rows.map((row, r) => make("tr", { class: rowClass(rows, r) },
     make("th", { scope: "row" }, row.title), nodes[r].map((node) => make("td", {}, node))));
-  return make("table", { class: "grid", keydown: (event) => move(event, nodes) },
+  const grid = make("table", { class: "grid" },
     make("caption", { class: "caption" }, chosen.measure === "gain" ? "Gains in points" : `Scores (${map.metric_name})`),
     make("thead", {}, make("tr", {}, make("td", {}),
       columns.map((column) => make("th", { scope: "col" }, make("span", {}, column.title))))),
     make("tbody", {}, body));
+  walkable(grid, nodes.flat(), (key, at) => stepped(key, at, rows.length, columns.length));
+  return grid;
 }
 
 function rowClass(rows, r) {
@@ -84,18 +85,14 @@ function squareNode(square, map, detail) {
 }
 
 const STATES = { missing: "missing", undefined: "undefined", baseline: "alone", done: null, control: null, not_planned: null };
-const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
 
-function move(event, nodes) {
-  const row = nodes.findIndex((line) => line.includes(event.target));
-  if (row < 0 || !(event.key in STEPS || ["Home", "End"].includes(event.key))) return;
-  event.preventDefault();
-  const [down, across] = STEPS[event.key] || [0, event.key === "Home" ? -Infinity : Infinity];
+// Where a key leads from a place of a table with so many rows and columns, which it does not leave.
+function stepped(key, at, rows, columns) {
+  if (!(key in STEPS)) return undefined;
   const within = (value, size) => Math.min(Math.max(value, 0), size - 1);
-  const next = nodes[within(row + down, nodes.length)][within(nodes[row].indexOf(event.target) + across, nodes[row].length)];
-  event.target.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
+  const [down, across] = STEPS[key];
+  return within(Math.floor(at / columns) + down, rows) * columns + within((at % columns) + across, columns);
 }
 
 const tell = (node, texts) => node.replaceChildren(...texts.map((text) => make("p", {}, text)));

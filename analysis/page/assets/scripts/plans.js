@@ -124,30 +124,26 @@ function drawGlance() {
     if (at.get(event.target)?.page) location.hash = cellAddress(at.get(event.target).page);
   });
   places.forEach((one) => one.classList.toggle("opens", Boolean(at.get(one)?.page)));
-  makeWalkable(node, places, at, map.columns.length, detail);
+  makeLinks(node, places, at, map.columns.length, detail);
   place("glance-map").replaceChildren(scrolling("Map of gains", node), planLegend(map.plan), detail);
 }
 
 // The squares that open a page are links, of which one stands in the order of the Tab key; arrows move among them.
-function makeWalkable(node, places, at, across, detail) {
+function makeLinks(node, places, at, across, detail) {
   node.setAttribute("role", "group");
   const opens = places.filter((one) => at.get(one)?.page);
   for (const one of opens) {
     const { hover } = at.get(one);
-    for (const [name, value] of [["role", "link"], ["tabindex", "-1"], ["aria-label", hover.join(". ")]]) one.setAttribute(name, value);
+    for (const [name, value] of [["role", "link"], ["aria-label", hover.join(". ")]]) one.setAttribute(name, value);
     one.addEventListener("focus", () => tell(detail, hover));
   }
-  opens[0]?.setAttribute("tabindex", "0");
-  node.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") return void event.target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-    const step = { ArrowUp: -across, ArrowDown: across, ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    let next = places.indexOf(event.target) + step;
+  walkable(node, opens, (key, at) => {
+    const step = { ArrowUp: -across, ArrowDown: across, ArrowLeft: -1, ArrowRight: 1 }[key];
+    let next = places.indexOf(opens[at]) + step;
     if (places[next] && !opens.includes(places[next])) next += step; // the square of a task with itself
-    if (!opens.includes(places[next])) return;
-    event.target.setAttribute("tabindex", "-1");
-    places[next].setAttribute("tabindex", "0");
-    places[next].focus();
+    return opens.indexOf(places[next]);
+  });
+  node.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") event.target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
   });
 }
