@@ -49,7 +49,8 @@ def add_probe(probe: argparse.ArgumentParser) -> None:
 
 def probe_study(options: argparse.Namespace) -> int:
     """Measure what the store does not have, write the table as CSV, and print a part of it for every task."""
-    from analysis.tables import TABLES, write_csv
+    from analysis.results.probes import context_sensitivity
+    from analysis.tables import TABLES, fixed, write_csv
     from harness.study.systems import add_files
 
     add_files([name for name in options.system if name.endswith(OWN_FILE)])
@@ -66,12 +67,24 @@ def probe_study(options: argparse.Namespace) -> int:
     write_csv(probed.frame, out)
     if options.conversations:
         write_csv(probed.inserted, out.with_name(f"{FILE}_sentences"))
+    sensitivity = context_sensitivity(store, stored_manifest(store, name))
     if options.json:
         rows = json.loads(probed.frame.to_json(orient="records", double_precision=15))
         sentences = json.loads(probed.inserted.to_json(orient="records", double_precision=15))
-        print_json({"probes": rows, "sentences": sentences, "left_out": dict(probed.missing), "files": [f"{out}.csv"]})
+        print_json(
+            {
+                "probes": rows,
+                "sentences": sentences,
+                "context_sensitivity": sensitivity,
+                "left_out": dict(probed.missing),
+                "files": [f"{out}.csv"],
+            }
+        )
         return 0
     _print(probed)
+    if sensitivity:
+        drops = ", ".join(f"{task} {fixed(100 * drop, 1)}" for task, drop in sensitivity.items())
+        print(f"context sensitivity of tasks, points that the adapter alone loses by a swap: {drops}")
     print(f"{out}.csv")
     return 0
 

@@ -188,7 +188,10 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert set(pd.read_csv(tmp_path / "tables" / "probes.csv").target) == {ER}
     code, out, _ = command("probe", "tiny", *where, "--json", "--system", "counts")
     assert code == 0
-    assert {row["system"] for row in json.loads(out)["probes"]} == {"counts"}
+    said = json.loads(out)
+    assert {row["system"] for row in said["probes"]} == {"counts"}
+    assert said["context_sensitivity"] == pytest.approx(context_sensitivity(study.store, study.manifest()))
+    assert set(said["context_sensitivity"]) == {ER, ROLE}
 
 
 @pytest.mark.parametrize(
