@@ -167,7 +167,9 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         yield f"{which} is from one training run, and another seed may give another"
     alone = study.cells[(study.cells.role == BASELINE) & study.cells.collapsed.fillna(False).astype(bool)]
     if len(alone):
-        yield f"{few([study.title(name) for name in dict.fromkeys(alone.target)])} alone learned nothing (collapsed)"
+        titles = [study.title(name) for name in dict.fromkeys(alone.target)]
+        named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
+        yield f"{named} alone learned nothing (collapsed{which})"
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
     for flag, what in (

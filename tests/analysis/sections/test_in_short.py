@@ -114,6 +114,9 @@ def test_each_flag_and_a_missing_measure_of_contamination_is_a_caution(tmp_path:
         assert said == (value is pd.NA)
     cells = study.cells.assign(collapsed=study.cells.target == "hope")
     assert "Title of hope alone learned nothing" in sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-1]
+    cells = study.cells.assign(collapsed=True)
+    last, n = sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-1], study.cells.target.nunique()
+    assert f"{n} targets alone learned nothing (collapsed: Title of " in last
 
 
 def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tmp_path: Path) -> None:
