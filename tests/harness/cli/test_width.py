@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,10 @@ def trained(tmp_path_factory):
     "typed",
     [
         f"run tiny {CHANGES}",
-        f"search tiny {CHANGES} --task {ONE} --trials 2",
+        pytest.param(
+            f"search tiny {CHANGES} --task {ONE} --trials 2",
+            marks=pytest.mark.skipif(find_spec("optuna") is None, reason="needs the extra `search`"),
+        ),
         f"similarities tiny {CHANGES}",
         f"suggest {TWO} --study tiny {CHANGES} --out {{out}}",
         "score {texts} --study tiny --out {out}/scores.csv",

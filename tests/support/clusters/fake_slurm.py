@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from submitit.core.utils import FailedJobError
-
 from adapters_store import Store
 from harness.engines.slurm_queue import GONE, JobStatus, Site
 from harness.run import notes
@@ -91,6 +89,8 @@ class FakeSlurm:
         return Site(self.cluster, self.size)
 
     def sbatch(self, jobs, parameters):
+        from submitit.core.utils import FailedJobError  # of an extra, which the commands below do without
+
         if self.refusals:
             raise FailedJobError(f"sbatch: error: {self.refusals.pop(0)}")
         if len(jobs) > self.size:
