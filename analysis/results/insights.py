@@ -24,7 +24,6 @@ LEVEL = 0.95
 TOTAL = "total"  # of all tasks of a text, as the paper adds up its three mechanisms
 ALL = "all"
 DAYS = {"year": 365.25, "quarter": 365.25 / 4, "month": 365.25 / 12}
-FEWEST_AUTHORS = 10  # of a period that is called the last
 MOST_GROUPS = 24
 MOST_CLASSES = 7  # levels that are told apart by themselves; of more, quarters of the texts
 QUARTERS = 4
@@ -176,12 +175,6 @@ def _periods(texts: pd.DataFrame, facts: Mapping[str, Any]) -> Iterator[dict[str
         means = {"mean": both[:, 1].mean(), "first": both[:, 0].mean()} if len(both) else {}
         compared = _change(both[:, ::-1], np.ones_like(both)) if period and len(both) else {}
         yield {**row, **means, **compared}
-
-
-def last_periods(frame: pd.DataFrame) -> pd.DataFrame:
-    """The row of each scale that answers in a sentence: the last period with at least ten authors, joined whenever."""
-    usable = frame[(frame.joined == ALL) & (frame.period > 0) & (frame.authors >= FEWEST_AUTHORS)]
-    return usable.groupby("scale", sort=False).tail(1)
 
 
 def by_group(scales: pd.DataFrame, author: pd.Series, group: pd.Series) -> pd.DataFrame:

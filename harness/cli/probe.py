@@ -56,18 +56,17 @@ def probe_study(options: argparse.Namespace) -> int:
     add_files([name for name in options.system if name.endswith(OWN_FILE)])
     systems = [name for name in options.system if not name.endswith(OWN_FILE)]
     store, name = Store(Path(options.store)), name_of(options.study)
+    manifest = stored_manifest(store, name)
     places = {"ids": Path(options.splits) if options.splits else None, "registry": options.registry}
     places["conversations"] = Path(options.conversations) if options.conversations else None
     chosen = {"systems": systems, "tasks": options.task, "device": options.device}
     with Bars(quiet=options.quiet) as bars:
-        probed = probe_stored(
-            store, stored_manifest(store, name), Path(options.data), watch=bars.show, **chosen, **places
-        )
+        probed = probe_stored(store, manifest, Path(options.data), watch=bars.show, **chosen, **places)
     out = Path(options.out or f"results/{name}") / TABLES / FILE
     write_csv(probed.frame, out)
     if options.conversations:
         write_csv(probed.inserted, out.with_name(f"{FILE}_sentences"))
-    sensitivity = context_sensitivity(store, stored_manifest(store, name))
+    sensitivity = context_sensitivity(store, manifest)
     if options.json:
         rows = json.loads(probed.frame.to_json(orient="records", double_precision=15))
         sentences = json.loads(probed.inserted.to_json(orient="records", double_precision=15))

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-LEVEL = 0.05
+from analysis.gains.significance import LEVEL
+
 RUNS_DIFFER_BY = 3.4  # points, standard deviation of a cell's score
 TRANSFERS = 6  # to the one target of a simulated study
 WRONG = {"macro_f1": 0.357, "pearson_r": 0.351}  # share of such studies with a gain or harm by p_bh where there is none

@@ -109,13 +109,14 @@ class Probe:
             return scorer.answers(changed)[0].logits
 
         metric = scorer.tasks[0].metric
-        base = logits_of(OPERATIONS[UNCHANGED](rows, material).rows)
+        unchanged = OPERATIONS[UNCHANGED](rows, material)
+        base = logits_of(unchanged.rows)
         decided = metrics.decisions(metric, base)
         for name in wanted:
             started = time.perf_counter()
             changed = OPERATIONS[name](rows, material)
             own = base if name == UNCHANGED else logits_of(changed.rows) if changed.rows else base[:0]
-            chosen = decided[np.searchsorted(OPERATIONS[UNCHANGED](rows, material).places, changed.places)]
+            chosen = decided[np.searchsorted(unchanged.places, changed.places)]
             result = {
                 "places": changed.places.tolist(),
                 "left_out": changed.left_out,
