@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from tests.support.studies.page_study import page_of_every_kind
+
 CHROMIUM = shutil.which("chromium")
 
 
@@ -25,3 +27,9 @@ def browser():
         instance = started.chromium.launch(executable_path=CHROMIUM, args=options)
         yield instance
         instance.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    """Where a page with something of every kind is."""
+    return page_of_every_kind(tmp_path_factory.mktemp("page")).as_uri()

@@ -10,48 +10,12 @@ import pytest
 
 from analysis.report import report
 from tests.support.studies.fake_study import FakeTask, fake_study, without_pictures
-from tests.support.studies.page_study import HISTORY
+from tests.support.studies.page_study import BOLD, HISTORY, SCRIPT, TASKS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 ARROW = "\u2192"
-SCRIPT, BOLD = "Hope <script>broken = 1</script>", "Role <b>in bold</b> &amp; more"
-TASKS = (
-    FakeTask("empathy_hope"),
-    FakeTask("empdial_role"),
-    FakeTask("felt", "multilabel"),  # nobody has rated it
-    FakeTask("news_distress", "continuous"),
-    FakeTask("news_empathy", "continuous"),
-    FakeTask("epitome_er", "ordinal"),
-    FakeTask("mi_adherent"),
-    FakeTask("conv_empathy", "continuous"),
-)
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    store, manifest = fake_study(
-        folder / "store",
-        TASKS,
-        controls=("self", "shuffled", "random", "control"),
-        helpful=[("empathy_hope", "empdial_role"), ("epitome_er", "empathy_hope"), ("news_empathy", "news_distress")],
-        constant=[("empathy_hope", "news_distress")],
-        absent=[("empathy_hope", "epitome_er")],
-        flags={("felt", "empathy_hope"): ["collapsed"]},
-        missing_tasks={"condolence": "its file <i>is not there</i>"},
-        history=HISTORY,
-    )
-    for place, task in enumerate(manifest["tasks"].values()):
-        task["family"] = task["dataset"] = f"family {place}"
-        task["theme"] = ("direct", "abstract", "adjacent")[place % 3]
-    manifest["tasks"]["empathy_hope"]["title"] = SCRIPT
-    manifest["tasks"]["empdial_role"]["title"] = BOLD
-    asked = {"outcome": "points", "left_out": "target", "cells": "all", "weights": "inverse variance"}
-    manifest["study"]["analysis"] = {**asked, "without_rater": "", "draws": 19, "margin": 2.0}
-    manifest["declared"] = "2024-01-01T00:00:00+00:00"
-    return (report(store, manifest, folder / "out", draws=200).page.parent / "report.html").as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -439,28 +403,6 @@ def test_eighteen_by_eighteen_tasks_print_on_at_most_seven_pages(browser, tmp_pa
     printed = page.pdf(format="A4")
     page.close()
     assert 4 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 7
-
-
-@pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["1400-light", "390-dark"])
-def test_axe_finds_no_violation_on_any_kind_of_page(browser, address, scheme, viewport):
-    script = os.environ.get("EMPATHY_AXE")
-    if not script:
-        pytest.skip("EMPATHY_AXE has to name axe.min.js of axe-core; .ci/browser fetches it")
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)
-    page = context.new_page()
-    pages = ["transfer/empathy_hope/empdial_role/full", "transfer/news_empathy/news_distress/full"]
-    pages += ["transfer/empdial_role/felt/full", "transfer/empathy_hope/epitome_er/full", "baseline/-/epitome_er/full"]
-    violations, passed = [], 0
-    for at in ("", "#/target/empathy_hope", "#/target/news_empathy", *(f"#/cell/{cell}" for cell in pages)):
-        page.goto("about:blank")
-        page.goto(address + at)
-        page.evaluate(Path(script).read_text(encoding="utf-8"))
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        results = page.evaluate("axe.run(document, { resultTypes: ['violations', 'passes'] })")
-        passed += len(results["passes"])
-        violations += [(at, rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]]
-    context.close()
-    assert violations == [] and passed > 100
 
 
 @pytest.mark.parametrize("width", [1400, 900, 700])  # the last is half a desk's, or its letters at 200 %
