@@ -1,4 +1,4 @@
-"""The specification curve: what the constructs add under each choice that could have been made, and its two p."""
+"""Curves over all choices that could have been made: of what the constructs add, and of the slopes of every rating."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from analysis.gains.significance import LEVEL
 from analysis.tables import signed
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CHOICES = {
@@ -25,7 +26,9 @@ NULLS = {
     "p_tasks": ("o", "#1b7837", "ratings permuted over tasks"),
     "p_families": ("s", "#762a83", "over families"),
 }
+OF_RATINGS = (("o", "#1b7837"), ("s", "#762a83"), ("^", "#2166ac"), ("D", "#b35806"), ("v", "#4d4d4d"))
 TEXT_AT = 1.02  # of the axes' width
+GAP, WIDTH = 9, 66  # points, beside the axes and of a rating's column
 TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
@@ -40,6 +43,37 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
         said = "not defined" if pd.isna(row.added) else f"{signed(row.added, 4)}{' *' if row.passes else ''}"
         axes.text(TEXT_AT, number, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.text(TEXT_AT, -0.9, "adds to Q2 (*: passes)", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+    _lines_of_choices(axes, curve, smallest)
+    axes.set_xlabel("p of what the constructs add together (both have to be small)", fontsize=8.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
+    """A line per choice of the mixed model, the primary one on top: the p of every rating, and its slope in words."""
+    names = [name for name in CHOICES if name in slopes]
+    keys = slopes[names].astype("object").where(slopes[names].notna(), "")  # a file has nothing for ""
+    lines = keys.drop_duplicates().reset_index(drop=True)
+    place = slopes.assign(line=pd.MultiIndex.from_frame(lines).get_indexer(pd.MultiIndex.from_frame(keys)))
+    titles = list(dict.fromkeys(slopes.title))
+    figure = figure_of(6.6 + 0.8 * len(titles), 1.9 + 0.32 * len(lines), title)
+    axes = figure.subplots()
+    for number, rating in enumerate(titles):
+        marker, colour = OF_RATINGS[number % len(OF_RATINGS)]
+        own = place[place.title == rating]
+        axes.scatter(own.p, own.line, marker=marker, color=colour, s=26, label=shortened(rating, 26), zorder=3)
+        said = [signed(slope, 2) if np.isfinite(slope) else "not tested" for slope in own.slope]
+        for line, words in zip([-0.9, *own.line], [shortened(rating, 13), *said], strict=True):
+            beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
+            axes.annotate(words, (1, line), **beside, textcoords="offset points", va="center", color=colour, fontsize=8)
+    _lines_of_choices(axes, lines.assign(left_out=""), float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL)))
+    axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return figure
+
+
+def _lines_of_choices(axes: Axes, curve: pd.DataFrame, smallest: float) -> None:
+    """A logarithmic axis for p down to the smallest, and a name for every line: the respect in which it differs."""
     axes.axvline(LEVEL, color="0.4", linewidth=0.9, linestyle="--", label=f"p = {LEVEL:g}")
     axes.set_xscale("log")
     axes.set_xticks([tick for tick in TICKS if tick >= smallest / 1.6])
@@ -49,11 +83,8 @@ def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
     axes.set_ylim(len(curve) - 0.5, -0.7)
     choices = curve[list(CHOICES)].astype("object").where(curve[list(CHOICES)].notna(), "")  # a file has nothing for ""
     axes.set_yticks(range(len(curve)), [shortened(changed(row, choices.iloc[0]), 60) for _, row in choices.iterrows()])
-    axes.set_xlabel("p of what the constructs add together (both have to be small)", fontsize=8.5)
     axes.grid(axis="y", color="0.92")
     make_plain(axes)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    return figure
 
 
 def changed(row: Any, primary: Any) -> str:  # noqa: ANN401 - rows of a frame

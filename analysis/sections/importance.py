@@ -62,7 +62,7 @@ def guarded_answer(question: Question, progress: Progress) -> Answer:
     chosen = choices(question)
     facts |= {name: rows(frame) for name, frame in {**frames, "choices": chosen}.items()}
     section = Section("What explains a gain", [Text(primary.line()), *blocks])
-    beside = [*more, *by_choice(chosen), *_guarded_blocks(question, analysis)]
+    beside = [*more, *by_choice(question, chosen), *_guarded_blocks(question, analysis)]
     further = Section("How that was tested, and a ridge regression beside it", beside)
     ridge = [f"ridge regression: {line}" if place == 0 else line for place, line in enumerate(analysis.lines())]
     return Answer((primary.line(), *answer.lines(), *ridge), section, facts, further)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
-from analysis.figures.specification_curve import changed
+from analysis.figures.specification_curve import changed, choices_of_slopes
 from analysis.gains.significance import p_text
 from analysis.importance.guarded import NOT_TESTED
 from analysis.importance.mixed.answer import Mixed, ends, mixed, slopes_by_choice
@@ -64,16 +64,20 @@ def choices(question: Question) -> pd.DataFrame:
     return frame
 
 
-def by_choice(frame: pd.DataFrame) -> list[Block]:
-    """A line per choice with slope and p of every rating; nothing where none could be tested."""
+def by_choice(question: Question, frame: pd.DataFrame) -> list[Block]:
+    """A line per choice with slope and p of every rating, and their picture; nothing where none could be tested."""
     if frame.p.isna().all():
         return []
+    title = f"{question.results.banner}Slopes under each choice that could have been made, {question.results.name}"
+    drawn = write_figure_files(
+        frame, question.out / FIGURES / "mixed_choices", title, choices_of_slopes, kept=question.kept
+    )
     titles, full = list(dict.fromkeys(frame.title)), frame.assign(left_out="")
     body = []
     for _, own in full.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
         said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
-        body.append((changed(own.iloc[0], full.iloc[0]), *(said.get(title, "") for title in titles)))
-    return [Text(CHOSEN), Table(["changed", *titles], body)]
+        body.append((changed(own.iloc[0], full.iloc[0]), *(said.get(name, "") for name in titles)))
+    return [Text(CHOSEN), Table(["changed", *titles], body), Picture.of(drawn)]
 
 
 def _computed(question: Question, progress: Progress) -> Mixed:

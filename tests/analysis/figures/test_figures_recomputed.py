@@ -20,7 +20,7 @@ from analysis.figures.heatmaps import _own_heatmap, write_map
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.planned.boards import board_frame, board_plan
 from analysis.figures.planned.plan import figure_of_plan
-from analysis.figures.specification_curve import CHOICES, specification_curve
+from analysis.figures.specification_curve import CHOICES, choices_of_slopes, specification_curve
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
 from analysis.results.published import results
@@ -60,6 +60,18 @@ def curve() -> pd.DataFrame:
     return frame.assign(added=[0.0123456789123, -0.2, np.nan], passes=[False, True, False])
 
 
+def slopes_by_choice() -> pd.DataFrame:
+    """Two ratings under three choices, the second of which cannot be tested when rater B's ratings are left out."""
+    rows = [
+        {"outcome": outcome, "weights": "inverse variance", "cells": "all", "without_rater": rater}
+        | {"construct": name, "title": name.title(), "why": "" if known else "no task has ratings"}
+        | {"slope": RNG.normal() if known else np.nan, "p": RNG.uniform(0.01, 1) if known else np.nan}
+        for outcome, rater in (("points", ""), ("percent", ""), ("points", "B"))
+        for name, known in (("definition", True), ("link", rater == ""))
+    ]
+    return pd.DataFrame(rows)
+
+
 def texts() -> pd.DataFrame:
     """Two scales of 70 texts in a large group, a middle one, and two of a few texts each."""
     groups = ["large"] * 40 + ["middle"] * 21 + ["few"] * 8 + ["lone"]
@@ -86,6 +98,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "figure 10": lambda: (published_similarities("task_similarity"), paper_figures.rank_map),
     "profile": lambda: (profile(), likelihood_profile),
     "specifications": lambda: (curve(), specification_curve),
+    "slopes by choice": lambda: (slopes_by_choice(), choices_of_slopes),
     "compared": lambda: (compared(), _compared),
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),

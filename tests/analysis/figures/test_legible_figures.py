@@ -25,6 +25,7 @@ from analysis.figures.paper_figures import (
     rank_map,
     theme_bars,
 )
+from analysis.figures.specification_curve import choices_of_slopes
 from analysis.manuscript.figures import fitted, sheets
 from analysis.manuscript.layout import VENUES
 from analysis.sections.compare import scatter
@@ -97,6 +98,17 @@ def compared() -> pd.DataFrame:
     return pd.DataFrame(facts).assign(conclusion_a="gain", conclusion_b="harm")
 
 
+def chosen(name: str) -> pd.DataFrame:
+    """Slopes of two ratings under two choices, one of them without a rater."""
+    rows = [
+        {"outcome": "points", "weights": "equal", "cells": "all", "without_rater": rater, "title": f"{k} {name}"}
+        | {"slope": 1.0 + k, "p": 0.2}
+        for rater in ("", name)
+        for k in range(2)
+    ]
+    return pd.DataFrame(rows)
+
+
 def contrasts(axes: Axes) -> list[float]:
     """The ratio of luminances (WCAG 2) of every text in a square with what is drawn below it."""
     mesh = next(one for one in axes.collections if isinstance(one, QuadMesh))
@@ -149,6 +161,7 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
         "importances": (bars(name), importance_bars),
         "themes": (themes(name), theme_bars),
         "differences": (apart(), difference_bars),
+        "slopes": (chosen(name), choices_of_slopes),
         "compared": (compared(), lambda frame, title: scatter(frame, title, name, name)),
     }
     for stem, (frame, draw) in pictures.items():
@@ -158,7 +171,7 @@ def test_any_name_is_drawn_and_the_svg_is_xml(name, tmp_path):
     for path in sorted(tmp_path.glob("*.svg")):
         text = "".join(ElementTree.parse(path).getroot().itertext())
         assert not any(letter in text for letter in "\x1b\x07\u202e"), path
-    assert len(list(tmp_path.glob("*.svg"))) == 9
+    assert len(list(tmp_path.glob("*.svg"))) == 10
     if name == NAMES["hostile"]:
         assert "$" in "".join(ElementTree.parse(tmp_path / "heat.svg").getroot().itertext())
 

@@ -172,6 +172,8 @@ def test_a_declared_specification_is_the_one_that_is_asked(tmp_path):
     drawn = (question.out / "figures" / "guarded_curve.svg").read_text(encoding="utf-8")
     for label in ("primary", "outcome points", "families left out as both", "without rater B"):
         assert label in drawn, label
+    slopes = (question.out / "figures" / "mixed_choices.svg").read_text(encoding="utf-8")
+    assert all(label in slopes for label in ("primary", "outcome points", "without rater B"))
 
 
 def test_the_papers_way_stands_beside_table_6_with_what_it_is_worth(tmp_path):
