@@ -55,9 +55,11 @@ MAP_CAPTION = (
     f" 95 % interval, full from {FULL:.0f} on; its colour is the gain, up to {LIMIT:.0f} points. Numbers: the interval"
     " excludes 0; frames: significant after correction. Beside the map every gain is a dot, medians are bars."
 )
-FOREST_CAPTION = (
-    "Gains on each target with 95 % intervals, the largest first; small dots are seeds, the grey band is the range of"
-    " the controls, dashed lines are floor and whole model."
+FOREST_MARKS = (  # kinds of a forest's rows, and what the caption says of them where there are any
+    ("seed", "small dots are seeds"),
+    ("control", "the grey band is the range of the controls"),
+    ("floor", "short dashes are the floor"),
+    ("whole model", "long dashes are the whole model"),
 )
 BOARD_CAPTION = (
     "Systems on each target by their test score with 95 % intervals, among them adapters, and the transfer that"
@@ -72,10 +74,17 @@ def _whole(frame: pd.DataFrame, name: str, *, width: float) -> list[tuple[str, p
     return [(name, frame)]
 
 
-PLANNED: tuple[tuple[str, str, Any, Any, Any], ...] = (  # name, caption, planner, parts and words of a planned figure
-    (MAP, MAP_CAPTION, map_plan, _whole, map_words),
-    (FOREST, FOREST_CAPTION, forest_plan, forest_parts, forest_words),
-    (BOARD, BOARD_CAPTION, board_plan, board_parts, board_words),
+def forest_caption(frame: pd.DataFrame) -> str:
+    """What the marks of a forest mean, of those that it has."""
+    marks = [words for kind, words in FOREST_MARKS if frame.kind.eq(kind).any()]
+    return f"{'; '.join(['Gains on each target with 95 % intervals, the largest first', *marks])}."
+
+
+PLANNED: tuple[tuple[str, Callable[[pd.DataFrame], str], Any, Any, Any], ...] = (
+    # the name of a planned figure, and its caption, planner, parts and words
+    (MAP, lambda _: MAP_CAPTION, map_plan, _whole, map_words),
+    (FOREST, forest_caption, forest_plan, forest_parts, forest_words),
+    (BOARD, lambda _: BOARD_CAPTION, board_plan, board_parts, board_words),
 )
 
 
@@ -158,7 +167,7 @@ def _planned(frames: Frames, venue: Venue) -> Iterator[Sheet]:
             beside = "" if setting == "full" else f" Training data: {setting}."
             draw = partial(figure_of_plan, planner=partial(planner, width=venue.page))
             for part, frame in parts(frames[name], name, width=venue.page):
-                yield Sheet(part, caption + beside, frame, draw, True, 0.0, words(frame, ""), True)
+                yield Sheet(part, caption(frame) + beside, frame, draw, True, 0.0, words(frame, ""), True)
 
 
 def _bars(frames: Frames) -> Iterator[Sheet]:

@@ -10,7 +10,7 @@ from matplotlib.text import Text
 
 from analysis.figures.heatmaps import Square
 from analysis.figures.planned.boards import board_frame
-from analysis.manuscript.figures import SMALLEST, fitted, sheets
+from analysis.manuscript.figures import SMALLEST, fitted, forest_caption, sheets
 from analysis.manuscript.frames import figure_frames
 from analysis.manuscript.layout import VENUES, of_width
 from analysis.manuscript.subject import stored_study
@@ -125,3 +125,13 @@ def test_a_heatmap_too_wide_for_its_page_is_drawn_in_parts_that_hold_every_targe
     assert [part.caption.endswith(f"Part {n} of {len(parts)}.") for n, part in enumerate(parts, 1)] == [True] * len(
         parts
     )
+
+
+def test_the_caption_of_a_forest_names_the_marks_that_it_has():
+    kinds = ["alone", "floor", "transfer", "seed"]
+    bare = pd.DataFrame({"kind": kinds})
+    assert forest_caption(bare) == (
+        "Gains on each target with 95 % intervals, the largest first; small dots are seeds; short dashes are the floor."
+    )
+    full = forest_caption(pd.DataFrame({"kind": [*kinds, "control", "whole model"]}))
+    assert "the grey band is the range of the controls" in full and "long dashes are the whole model" in full
