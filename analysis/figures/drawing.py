@@ -112,6 +112,11 @@ def make_legible(axes: Axes) -> None:
         text.set_color("black" if (x, y) in covered or is_light[y * across + x] else "white")
 
 
+def write_in_square(axes: Axes, x: int, y: int, words: str, **style: Any) -> None:  # noqa: ANN401 - of a text
+    """Write into the square of a heatmap whose upper left corner is here; the layout need not look for its place."""
+    axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=8, in_layout=False, **style)
+
+
 def cover(axes: Axes, x: int, y: int, **style: Any) -> None:  # noqa: ANN401 - of a patch
     """Fill the square of a heatmap whose upper left corner is here."""
     from matplotlib.patches import Rectangle

@@ -27,6 +27,7 @@ from analysis.figures.drawing import (
     plain_text_settings,
     shortened,
     write_figure_files,
+    write_in_square,
 )
 from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL
@@ -195,7 +196,7 @@ def _draw_square(axes: Axes, square: Square, x: int, y: int) -> None:
     text = bare(square.score) + "*" * square.is_significant
     text += DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
     weight = "bold" if square.is_significant else "normal"
-    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, weight=weight)
+    write_in_square(axes, x, y, text, weight=weight)
 
 
 def _signs(squares: pd.DataFrame) -> dict[str, bool]:

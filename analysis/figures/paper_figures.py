@@ -25,6 +25,7 @@ from analysis.figures.drawing import (
     shortened,
     whole_numbers,
     write_figure_files,
+    write_in_square,
 )
 from analysis.figures.heatmaps import (
     ALONE,
@@ -159,7 +160,7 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
             cover(axes, x, y, **FILLS[square.status])
         if np.isfinite(square.score):
             marks = "*" * square.is_significant + DAGGER * square.is_collapsed + DOUBLE_DAGGER * square.is_contaminated
-            axes.text(x + 0.5, y + 0.5, bare(square.score) + marks, ha="center", va="center", fontsize=8)
+            write_in_square(axes, x, y, bare(square.score) + marks)
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
@@ -384,7 +385,7 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
     shown = values.to_numpy(float)
     colour_squares(axes, shown, colours="cividis", least=off.min(), most=np.nanmax(shown), bar=bar)
     for (y, x), words in np.ndenumerate(text.to_numpy(object)):
-        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=8)
+        write_in_square(axes, x, y, words)
     make_legible(axes)
     across, down = (list(names) for names in (columns.target, rows.intermediate))
     for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
