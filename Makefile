@@ -55,6 +55,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv
 	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
 	$(VENV)/bin/python -m analysis.gains.seeds.forecast docs/power_forecast.csv
+	$(VENV)/bin/python -m benchmarks.grids.alternatives docs/tried_calibration.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

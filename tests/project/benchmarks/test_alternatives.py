@@ -1,0 +1,133 @@
+"""Tests of ratings that were tried: their parts computed in another way, and their rates as the page has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+
+from analysis.importance.mixed.calibration import drawn_grid
+from analysis.importance.mixed.tested import MixedTest
+from benchmarks.grids import alternatives
+from benchmarks.grids.alternatives import (
+    FOLLOWED,
+    KINDS,
+    RATIO,
+    RESTRICTED,
+    SLOPE,
+    Crossed,
+    _covariances,
+    _within,
+    projections,
+    without_products,
+)
+
+DOCS = Path(__file__).parents[3] / "docs"
+OTHERS = ("permutation in families", "crossed pairs", "crossed pairs, targets free", SLOPE, RATIO)
+TRIED = ("kept", *OTHERS, *alternatives.REMOVED, *alternatives.NOISES)
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return drawn_grid(3, 2, np.random.default_rng(4))
+
+
+def test_a_crossed_likelihood_is_the_largest_normal_density_over_points_scales_means_and_slopes(grid, monkeypatch):
+    for name, few in (("TASKS", (0.0, 1.0)), ("REVERSED", (0.3,)), ("FAMILIES", (0.3,)), ("BOTH", (0.0,))):
+        monkeypatch.setattr(alternatives, name, few)
+    ratings = MixedTest.of(grid).ratings[:, :1]
+    crossed = Crossed.of(grid, ratings, (1.0,), (0.5,))
+    values = np.random.default_rng(5).normal(size=(len(crossed.pairs[0]), 1))
+    x = ratings[crossed.pairs[0], 0] - ratings[crossed.pairs[1], 0]
+    logs: dict[bool, list[float]] = {False: [], True: []}
+    for covariance in _covariances(grid, crossed.pairs, (1.0,), (0.5,)):
+        inverse = np.linalg.inv(covariance)
+        for sloped, of in logs.items():
+            design = np.column_stack([np.ones_like(x), x][: 1 + sloped])
+            left = values[:, 0] - design @ np.linalg.solve(
+                design.T @ inverse @ design, design.T @ inverse @ values[:, 0]
+            )
+            scale = left @ inverse @ left / len(left)
+            of.append(multivariate_normal(cov=scale * covariance, allow_singular=True).logpdf(left))
+    without, ratios = crossed._fitted(values)
+    assert np.diff(without[:, 0]) == pytest.approx(np.diff(logs[False]), abs=1e-3)
+    assert ratios[0, 0] == pytest.approx(2 * (max(logs[True]) - max(logs[False])), abs=1e-3)
+
+
+def test_projections_of_ratings_are_those_of_the_model_and_stay_so_in_their_families(grid):
+    test = MixedTest.of(grid)
+    weighted, information = projections(test.model, test.ratings)
+    np.testing.assert_allclose(weighted.swapaxes(0, 1), test.model.projections, atol=1e-8)
+    np.testing.assert_allclose(information.T, test.model.information)
+    orders = [_within(grid.family, np.random.default_rng(seed)) for seed in range(9)]
+    assert all((grid.family[order] == grid.family).all() for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_restricted_maxima_weigh_a_point_by_what_its_slope_is_known_to(grid):
+    test = MixedTest.of(grid)
+    model, contrasts = test.model, np.random.default_rng(6).normal(size=(5, 1)) * 5
+    slopes, ratios = (RESTRICTED[name](model, contrasts)[:, 0] for name in (SLOPE, RATIO))
+    for construct in range(3):
+        rows = []
+        for root in model.roots:
+            covariance, facts = root @ root.T, model.effects.of_facts(test.ratings[:, construct])
+            known = facts @ np.linalg.solve(covariance, facts)
+            square = (facts @ np.linalg.solve(covariance, contrasts[:, 0])) ** 2 / known
+            own = multivariate_normal(cov=covariance).logpdf(contrasts[:, 0])
+            rows.append((own + square / 2 - np.log(known) / 2, square, own, known))
+        full, squares, without, known = np.array(rows).T
+        assert slopes[construct] == pytest.approx(squares[full.argmax()])
+        assert ratios[construct] == pytest.approx(2 * (full.max() + np.log(known[0]) / 2 - without.max()), abs=1e-6)
+
+
+def test_a_product_is_removed_and_what_roles_add_stays():
+    grid = drawn_grid(5, 2, np.random.default_rng(4))
+    rng = np.random.default_rng(7)
+    roles = rng.normal(size=(10, 1)) + rng.normal(size=(1, 10))
+    u, v = (part - part.mean() for part in rng.normal(size=(2, 10)))
+    gains = ((roles + 3 * np.outer(u, v)) * grid.mask)[..., None]
+    left = without_products(grid, gains, 1)
+    whole = np.abs(gains[..., 0] - roles * grid.mask).max()
+    assert np.abs(left[..., 0] - roles * grid.mask).max() < 0.25 * whole
+
+
+def tried() -> pd.DataFrame:
+    return pd.read_csv(DOCS / "tried_calibration.csv", keep_default_na=False)
+
+
+def short(rate: float, digits: int) -> str:
+    return f"{rate:.{digits}f}".removeprefix("0") if round(rate, digits) < 1 else "1.00"
+
+
+def lines_of_the_page() -> list[str]:
+    """A line per test: false alarms by background, and what is seen where tasks, or families and tasks, differ."""
+    rates, lines = tried().set_index(["test", "background", "planted"]).rate, []
+    for test in TRIED:
+        cells = [short(rates[test, background, ""], 3) for background in KINDS]
+        for background in ("task effects", "family and task effects"):
+            found = (rates[test, background, name] for name in ("definition", "link", "conduciveness"))
+            cells.append(" ".join(short(rate, 2) for rate in found))
+        lines.append(f"| {test} | {' | '.join(cells)} |")
+    return lines
+
+
+def test_the_page_has_the_rates_of_all_tests_that_were_tried():
+    text = (DOCS / "what-explains-gains.md").read_text(encoding="utf-8")
+    assert [line for line in lines_of_the_page() if line not in text.splitlines()] == []
+    frame = tried()
+    assert frame.grids.eq(1000).all()
+    harder = frame[frame.background == FOLLOWED].set_index("test").rate
+    assert f"they alarm in {short(harder['crossed pairs'], 3)} of grids" in " ".join(text.split())
+
+
+def test_the_kept_test_was_put_to_the_grids_on_which_it_was_calibrated():
+    names = {"mixed model": "kept", "likelihood ratio alone": "kept, alone"}
+    known = pd.read_csv(DOCS / "calibration.csv", keep_default_na=False).query("design == 'published'")
+    known = known.assign(test=known.test.map(names)).dropna(subset="test")
+    both = tried().merge(known, on=["test", "background", "planted"])
+    assert len(both) == 2 * len(KINDS) * 4
+    assert (both.alarms_x == both.alarms_y).all()
