@@ -127,6 +127,11 @@ NOUNS = (
     Noun("cite", "paper", "Write what a study has to cite, as BibTeX, and what its data's licences let you share."),
     Noun("score", "score", "Predict every task of a study for every text of a file, in one pass."),
     Noun(
+        "feedback",
+        "feedback",
+        "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration.",
+    ),
+    Noun(
         "pretrain",
         "pretrain",
         "Let a backbone read on in texts of a domain, as a backbone of its own.",

@@ -30,38 +30,49 @@ COLUMNS = {
     "text": "the texts (default: text, or the only one)",
     "context": "what was said before",
     "id": "ids (default: numbers from 0)",
-    "group": "groups or dates, for --plots",
 }
 
 
 def add_score(score: argparse.ArgumentParser) -> None:
     """Add the options of ``score``."""
     leaf_options(score, "score replies.csv --study demo --text reply --out replies.scores.csv", score_texts)
-    score.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
-    score.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
-    score.add_argument(
-        "--task",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="only this task or imported adapter (repeatable; default: all)",
-    )
+    reading_options(score)
+    score.add_argument("--group", metavar="COLUMN", default="", help="the column of groups or dates, for --plots")
     out_option(score, "the scores, as .csv, .jsonl or .parquet (default: FILE.scores.csv, without its folder)", "FILE")
-    for name, what in COLUMNS.items():
-        score.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
-    score.add_argument("--by", metavar="SYSTEM", default="", help="a system of the study, instead of its adapters")
-    system_option(score)
     score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
     score.add_argument(
         "--spreadsheet",
         action="store_true",
         help="in a .csv put an apostrophe before texts that a spreadsheet would compute (they begin with =, +, - or @)",
     )
-    score.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
-    score.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
-    score.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
-    score.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
-    device_option(score)
+
+
+def reading_options(leaf: argparse.ArgumentParser) -> None:
+    """Which texts are read, and by what."""
+    leaf.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
+    leaf.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
+    leaf.add_argument(
+        "--task",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only this task or imported adapter (repeatable; default: all)",
+    )
+    for name, what in COLUMNS.items():
+        leaf.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
+    leaf.add_argument("--by", metavar="SYSTEM", default="", help="a system of the study, instead of its adapters")
+    system_option(leaf)
+    leaf.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
+    leaf.add_argument("--encoding", metavar="NAME", default="utf-8", help="of FILE (default: utf-8)")
+    leaf.add_argument("--seed", metavar="N", type=int, help="of the adapters (default: the study's lowest)")
+    leaf.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="(default: fp32)")
+    device_option(leaf)
+
+
+def texts_of(options: argparse.Namespace) -> Texts:
+    """The texts that the options name; BadInput for a file that cannot be read."""
+    columns = {name: getattr(options, name, "") for name in (*COLUMNS, "group")}
+    return Texts(options.file, options.format, encoding=options.encoding, **columns)
 
 
 UNTESTED = {
@@ -80,11 +91,9 @@ def score_texts(options: argparse.Namespace) -> int:
     from analysis.figures.corpus import corpus_figures
     from harness.scoring.parts import listed_path, score_all
 
-    columns = {name: getattr(options, name) for name in ("text", "context", "id", "group")}
-    texts = Texts(options.file, options.format, encoding=options.encoding, **columns)
-    store = Store(Path(options.store))
+    texts, store = texts_of(options), Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
-    scorer = _scorer(store, manifest, options)
+    scorer = scorer_named(store, manifest, options, options.task)
     name = "stdin" if options.file == "-" else Path(options.file).name
     out = Path(options.out or f"{name}.scores.csv")
     job = {"cells": [task.record.key for task in scorer.tasks], "precision": options.precision}
@@ -119,9 +128,11 @@ def score_texts(options: argparse.Namespace) -> int:
     return 0
 
 
-def _scorer(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> TextScorer:
-    """The study's adapters, or the system that the options name."""
-    chosen = {"tasks": options.task, "seed": options.seed, "device": options.device}
+def scorer_named(
+    store: Store, manifest: Mapping[str, Any], options: argparse.Namespace, tasks: Sequence[str]
+) -> TextScorer:
+    """The study's adapters of these tasks (all, if none is named), or the system that the options name."""
+    chosen = {"tasks": tasks, "seed": options.seed, "device": options.device}
     from harness.scoring import scorer_of
 
     if options.by:

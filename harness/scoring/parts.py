@@ -65,7 +65,7 @@ def score_all(
     for _ in islice(lines, n_texts):
         pass
     watch(n_texts)
-    while part := _next_part(lines):
+    while part := next_part(lines):
         parts.add(n_parts, *_score_part(score, part))
         n_parts, n_texts = n_parts + 1, n_texts + len(part)
         watch(n_texts)
@@ -93,7 +93,7 @@ def _is_formula(texts: pd.Series) -> pd.Series:
     return texts.notna() & strings.str.startswith(FORMULA) & pd.to_numeric(strings, errors="coerce").isna()
 
 
-def _next_part(lines: Iterator[Line]) -> list[Line]:
+def next_part(lines: Iterator[Line]) -> list[Line]:
     """The next texts, as many as a part may have by number and length; none at the end."""
     part: list[Line] = []
     characters = 0

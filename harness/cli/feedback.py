@@ -1,0 +1,51 @@
+"""``feedback``: what replies lack, in words from templates, to the terminal and nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from adapters_store import Store
+from harness.api import stored_manifest
+from harness.cli.options import leaf_options, out_option
+from harness.cli.score import reading_options, scorer_named, texts_of
+from harness.cli.study import name_of
+from harness.cli.terminal import verbatim
+from tasks.errors import BadInput
+
+
+def add_feedback(feedback: argparse.ArgumentParser) -> None:
+    """Add the options of ``feedback``."""
+    example = "feedback replies.csv --study epitome --by bi-encoder --text reply --context post"
+    leaf_options(feedback, example, show_feedback)
+    out_option(feedback, "refused, as is --json: texts of yours stay on the terminal")
+    reading_options(feedback)
+
+
+def show_feedback(options: argparse.Namespace) -> int:
+    """Print for every reply its levels, what was marked, what is missing, and two examples."""
+    from harness.scoring.feedback import HEADING, feedback, folded, known_tasks
+    from harness.scoring.parts import next_part
+    from harness.scoring.scoring_tasks import scoring_tasks
+
+    if options.out or options.json:
+        raise BadInput(f"{'--out' if options.out else '--json'}: feedback is shown on the terminal only; leave it out")
+    texts, store = texts_of(options), Store(Path(options.store))
+    manifest = stored_manifest(store, name_of(options.study))
+    solved = scoring_tasks(store, manifest, options.task, options.seed, system=options.by)
+    scorer = scorer_named(store, manifest, options, known_tasks([task.name for task in solved], options.task))
+    print(folded(HEADING))
+    shown, unread = 0, texts.lines()
+    while lines := next_part(unread):
+        sound = [line for line in lines if not line.problem]
+        if sound:
+            frame = scorer.score([line.text for line in sound], [line.context for line in sound])
+            for said in feedback(frame, sound):
+                verbatim(f"\n{said}")
+        for line in lines:
+            if line.problem:
+                verbatim(f"\nreply {line.id} ({line.where}): {line.problem}")
+        shown += len(lines)
+    if not shown:
+        raise BadInput(f"{texts.file}: has no text")
+    return 0
