@@ -9,7 +9,10 @@ With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
 covariance from its scores, pooled over the transfers of a target, of which the part of a transfer about their mean has
 (T - 1) (S - 1) degrees of freedom (``analysis.gains.seeds``; their covariance is taken to be that with the baseline).
-With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N).
+With one seed of a transfer e^2 is V + s2(B) (1 + 1 / N), and its test is a sum of two t, whose bound lies between those
+of either: the fewer degrees of freedom are taken. Variances between few seeds promise too much, since one that is too
+small adds more to what is found than one that is too large takes away: they are multiplied by what makes their root
+right in the mean, 1.57 for one degree of freedom (Holtzman 1950).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, gammaln, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.significance import LEVEL
@@ -178,6 +181,7 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
             variance = sum(part for part, _ in parts)
             inverse = sum(part**2 / df for part, df in parts)
             error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
+            df = min(df, baseline_seeds - 1.0) if seeds == 1 else df
             size = _within_room({"visible": smallest_visible(error, df)}, float(rooms[row.target, row.setting]))
             rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
@@ -212,12 +216,19 @@ def _seed_parts(row: Any, seeds: int, baseline_seeds: int) -> list[tuple[float, 
 
     Where no transfer has two seeds, transfers are taken to vary as their baseline does, independently of it.
     """
+    few, many = (_unbiased(df) for df in (row.n_seeds - 1.0, (row.n_pairs - 1) * (row.n_seeds - 1.0)))
     if seeds == 1:  # the test has the baseline's runs alone to go by, whatever a transfer's would say
-        return [(row.baseline * (1 + 1 / baseline_seeds), baseline_seeds - 1)]
+        return [(few * row.baseline * (1 + 1 / baseline_seeds), baseline_seeds - 1)]
     transfer, shared = (row.baseline, 0.0) if np.isnan(row.transfer) else (row.transfer, row.shared)
     share = seeds / baseline_seeds
     paired = max(transfer + share**2 * row.baseline - 2 * share * shared, 0.0) / seeds
     own = min(max(transfer - shared, 0.0) * (1 - 1 / row.n_pairs) / seeds, paired)  # about the mean of the transfers
-    parts = [(own, (row.n_pairs - 1) * (seeds - 1.0)), (paired - own, seeds - 1.0)] if own else [(paired, seeds - 1.0)]
-    further = row.baseline * (baseline_seeds - seeds) / baseline_seeds**2
+    rest = (few * (paired - own), seeds - 1.0)
+    parts = [(many * own, (row.n_pairs - 1) * (seeds - 1.0)), rest] if own else [rest]
+    further = few * row.baseline * (baseline_seeds - seeds) / baseline_seeds**2
     return parts + ([(further, baseline_seeds - 1.0)] if further else [])
+
+
+def _unbiased(df: float) -> float:
+    """What a variance with so many degrees of freedom is multiplied by, so that its root is right in the mean."""
+    return float(df / 2 * np.exp(2 * (gammaln(df / 2) - gammaln((df + 1) / 2)))) if df > 0 else 1.0

@@ -145,8 +145,9 @@ def _seeds(by_seeds: pd.DataFrame) -> Section:
         "What other numbers of seeds would show, from the study's own variances between items and between seeds"
         " (tables/visible_by_seeds.csv has every target). Below the error that the test items alone give no number of"
         " seeds helps. Where a seed does the same to a transfer and to its baseline, more seeds of both help more than"
-        " more of the baseline. The forecasts are hopeful, and from two or three seeds they are rough: simulated, gains"
-        " were found less often than forecast (docs/significance.md, Power)."
+        " more of the baseline. From two or three seeds these forecasts are rough. Simulated, gains are found as"
+        " often as forecast or up to 1.2 times less often with several seeds of a transfer, and 1.4 to 2.1 times less"
+        " often with one (docs/significance.md, Power)."
     )
     groups = by_seeds[by_seeds.is_detectable.notna()].groupby(["seeds", "baseline_seeds"], sort=False)
     rows = [

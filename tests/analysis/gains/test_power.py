@@ -105,7 +105,7 @@ def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
 
 
 def test_the_parts_of_a_standard_error_are_those_of_simulated_seeds() -> None:
-    rng, found = np.random.default_rng(0), _by_seeds().set_index(["seeds", "baseline_seeds"])
+    rng, found = np.random.default_rng(0), _by_seeds(n_seeds=10**6).set_index(["seeds", "baseline_seeds"])
     covariance = np.array([[2.0, 1.5], [1.5, 3.0]])
     for seeds, baseline_seeds in [(2, 2), (2, 10), (5, 20)]:
         drawn = rng.multivariate_normal([0, 0], covariance, size=(40_000, baseline_seeds))
@@ -122,12 +122,30 @@ def test_more_seeds_see_smaller_gains_down_to_what_the_test_set_allows() -> None
 
 
 def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
-    found = _by_seeds(transfer=np.nan, shared=np.nan).set_index(["seeds", "baseline_seeds"])
+    unpaired = {"transfer": np.nan, "shared": np.nan, "n_seeds": 10**6}
+    found = _by_seeds(**unpaired).set_index(["seeds", "baseline_seeds"])
     assert found.standard_error[1, 5] ** 2 == pytest.approx(4 + 2 * (1 + 1 / 5))
     assert found.standard_error[2, 2] ** 2 == pytest.approx(4 + (2 + 2) / 2)
-    known = _by_seeds(transfer=0.5).set_index(["seeds", "baseline_seeds"])  # which the test of one seed cannot know
+    known = _by_seeds(transfer=0.5, n_seeds=10**6).set_index(
+        ["seeds", "baseline_seeds"]
+    )  # which the test of one seed cannot know
     assert known.standard_error[1, 5] == found.standard_error[1, 5]
     assert _by_seeds(baseline=np.nan).empty
+
+
+@pytest.mark.parametrize("n_seeds", [2, 3, 6])
+def test_a_spread_between_few_seeds_is_right_in_the_mean(n_seeds: int) -> None:
+    drawn = np.random.default_rng(n_seeds).normal(0, 3, size=(200_000, n_seeds)).std(axis=1, ddof=1)
+    spread = _by_seeds(groups=0.0, transfer=np.nan, shared=np.nan, n_seeds=n_seeds, baseline=drawn.mean() ** 2)
+    error = spread.set_index(["seeds", "baseline_seeds"]).standard_error[1, 10]
+    assert error == pytest.approx(3 * np.sqrt(1 + 1 / 10), rel=0.005)
+
+
+def test_one_seed_is_tested_with_no_more_degrees_of_freedom_than_its_baseline_has() -> None:
+    found = _by_seeds(baseline=0.1).set_index(["seeds", "baseline_seeds"])
+    assert found.df[1, 5] == 4 and found.df[1, 10] == 9
+    assert found.visible[1, 5] == pytest.approx(smallest_visible(found.standard_error[1, 5], 4))
+    assert found.df[3, 3] > 4
 
 
 def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
