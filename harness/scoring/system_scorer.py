@@ -16,7 +16,7 @@ from harness.scoring.answers import Answers, TextScorer
 from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
-from harness.study.systems import Fitted, Kind, Place, check_system, kind_of
+from harness.study.systems import Fitted, Kind, Place, check_installed, check_system, kind_of
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example
@@ -44,8 +44,8 @@ class SystemScorer(TextScorer):
         """The cells of what the study calls ``system``, for ``tasks`` (by default all that it solves) and a seed.
 
         ``cells`` are keys of cells of the system that score instead. BadInput for a system or task that is unknown or
-        not trained, that leaks, whose file is another than that of the training, whose weights were not kept, or whose
-        backbone is another here.
+        not trained, that leaks, whose file is another than that of the training, whose weights were not kept, whose
+        package is not installed, or whose backbone is another here.
         """
         self.store, self.name = store, system
         chosen = [task_of_cell(store, manifest, key) for key in cells]
@@ -57,6 +57,7 @@ class SystemScorer(TextScorer):
                     " of a new text; take a system without a leak"
                 )
         self.kind = _kind_of_records(system, [task.record for task in self.tasks])
+        check_installed(self.kind, system)
         backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
         if backbone is not None:
             check_system(self.kind, system, backbone)

@@ -332,11 +332,16 @@ def check_systems(
             raise BadStudy(f"{where}: system.{name}.tasks {listed!r} is not a list of the study's own tasks")
 
 
-def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
-    """BadInput where its package is not installed, or the study's backbone has weights of another kind."""
+def check_installed(kind: Kind, name: str) -> None:
+    """BadInput, with the command that installs it, where the system's optional package is not here."""
     if not kind.is_installed:
         pip = f"'empathy-transfer[{kind.reads.extra}]'" if kind.reads.extra else kind.reads.package
         raise BadInput(f"system {name!r} needs an optional package; install it with: pip install {pip}")
+
+
+def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
+    """BadInput where its package is not installed, or the study's backbone has weights of another kind."""
+    check_installed(kind, name)
     if kind.reads.weights not in ("", ENCODER):
         raise BadStudy(
             f"system {name!r} reads weights of the kind {kind.reads.weights!r}, and backbone {backbone.name!r} is an"

@@ -161,6 +161,16 @@ def test_a_system_that_was_not_trained_is_named_with_the_command(tmp_path, done)
         study.score(["so hard"], tasks=[ONE], by="tfidf")
 
 
+def test_a_package_that_is_missing_is_named_before_anything_is_read(done, command, tmp_path, monkeypatch):
+    (tmp_path / "texts.txt").write_text("so hard\n")
+    monkeypatch.setattr(systems.Kind, "is_installed", False)
+    where = ("--study", "tiny", "--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "counts")
+    code, _, err = command("score", tmp_path / "texts.txt", *where)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "system 'counts' needs an optional package; install it with: pip install" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt"]
+
+
 def test_another_backbone_is_refused(done, monkeypatch):
     own = done.plan.backbone
     other = dataclasses.replace(own, weights_sha256="0" * 64)
