@@ -31,7 +31,6 @@ START = 10.0  # seconds until a pack trains, where nothing is measured; measured
 PASSES = {WHOLE_MODEL: 3}  # forward passes that a training token costs; an adapter's cell: 2
 ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
 RECORD_BYTES = 6_000  # of what else stands in a record
-KEPT = 8  # a lane's checkpoint: weights, best ones and two moments, in the stage before and the new one
 
 
 @dataclass(frozen=True)
@@ -230,8 +229,11 @@ def disk_of(plan: Plan, store: Store, stored: Iterable[Record]) -> Disk:
         known = sizes.get(_like(cell.spec), []) if cell.keeps_weights(plan.study.keep) else []
         measured += bool(known)
         whole += round(sum(known) / len(known)) if known else _record_bytes(cell, plan)
-    kept = (KEPT * sum(weight_bytes(cell, plan.backbone) for cell in pack.cells) for pack in packs)
-    return Disk(whole, measured, max(kept, default=0))
+    return Disk(whole, measured, max((_checkpoint_bytes(pack, plan.backbone) for pack in packs), default=0))
+
+
+def _checkpoint_bytes(pack: Pack, backbone: Backbone) -> int:
+    return sum(system_of(cell.spec).checkpoint_copies * weight_bytes(cell, backbone) for cell in pack.cells)
 
 
 def _like(spec: Mapping[str, Any]) -> str:

@@ -39,6 +39,11 @@ class FittedSystem:
         """Those that the kind declares."""
         return self.kind.packages
 
+    @property
+    def checkpoint_copies(self) -> int:
+        """Weights and two moments, in the checkpoint before and the new one."""
+        return 6
+
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """Each cell alone."""
         return [(cell,) for cell in cells]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, bottleneck_bytes
+from harness.systems.system import ADAPTER_PACKAGES, LANE_COPIES, bottleneck_bytes
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -18,6 +18,7 @@ class Lanes:
     """Trains the cells of a pack together; harness.training.lanes says how."""
 
     packages = ADAPTER_PACKAGES
+    checkpoint_copies = LANE_COPIES
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """All cells of a pack at once."""

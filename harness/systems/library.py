@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, WHOLE_MODEL, bottleneck_bytes
+from harness.systems.system import ADAPTER_PACKAGES, LANE_COPIES, WHOLE_MODEL, bottleneck_bytes
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -21,6 +21,7 @@ class Library:
     """Trains each cell of a pack by itself; harness.training.library says how."""
 
     packages = ADAPTER_PACKAGES
+    checkpoint_copies = LANE_COPIES
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """Each cell alone."""

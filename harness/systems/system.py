@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from harness.training.trained import Trained
 
 ADAPTER_PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
+LANE_COPIES = 8  # weights, best ones and two moments, in the stage before and the new one
 WHOLE_MODEL = "whole model"  # the way of training without adapters, whose backward pass goes through all weights
 
 
@@ -30,6 +31,11 @@ class System(Protocol):
     @property
     def packages(self) -> tuple[str, ...]:
         """The packages that it needs and whose versions decide its numbers: a record names them."""
+        ...
+
+    @property
+    def checkpoint_copies(self) -> int:
+        """How many times its kept bytes its checkpoints take, while one replaces another."""
         ...
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:

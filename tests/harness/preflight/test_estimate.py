@@ -144,6 +144,9 @@ def test_disk_is_measured_where_the_task_is_and_else_weights_and_rows(plan, stud
     assert found.measured == 0  # a transfer's record has its composition, a baseline's has none
     assert found.records == others + 2 * (formula["epitome_er"] + rest["epitome_er"])
     assert found.checkpoints == 8 * 2 * max(formula.values())
+    assert disk_of(plan_of(dataclasses.replace(study, systems=("tfidf",)), data), store, []).checkpoints == (
+        found.checkpoints
+    ), "a system that keeps no checkpoint has none"
     more = plan_of(dataclasses.replace(study, seeds=(1, 2)), data)
     assert disk_of(more, store, list(records(store))).measured == 1
     light = [dataclasses.replace(one, provenance={**one.provenance, "left_out": {}}) for one in records(store)]
@@ -158,3 +161,10 @@ def test_nothing_is_left_to_estimate_when_all_is_stored(plan, tmp_path):
     keep_all(full, plan.cells)
     assert to_do(plan, full, TOKENS) == []
     assert measured_rates(records(full), [], TOKENS) == []
+
+
+def test_checkpoints_of_a_system_are_two_of_its_weights_and_their_moments(study, data, store):
+    tables = {"bi-encoder": {"tasks": ["epitome_er"]}}
+    plan = plan_of(dataclasses.replace(study, systems=("bi-encoder",), system=tables, transfers=False), data)
+    # attention: 4 x 64 x 65, heads: 64 x 65 + 3 x 65 + 2 x 65; 4 bytes each. The built-in encoder has no file.
+    assert disk_of(plan, store, []).checkpoints == 2 * 3 * 4 * (4 * 64 * 65 + 64 * 65 + 5 * 65)

@@ -182,6 +182,13 @@ def test_a_training_that_is_killed_after_an_epoch_goes_on_and_ends_with_equal_we
         assert torch.equal(value, again.weights[name]), name
 
 
+def test_a_checkpoint_is_as_large_as_the_weights_thrice(tmp_path, tiny):
+    KIND.fit(fit_of(tmp_path / "fit", tiny)).save(tmp_path / "model")
+    (weights,) = (tmp_path / "model").glob("*.safetensors")
+    thrice = (tmp_path / "fit" / CHECKPOINT).stat().st_size / weights.stat().st_size
+    assert thrice == pytest.approx(3.0, rel=0.02)
+
+
 def test_a_checkpoint_of_other_settings_rows_or_bytes_is_passed_over(tmp_path, tiny, caplog):
     KIND.fit(fit_of(tmp_path, tiny, joins="response"))
     before = (tmp_path / CHECKPOINT).read_bytes()
