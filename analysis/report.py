@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -161,6 +161,8 @@ def _leaderboard(store: Store, study: StudyResults, out: Path) -> tuple[Section 
     if not has_systems(study.manifest):
         return None, []
     board = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept).board()
+    if study.rationales is not None:
+        board = replace(board, rationales=study.rationales)
     for name, frame in board.frames.items():
         write_frames(frame, out / TABLES / name)
     drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)

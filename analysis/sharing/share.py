@@ -30,7 +30,7 @@ from analysis.sections.answers import silent
 from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
 from analysis.sections.question import of_stored
-from analysis.sections.study_results import Snapshot, StudyResults, finished
+from analysis.sections.study_results import Frames, Snapshot, StudyResults, finished
 from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
 from tasks.errors import BadInput
 from tasks.plain_text import counted
@@ -79,6 +79,9 @@ def shared_report(
     study = StudyResults.of(store, manifest, out, draws=draws, seed=seed).with_controls(store)
     with copied(store, manifest, names) as (copy, hidden, keys):
         frames = {name: _frame(getattr(study, name), names, keys) for name in FRAMES}
+        marked = Frames.of(store, manifest, draws=draws, seed=seed).rationales()
+        if marked is not None:
+            frames["rationales"] = _frame(marked, names, keys)
         records, question = finished(copy, frames["cells"]), of_stored(copy, hidden, frames["gains"], out)
         shown = replace(study, manifest=hidden, records=records, question=question, shared=notice, **frames)
         page = write_report(copy, shown, out, progress).page
