@@ -56,6 +56,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
 	$(VENV)/bin/python -m analysis.gains.seeds.forecast docs/power_forecast.csv
 	$(VENV)/bin/python -m benchmarks.grids.alternatives docs/tried_calibration.csv
+	$(VENV)/bin/python -m analysis.importance.choosing.calibration docs/suggest_calibration.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

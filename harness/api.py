@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.gains.flips import Flips
-    from analysis.importance.ranking import Advice
+    from analysis.importance.choosing.ranking import Advice
     from analysis.results.probes import Probed
     from analysis.sharing.share import Shared
     from harness.engines.remote import Launch
@@ -328,7 +328,7 @@ class Study:
         Similarities that are not stored are measured: ``encoder`` embeds the texts, by default the study's own.
         BadInput if the task's files are not there, or if the study has no intermediate for it.
         """
-        from analysis.importance.ranking import advice_for
+        from analysis.importance.choosing.ranking import advice_for
         from analysis.importance.similarity import stored_similarities
         from analysis.results.results import Results
         from harness.similarity.fill import fill

@@ -9,7 +9,14 @@ from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
 from analysis.gains.significance import LEVEL, p_text
-from analysis.importance.ranking import FEWEST_CANDIDATES, QUALITIES, better, ranking_qualities, rankings, summary
+from analysis.importance.choosing.ranking import (
+    FEWEST_CANDIDATES,
+    QUALITIES,
+    better,
+    ranking_qualities,
+    rankings,
+    summary,
+)
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
@@ -171,8 +178,8 @@ TEXT = (
     " intermediate's size, their fused ranks, and a ridge regression that has not seen the target's family. NDCG is 1"
     " for the right order; regret is by how many percent the best of the first one, or three, falls short of the best"
     " score. Means over targets with 95 % limits, which resample targets and are too narrow, because targets agree in"
-    " what intermediates differ by. p: how often a ranking whose tasks are permuted has as large a mean NDCG, corrected"
-    " for all rankings; tasks of a family are alike, so it is rather too small."
+    " what intermediates differ by. p: how often a ranking whose tasks are permuted, or whose families of tasks are and"
+    " the tasks within them, has as large a mean NDCG: the larger of both, corrected for all rankings."
 )
 
 

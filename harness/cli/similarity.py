@@ -156,7 +156,7 @@ def _print_advice(advice: pd.DataFrame) -> None:
 
 
 def _print_quality(quality: pd.DataFrame) -> None:
-    from analysis.importance.ranking import better
+    from analysis.importance.choosing.ranking import better
 
     if quality.empty:
         print(UNJUDGED)
@@ -165,7 +165,7 @@ def _print_quality(quality: pd.DataFrame) -> None:
     print(
         f"\nhow right such rankings were on {targets} finished targets: means (of a random order); NDCG of a perfect"
         " ranking is 1, regret@k: percent by which the best of the first k falls short of the best intermediate, tau:"
-        " Kendall's rank correlation, p: of NDCG, tasks permuted, corrected for all rankings"
+        " Kendall's rank correlation, p: of NDCG, tasks and families permuted, corrected for all rankings"
     )
     print_rows([_quality(row) for row in _records(quality)], as_json=False)
     names = ", ".join(better(quality)) or "none"

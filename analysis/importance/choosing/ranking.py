@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.significance import LEVEL
-from analysis.importance.chance_order import p_of_orders
+from analysis.importance.choosing.chance_order import p_of_orders
 from analysis.importance.features import CATEGORY, features_of, pair_features
 from analysis.importance.similarity import HEURISTICS, PAIR, reciprocal_rank_fusion
 from analysis.results.results import Results
@@ -140,10 +140,10 @@ def ndcg(order: np.ndarray, score: np.ndarray) -> float:
 def regret(order: np.ndarray, score: np.ndarray, k: int) -> float:
     """Percent by which the best of the first ``k`` falls short of the best; undefined unless the best is positive."""
     best = score.max()
-    return float(100 * max(best - _best_of_first(order, score, k), 0.0) / best) if best > 0 else float("nan")
+    return float(100 * max(best - best_of_first(order, score, k), 0.0) / best) if best > 0 else float("nan")
 
 
-def _best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:
+def best_of_first(order: np.ndarray, score: np.ndarray, k: int) -> float:
     """Expected best score of the first k, where equal ranks are drawn at random: the largest of m of g tied ones."""
     last = np.sort(order)[::-1][k - 1]
     above, tied = score[order > last], np.sort(score[order == last])
@@ -160,9 +160,10 @@ def summary(
     """One row per ranking: the mean of every quality over targets, its chance, and 95 % limits ``_low``, ``_high``.
 
     Limits resample targets. Targets agree in what intermediates differ by, so the limits are too narrow to tell a
-    ranking from a random order; ``p`` and ``p_corrected`` do that (``analysis.importance.chance_order``).
+    ranking from a random order; ``p`` and ``p_corrected`` do that (``analysis.importance.choosing.chance_order``).
     """
-    chances = p_of_orders(ranked, results.gains, RANKINGS, FEWEST_CANDIDATES)
+    family = results.tasks.set_index("task").family
+    chances = p_of_orders(ranked, results.gains, RANKINGS, FEWEST_CANDIDATES, family)
     rng = np.random.default_rng(seed)
     lines = []
     for name, of_ranking in rows.groupby("ranking", sort=False):

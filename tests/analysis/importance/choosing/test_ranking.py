@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.ranking import (
+from analysis.importance.choosing.ranking import (
     FUSION,
     MODEL,
     RANKING_QUALITIES,
@@ -119,7 +119,7 @@ def test_a_ranking_by_the_truth_is_judged_perfect_and_others_are_not(published, 
     quality = summary(rows, published, ranked)
     found = quality.set_index("ranking")
     assert better(quality) == ["data_similarity", FUSION, MODEL]
-    assert found.p_corrected["data_similarity"] == pytest.approx(1 / 1000)
+    assert found.p_corrected["data_similarity"] == pytest.approx(1 / 500)
     assert found.tau["data_similarity"] == pytest.approx(1)
     line = found.loc["task_similarity"]
     assert line.tau_low < line.tau < line.tau_high
