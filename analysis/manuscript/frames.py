@@ -77,11 +77,12 @@ def _planned(stored: StudyResults | None) -> Frames:
 
 def _boards(subject: Subject) -> Frames:
     """The frame of the leaderboard of every setting; nothing without systems."""
-    if subject.stored is None or subject.board.empty:
+    if subject.stored is None or subject.board is None:
         return {}
+    board = subject.board.board
     return {
-        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(subject.board, subject.stored.manifest, setting)
-        for setting in dict.fromkeys(subject.board.setting)
+        f"{BOARD}-{setting.replace('%', 'pct')}": board_frame(board, subject.stored.manifest, setting)
+        for setting in dict.fromkeys(board.setting)
     }
 
 
@@ -164,7 +165,7 @@ def _own(subject: Subject) -> Frames:
         own["visible_gains"] = visible_gains(subject.stored.gains)
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
-    return own
+    return own | dict(subject.board.frames if subject.board else {})
 
 
 def pairs(subject: Subject) -> pd.DataFrame:

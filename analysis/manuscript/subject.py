@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from adapters_store import disk
 from adapters_store.record import imports_of, read_signed
 from adapters_store.store import Store
@@ -17,7 +15,7 @@ from analysis.gains.cells import Manifest
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.tested import why_not as why_no_slopes
 from analysis.importance.ridge import why_no_fold
-from analysis.results.leaderboard import has_systems
+from analysis.results.leaderboard import Leaderboard, has_systems
 from analysis.results.results import Results
 from analysis.sections.question import Question, of_published
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
@@ -40,7 +38,7 @@ class Subject:
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
     ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
-    study with systems, else empty.
+    study with systems.
     """
 
     question: Question
@@ -49,7 +47,7 @@ class Subject:
     unknown: tuple[str, ...] = ()
     searches: tuple[Mapping[str, Any], ...] = ()
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    board: pd.DataFrame = field(default_factory=pd.DataFrame)
+    board: Leaderboard | None = None
 
     @property
     def results(self) -> Results:
@@ -101,7 +99,7 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
     study = StudyResults.of(store, manifest, Path()).of_adapters
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    board = Frames.of(store, manifest).board().board if has_systems(manifest) else pd.DataFrame()
+    board = Frames.of(store, manifest).board() if has_systems(manifest) else None
     return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, board)
 
 
