@@ -12,23 +12,15 @@ from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.subject import stored_study
 from analysis.manuscript.tables import rationales, systems, tables
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import marking_study
 
 TASK, OTHER = "epitome_er", "news_empathy"
-CHANGES = (
-    f'tasks=["{TASK}", "{OTHER}"]',
-    'systems=["bi-encoder", "tfidf"]',
-    f'system.bi-encoder.tasks=["{TASK}"]',
-    "system.bi-encoder.epochs=1",
-    "system.bi-encoder.tokens=12",
-)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of a manuscript of a trained study."""
-    study = small_study(tmp_path_factory.mktemp("study") / "runs", *CHANGES)
-    assert study.run().is_complete
+    study = marking_study(tmp_path_factory.mktemp("study") / "runs")
     out = tmp_path_factory.mktemp("paper")
     write_paper(stored_study(study.store, study.manifest()), out, VENUES["acl"])
     return out

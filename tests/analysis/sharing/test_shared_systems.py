@@ -9,17 +9,9 @@ from analysis.report import report
 from analysis.sharing.pseudonyms import names_of
 from analysis.sharing.share import shared_report
 from tests.analysis.sharing.test_share import words_in
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import marking_study
 
 TASK = "epitome_er"
-CHANGES = (
-    f'tasks=["{TASK}", "news_empathy"]',
-    'systems=["bi-encoder", "tfidf"]',
-    f'system.bi-encoder.tasks=["{TASK}"]',
-    "system.bi-encoder.epochs=1",
-    "system.bi-encoder.tokens=12",
-    "transfers=false",
-)
 FILE = "tables/leaderboard_rationales.csv"
 SCORES = ["system", "setting", "form", "token_f1", "iou_f1", "n_seeds", "n_test", "n_marked"]
 
@@ -27,8 +19,7 @@ SCORES = ["system", "setting", "form", "token_f1", "iou_f1", "n_seeds", "n_test"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A trained study one of whose systems marks rationales, on a task that is private here."""
-    study = small_study(tmp_path_factory.mktemp("systems") / "runs", *CHANGES)
-    assert study.run().is_complete
+    study = marking_study(tmp_path_factory.mktemp("systems") / "runs", "transfers=false")
     manifest = study.manifest()
     manifest["tasks"][TASK]["private"] = True
     study.store.write_manifest("tiny", manifest)

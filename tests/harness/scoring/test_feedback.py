@@ -12,7 +12,7 @@ from harness.scoring.feedback import HEADING, TEMPLATES, feedback, known_tasks
 from harness.scoring.texts import Line
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tests.support.studies.small_study import small_study
+from tests.support.studies.small_study import marking_study
 
 TASKS = ("epitome_er", "epitome_ip", "epitome_ex")
 REPLY = "I'm so sorry, that\nsounds hard"
@@ -74,15 +74,7 @@ def test_only_tasks_that_have_words_are_asked():
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A trained study with a system that marks rationales and a task without words for it."""
-    changes = (
-        'tasks=["epitome_er", "news_empathy"]',
-        'systems=["bi-encoder"]',
-        'system.bi-encoder.tasks=["epitome_er"]',
-    )
-    changes = (*changes, "system.bi-encoder.epochs=1", "system.bi-encoder.tokens=12")
-    study = small_study(tmp_path_factory.mktemp("feedback") / "runs", *changes)
-    assert study.run().is_complete
-    return study
+    return marking_study(tmp_path_factory.mktemp("feedback") / "runs", "transfers=false")
 
 
 @pytest.mark.parametrize("by", [(), ("--by", "bi-encoder")], ids=["adapters", "system"])

@@ -21,6 +21,15 @@ def small_study(store, *overrides):
     return Study("tiny", store=store, overrides=[*OVERRIDES, 'trainer="lanes"', *overrides])
 
 
+def marking_study(store, *overrides):
+    """A study that is trained here, with two systems; one of them, on epitome_er alone, marks rationales."""
+    changes = ('tasks=["epitome_er", "news_empathy"]', 'systems=["bi-encoder", "tfidf"]')
+    changes += ('system.bi-encoder.tasks=["epitome_er"]', "system.bi-encoder.epochs=1", "system.bi-encoder.tokens=12")
+    study = small_study(store, *changes, *overrides)
+    assert study.run().is_complete
+    return study
+
+
 def cell_of(study, target, intermediate=None, seed=1):
     plan = study.plan
     options = {"seed": seed, "setting": "full", "intermediate": intermediate}
