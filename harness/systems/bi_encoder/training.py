@@ -155,9 +155,9 @@ class Trained(Fitted):
         with torch.inference_mode():
             for numbers in evaluation_batches([len(text.ids) for text, _ in texts]):
                 levels, marks = self._forward([texts[number] for number in numbers])
-                logits[numbers] = levels.float().cpu().numpy()
+                logits[numbers] = levels.cpu().numpy()
                 if marks is not None:
-                    shares = marks.float().softmax(dim=-1)[..., 1].cpu().numpy()
+                    shares = marks.softmax(dim=-1)[..., 1].cpu().numpy()
                     for number, share in zip(numbers, shares, strict=True):
                         spans.extend(_spans(number, texts[number][0], share))
         read = 1 if self.config.joins == "response" else 2
@@ -166,13 +166,14 @@ class Trained(Fitted):
         return Predicted(logits, sorted(spans) if has_marks else None, is_cut=is_cut)
 
     def _forward(self, rows: Sequence[tuple[Text, Text]]) -> tuple[Tensor, Tensor | None]:
-        """The network's logits of responses and posts. Without a mask, posts are padded to their full length."""
+        """The network's logits of responses and posts, fp32. Without a mask, posts are padded to their full length."""
         response, post = ([text.ids for text in texts] for texts in zip(*rows, strict=True))
         fixed = None if self.config.is_masked else self.config.tokens
         posts = self._batch(post, fixed)
         mask = posts["attention_mask"] if self.config.is_masked else None
-        logits: tuple[Tensor, Tensor | None] = self.network(self._batch(response), posts, mask)
-        return logits
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            levels, marks = self.network(self._batch(response), posts, mask)
+        return levels.float(), None if marks is None else marks.float()
 
     def _batch(self, texts: Sequence[Sequence[int]], length: int | None = None) -> dict[str, Tensor]:
         length = length or max(map(len, texts))

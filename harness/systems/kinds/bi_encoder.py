@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 READS = Reads(rationales=True, weights=ENCODER, labels=("binary", "multiclass", "ordinal"))
 PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
+PRECISIONS = ("fp32", "bf16")
 JOINS = ("attention", "concatenated", "response")
 BYTES = 4  # of an fp32 number
 
@@ -34,7 +35,8 @@ class Config:
     which reads no post. A ``rationale_weight`` of 0 leaves rationales out. ``is_masked`` false lets the response attend
     to padding, as the published code does. ``marks_all_without``: of a text without a rationale every token counts as
     marked, as in the published code; false, none does. ``is_seeker_trained`` trains the post's encoder, too, which the
-    code freezes. ``tokens`` is how many are read of a text.
+    code freezes. ``tokens`` is how many are read of a text. ``precision`` ``bf16`` computes the network's products in
+    16 bits; weights, losses and the optimizer's moments stay in 32.
     """
 
     epochs: int = 4
@@ -48,11 +50,13 @@ class Config:
     is_masked: bool = True
     is_seeker_trained: bool = False
     marks_all_without: bool = True
+    precision: str = "fp32"
 
     def __post_init__(self) -> None:
-        """Check the closed vocabulary and ranges; ValueError naming the field."""
-        if self.joins not in JOINS:
-            raise ValueError(f"joins {self.joins!r} is not one of {', '.join(JOINS)}")
+        """Check the closed vocabularies and ranges; ValueError naming the field."""
+        for name, words in (("joins", JOINS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name} {getattr(self, name)!r} is not one of {', '.join(words)}")
         ranges = {
             "epochs": (1, 1000),
             "batch_size": (1, 4096),

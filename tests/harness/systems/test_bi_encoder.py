@@ -52,6 +52,15 @@ def trained(tmp_path_factory):
     return of
 
 
+def test_bf16_meets_fp32_to_its_rounding_and_keeps_its_weights_in_32_bits(trained):
+    rows = rows_of("multiclass", 24, 5)
+    full, half = (trained(precision=precision) for precision in ("fp32", "bf16"))
+    assert {value.dtype for value in half.weights.values()} == {torch.float32}
+    of_full, of_half = full.predict(rows).logits, half.predict(rows).logits
+    assert of_half.dtype == np.float32
+    assert 0 < np.abs(of_full - of_half).max() < 0.05 * np.ptp(of_full) + 0.02
+
+
 @pytest.mark.parametrize("is_masked", [True, False])
 def test_attention_is_that_of_numpy(is_masked):
     torch.manual_seed(3)
