@@ -53,9 +53,9 @@ class Costs:
         self.tokens = {name: _tokens(plan, name) for name in names} if is_left else {}
         means = {name: lengths.mean for name, lengths in self.tokens.items()}
         self.todo: list[Todo] = to_do(plan, study.store, means) if is_left else []
-        measured = measured_rates(records, self.todo, means)
+        measured = measured_rates(records, plan, self.todo, means)
         known = {way for rates in measured for way in rates.ways}
-        is_unknown = [todo.is_of_system and todo.way not in known for todo in self.todo]
+        is_unknown = [todo.passes is None and todo.way not in known for todo in self.todo]
         self.unknown = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if is_so]
         self.todo = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if not is_so]
         self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if self.todo else [])
@@ -98,7 +98,7 @@ class Costs:
 
     def _total(self, rates: Rates) -> dict[str, Any]:
         expected, least, most = (sum(todo.hours(rates)[i] for todo in self.todo) for i in range(3))
-        ways = {way: rates.of(way) for way in dict.fromkeys(todo.way for todo in self.todo)}
+        ways = {todo.way: rates.of(todo) for todo in self.todo}
         return {
             "device": rates.device,
             "is_measured": rates.is_measured,

@@ -21,14 +21,13 @@ from harness.study.config import share_of
 from harness.study.plan import Pack, Plan
 from harness.systems import system_of
 from harness.systems.fitted import OF_SYSTEM, way_of_system
-from harness.systems.system import WHOLE_MODEL
+from harness.systems.system import ADAPTER_PASSES
 from tasks.splits.loading import Splits
 
 EVALUATED = 0.5  # of a training token's cost
 SHORTEST = 0.1  # of the median planned work: a shorter record is mostly start-up, and its rate tells nothing
 ASSUMED = {"a processor core": 0.1e12, "a GPU": 10e12}  # floating-point operations a second, where nothing is measured
 START = 10.0  # seconds until a pack trains, where nothing is measured; measured rates have it in them
-PASSES = {WHOLE_MODEL: 3}  # forward passes that a training token costs; an adapter's cell: 2
 ROW_BYTES, LOGIT_BYTES = 30, 8  # of a stored prediction, where nothing is measured
 RECORD_BYTES = 6_000  # of what else stands in a record
 
@@ -58,7 +57,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """The rates of one device by way of training; ``whole`` is that of all ways, for one that was not measured.
+    """The rates of one device by way of training; ``whole`` is that of adapters, for a way that was not measured.
 
     ``start`` is what a pack costs besides, in seconds.
     """
@@ -73,19 +72,26 @@ class Rates:
         """Whether records say so."""
         return self.whole.records > 0
 
-    def of(self, way: str) -> Rate:
-        """The rate of a way, or else that of all."""
-        return self.ways.get(way, self.whole)
+    def of(self, todo: Todo) -> Rate:
+        """The rate of a cell's way; of one that was not measured that of adapters, by the passes that it costs."""
+        if todo.way in self.ways or todo.passes is None:
+            return self.ways.get(todo.way, self.whole)
+        share, whole = todo.passes / ADAPTER_PASSES, self.whole
+        return Rate(share * whole.seconds, share * whole.least, share * whole.most, whole.records)
 
 
 @dataclass(frozen=True)
 class Todo:
-    """A cell that must be trained: its way, its work, and how many lanes are trained beside it and with it."""
+    """A cell that must be trained: its way, its work, and how many lanes are trained beside it and with it.
+
+    ``passes`` is how many forward passes of the backbone a training token costs, None where nobody says.
+    """
 
     cell: Cell
     way: str
     work: float
     lanes: int = 1
+    passes: float | None = None
 
     @property
     def is_of_system(self) -> bool:
@@ -94,7 +100,7 @@ class Todo:
 
     def hours(self, rates: Rates) -> tuple[float, float, float]:
         """Device hours: expected, at the best measured rate and at the worst."""
-        rate, start = rates.of(self.way), rates.start / self.lanes
+        rate, start = rates.of(self), rates.start / self.lanes
         expected, least, most = (
             (start + self.work * seconds) / 3600 for seconds in (rate.seconds, rate.least, rate.most)
         )
@@ -128,7 +134,8 @@ def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
             for cell in group:
                 rows = planned_rows(cell, plan.splits[cell.target])
                 work = rows.work(system.steps(cell.spec), tokens[cell.target])
-                todo.append(Todo(cell, system.way(cell.spec, len(group)), work, len(group)))
+                way, passes = system.way(cell.spec, len(group)), system.passes(cell.spec)
+                todo.append(Todo(cell, way, work, len(group), passes))
     return todo
 
 
@@ -139,31 +146,43 @@ def left_packs(plan: Plan, store: Store) -> Iterator[Pack]:
             yield Pack(left)
 
 
-def measured_rates(records: Iterable[Record], todo: Iterable[Todo], tokens: Mapping[str, float]) -> list[Rates]:
+def measured_rates(
+    records: Iterable[Record], plan: Plan, todo: Iterable[Todo], tokens: Mapping[str, float]
+) -> list[Rates]:
     """Rates per device, the one with most records first, from records of the planned backbone, precision and length.
 
-    Records of other targets than ``tokens`` names tell nothing, nor those with far less work than what is to do.
+    Records of other targets than ``tokens`` names tell nothing, nor those with far less work than what is to do, nor
+    a device's without an adapter's where one has to be forecast.
     """
     todo = list(todo)
     if not todo:
         return []
-    adapters = next((cell.cell.spec for cell in todo if not cell.is_of_system), None)
-    like = None if adapters is None else {name: adapters[name] for name in ("backbone", "precision", "max_tokens")}
+    spec = next(cell.spec for cell in plan.cells if "system" not in cell.spec)
+    like = {name: spec[name] for name in ("backbone", "precision", "max_tokens")}
+    of_adapters = [cell.work for cell in todo if not cell.is_of_system]
     work_of = {cell.way: [other.work for other in todo if other.way == cell.way] for cell in todo if cell.is_of_system}
-    least = {"": SHORTEST * median(cell.work for cell in todo if not cell.is_of_system) if like else 0.0}
+    least = {"": SHORTEST * median(of_adapters) if of_adapters else 0.0}
     least |= {way: SHORTEST * median(works) for way, works in work_of.items()}
     timings: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         spec, provenance = record.spec, record.provenance
         way = way_of_system(str(spec["system"])) if "system" in spec else ""
-        is_like = way in work_of if way else like is not None and like.items() <= spec.items()
+        is_like = way in work_of if way else like.items() <= spec.items()
         if spec["target"] in tokens and is_like:
             system, attempts = system_of(spec), 2 if "retried" in record.results else 1
             work = attempts * stored_rows(record.results).work(system.steps(spec), tokens[spec["target"]])
             if work >= least[way]:
                 way = way or system.way(spec, int(provenance.get("lanes", 1)))
                 timings[str(provenance["device"])][way].append((float(provenance["wall_seconds"]), work))
-    return sorted((_rates(device, ways) for device, ways in timings.items()), key=lambda rates: -rates.whole.records)
+    rates = [_rates(device, ways) for device, ways in timings.items() if _tells(ways, todo)]
+    return sorted(rates, key=lambda rates: -rates.whole.records)
+
+
+def _tells(ways: Iterable[str], todo: Iterable[Todo]) -> bool:
+    """Whether an adapter was measured, or else every way that an adapter's rate would stand for."""
+    return any(not way.startswith(OF_SYSTEM) for way in ways) or all(
+        cell.way in ways for cell in todo if cell.passes is not None
+    )
 
 
 def _rates(device: str, ways: Mapping[str, list[tuple[float, float]]]) -> Rates:
@@ -182,14 +201,9 @@ def assumed_rates(backbone: Backbone) -> list[Rates]:
     """Rates that nothing was measured for: the encoder's products at an assumed speed of a core and of a GPU."""
     rates = []
     for device, speed in ASSUMED.items():
-        ways = {way: _flat(passes * 2 * encoder_weights(backbone) / speed) for way, passes in PASSES.items()}
-        whole = _flat(2 * 2 * encoder_weights(backbone) / speed)
-        rates.append(Rates(device, ways, whole, START))
+        seconds = ADAPTER_PASSES * 2 * encoder_weights(backbone) / speed
+        rates.append(Rates(device, {}, Rate(seconds, seconds, seconds, 0), START))
     return rates
-
-
-def _flat(seconds: float) -> Rate:
-    return Rate(seconds, seconds, seconds, 0)
 
 
 def encoder_weights(backbone: Backbone) -> int:

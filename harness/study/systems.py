@@ -8,6 +8,8 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
 - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
 - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
+- where it runs the study's backbone, ``passes(config)``: forward passes of it that a training token costs (a trained
+  encoder's backward pass costs two), for the plan's hours,
 - where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan,
 - where its settings name files, ``identity(config)``: what tells their content from any other, for the keys.
 
@@ -181,6 +183,7 @@ class Kind:
     load: Callable[[Path, Place], Fitted]
     kept_bytes: Callable[[Any, int, Backbone], int]
     identity: Callable[[Any], Mapping[str, Any]]
+    passes: Callable[[Any], float | None]
     packages: tuple[str, ...] = ("numpy",)
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
@@ -195,8 +198,10 @@ class Kind:
             raise BadStudy(f"system {name!r}: Config of {module.__file__} is no frozen dataclass")
         kept = getattr(module, "kept_bytes", lambda config, outputs, backbone: 0)
         identity: Callable[[Any], Mapping[str, Any]] = getattr(module, "identity", lambda config: {})
+        passes: Callable[[Any], float | None] = getattr(module, "passes", lambda config: None)
         packages = tuple(getattr(module, "PACKAGES", cls.packages))
-        return cls(name, module.VERSION, module.READS, module.Config, module.fit, module.load, kept, identity, packages)
+        parts = module.VERSION, module.READS, module.Config, module.fit, module.load
+        return cls(name, *parts, kept, identity, passes, packages)
 
     @property
     def is_installed(self) -> bool:

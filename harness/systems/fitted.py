@@ -56,6 +56,10 @@ class FittedSystem:
         """The kind: each costs what only its own records tell."""
         return way_of_system(self.kind.name)
 
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """What the kind says of its configuration; None where it says nothing."""
+        return self.kind.passes(self._config(spec))
+
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """What the kind says of its configuration; 0 where it says nothing."""
         return self.kind.kept_bytes(self._config(spec), len(spec["label"]["classes"]) or 1, backbone)

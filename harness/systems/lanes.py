@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, LANE_COPIES, bottleneck_bytes
+from harness.systems.system import ADAPTER_PACKAGES, ADAPTER_PASSES, LANE_COPIES, bottleneck_bytes
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -31,6 +31,10 @@ class Lanes:
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """One lane costs more than a share of many."""
         return "lanes together" if lanes > 1 else "one lane"
+
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """As ADAPTER_PASSES says."""
+        return ADAPTER_PASSES
 
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """Those of the target's adapter and head."""

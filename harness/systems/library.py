@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.systems.system import ADAPTER_PACKAGES, LANE_COPIES, WHOLE_MODEL, bottleneck_bytes
+from harness.systems.system import (
+    ADAPTER_PACKAGES,
+    ADAPTER_PASSES,
+    LANE_COPIES,
+    WHOLE_MODEL,
+    WHOLE_MODEL_PASSES,
+    bottleneck_bytes,
+)
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -34,6 +41,10 @@ class Library:
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """A whole model costs more than an adapter."""
         return WHOLE_MODEL if spec["adapter"] is None else "library"
+
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """A whole model's backward pass costs two; an adapter's as ADAPTER_PASSES says."""
+        return WHOLE_MODEL_PASSES if spec["adapter"] is None else ADAPTER_PASSES
 
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
         """Those of the target's adapter and head; nothing is kept of a whole model."""

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from harness.training.trained import Trained
 
 ADAPTER_PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
+ADAPTER_PASSES = 2.0  # forward passes that a training token costs: a frozen encoder's backward pass costs one
 LANE_COPIES = 8  # weights, best ones and two moments, in the stage before and the new one
+WHOLE_MODEL_PASSES = 3.0  # the same where a gradient is computed for every weight, too
 WHOLE_MODEL = "whole model"  # the way of training without adapters, whose backward pass goes through all weights
 
 
@@ -48,6 +50,10 @@ class System(Protocol):
 
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
         """How a cell is trained beside ``lanes - 1`` others, in words, as far as that decides its costs."""
+        ...
+
+    def passes(self, spec: Mapping[str, Any]) -> float | None:
+        """Forward passes of the backbone that a training token costs; None where only its own records tell."""
         ...
 
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:

@@ -87,6 +87,12 @@ def load(folder: Path, place: Place) -> Trained:
     return Trained.load(folder, place, Config)
 
 
+def passes(config: Config) -> float:
+    """Three forward passes for a token of a trained encoder and one of a frozen one; half of them are the post's."""
+    of_post = 3 if config.is_seeker_trained else 1
+    return (3 + (0 if config.joins == "response" else of_post)) / 2
+
+
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
     """Bytes of the weights that are saved: of the encoders that are trained, of attention and of the heads.
 

@@ -9,6 +9,7 @@ import pytest
 from adapters_store import Store
 from harness.preflight.estimate import (
     Rows,
+    Todo,
     assumed_rates,
     disk_of,
     encoder_weights,
@@ -58,8 +59,8 @@ def test_rates_are_time_over_work_and_hours_are_work_times_rates(plan, store):
         *[("news_emotion", "lanes together", 2, 3150.0)] * 2,
         *[("news_empathy", "lanes together", 2, 5250.0)] * 2,
     ]
-    (rates,) = measured_rates(records(store), todo, TOKENS)
-    alone, together = rates.of("one lane"), rates.of("lanes together")
+    (rates,) = measured_rates(records(store), plan, todo, TOKENS)
+    alone, together = rates.of(todo[0]), rates.of(todo[1])
     assert (alone.records, together.records, rates.device) == (2, 2, "cpu (any)")
     assert (alone.seconds, alone.least, alone.most) == pytest.approx((84 / 5250, 0.010, 0.020))
     assert together.seconds == pytest.approx(0.004)
@@ -70,16 +71,17 @@ def test_rates_are_time_over_work_and_hours_are_work_times_rates(plan, store):
 
 def test_a_way_that_was_not_measured_takes_the_rate_of_all_others(plan, store):
     keep(store, baseline(plan, "epitome_er"), rows=(40, 20, 10), seconds=21.0)
-    (rates,) = measured_rates(records(store), to_do(plan, store, TOKENS), TOKENS)
+    todo = to_do(plan, store, TOKENS)
+    (rates,) = measured_rates(records(store), plan, todo, TOKENS)
     assert list(rates.ways) == ["one lane"]
-    assert rates.of("lanes together").seconds == pytest.approx(0.010)
+    assert [rates.of(cell).seconds for cell in todo if cell.way == "lanes together"] == pytest.approx([0.010] * 6)
 
 
 def test_devices_are_kept_apart_and_the_one_with_most_records_is_first(plan, store):
     keep(store, baseline(plan, "epitome_er"), rows=(40, 20, 10), device="cuda (one)")
     for name in TASKS[1:]:
         keep(store, baseline(plan, name), rows=(40, 20, 10))
-    found = measured_rates(records(store), to_do(plan, store, TOKENS), TOKENS)
+    found = measured_rates(records(store), plan, to_do(plan, store, TOKENS), TOKENS)
     assert [(one.device, one.whole.records) for one in found] == [("cpu (any)", 2), ("cuda (one)", 1)]
 
 
@@ -89,12 +91,12 @@ def test_records_of_another_precision_length_or_task_tell_nothing(changes, plan,
     keep(store, baseline(plan_of(other, data), "news_empathy"), rows=(40, 20, 10))
     tokens = TOKENS if "tasks" not in changes else {name: TOKENS[name] for name in TASKS[:2]}
     wanted = [one for one in to_do(plan, store, TOKENS) if one.cell.target in tokens]
-    assert measured_rates(records(store), wanted, tokens) == []
+    assert measured_rates(records(store), plan, wanted, tokens) == []
 
 
 def test_a_record_with_far_less_work_is_start_up_and_tells_nothing(plan, store):
     keep(store, baseline(plan, "epitome_er"), rows=(2, 2, 2))
-    assert measured_rates(records(store), to_do(plan, store, TOKENS), TOKENS) == []
+    assert measured_rates(records(store), plan, to_do(plan, store, TOKENS), TOKENS) == []
 
 
 def test_the_cells_of_a_smoke_run_are_no_records_to_learn_from(plan, store):
@@ -108,7 +110,7 @@ def test_work_of_folds_is_summed_and_a_second_attempt_counts_twice(plan, store):
     cell = baseline(plan, "epitome_er")
     folds = [{"n_train": 40, "n_validation": 20}, {"n_train": 30, "n_validation": 10}]
     keep(store, cell, rows=(40, 20, 50), folds=folds, retried={"first": {}}, seconds=30.0)
-    (rates,) = measured_rates(records(store), to_do(plan, store, TOKENS), TOKENS)
+    (rates,) = measured_rates(records(store), plan, to_do(plan, store, TOKENS), TOKENS)
     assert rates.whole.seconds == pytest.approx(30.0 / (2 * 20 * (2 * (70 + 30 / 2) + 50 / 2)))
 
 
@@ -126,8 +128,9 @@ def test_an_assumed_rate_is_the_encoder_s_products_over_the_assumed_speed():
     tiny = resolve("random-tiny")  # 2 layers, width 64, inner 128: 4 x 64 x 64 + 2 x 64 x 128 weights a layer
     assert encoder_weights(tiny) == 2 * (16_384 + 16_384)
     core, gpu = assumed_rates(tiny)
-    assert core.of("one lane").seconds == pytest.approx(4 * 65_536 / 1e11)  # two passes of a product and a sum
-    assert core.of("whole model").seconds == pytest.approx(6 * 65_536 / 1e11)
+    adapter, model = (Todo(None, way, 1.0, passes=passes) for way, passes in (("one lane", 2.0), ("whole model", 3.0)))
+    assert core.of(adapter).seconds == pytest.approx(4 * 65_536 / 1e11)  # two passes of a product and a sum
+    assert core.of(model).seconds == pytest.approx(6 * 65_536 / 1e11)
     assert gpu.whole.seconds == pytest.approx(core.whole.seconds / 100)
     assert not core.is_measured
 
@@ -160,7 +163,7 @@ def test_nothing_is_left_to_estimate_when_all_is_stored(plan, tmp_path):
     full = Store(tmp_path / "full")
     keep_all(full, plan.cells)
     assert to_do(plan, full, TOKENS) == []
-    assert measured_rates(records(full), [], TOKENS) == []
+    assert measured_rates(records(full), plan, [], TOKENS) == []
 
 
 def test_checkpoints_of_a_system_are_two_of_its_weights_and_their_moments(study, data, store):
@@ -168,3 +171,35 @@ def test_checkpoints_of_a_system_are_two_of_its_weights_and_their_moments(study,
     plan = plan_of(dataclasses.replace(study, systems=("bi-encoder",), system=tables, transfers=False), data)
     # attention: 4 x 64 x 65, heads: 64 x 65 + 3 x 65 + 2 x 65; 4 bytes each. The built-in encoder has no file.
     assert disk_of(plan, store, []).checkpoints == 2 * 3 * 4 * (4 * 64 * 65 + 64 * 65 + 5 * 65)
+
+
+@pytest.fixture(scope="module")
+def with_systems(study, data):
+    """A study of two bi-encoders, the second without the post, and one that counts words, on one task."""
+    tables = {
+        "bi-encoder": {"tasks": ["epitome_er"]},
+        "response": {"kind": "bi-encoder", "joins": "response", "tasks": ["epitome_er"]},
+        "tfidf": {"tasks": ["epitome_er"]},
+    }
+    return plan_of(dataclasses.replace(study, systems=tuple(tables), system=tables, transfers=False), data)
+
+
+def test_a_system_that_runs_the_backbone_is_forecast_from_adapters_by_its_passes(with_systems, store):
+    for target in TASKS:
+        keep(store, baseline(with_systems, target), rows=(40, 20, 10), seconds=0.5 * 2.1 * TOKENS[target])
+    todo = to_do(with_systems, store, TOKENS)
+    passes = {cell.cell.system: cell.passes for cell in todo}
+    assert passes == {"bi-encoder": 2.0, "response": 1.5, "tfidf": None}
+    (rates,) = measured_rates(records(store), with_systems, todo, TOKENS)
+    # four epochs of 40 and 20 rows, 10 rows once, of 20 tokens: 4 x 50 + 5 = 205 rows; .010 s a token of two passes
+    hours = [cell.hours(rates)[0] * 3600 for cell in todo[:2]]
+    assert hours == pytest.approx([205 * 20 * 0.010, 205 * 20 * 0.0075])
+
+
+def test_records_of_systems_alone_tell_nothing_of_adapters_nor_of_what_they_stand_for(with_systems, store):
+    counted = next(cell for cell in with_systems.cells if cell.system == "tfidf")
+    keep(store, counted, rows=(40, 20, 10), seconds=0.1)
+    todo = to_do(with_systems, store, TOKENS)
+    assert measured_rates(records(store), with_systems, todo, TOKENS) == []
+    (of_itself,) = measured_rates(records(store), with_systems, [Todo(counted, "system tfidf", 1.0)], TOKENS)
+    assert list(of_itself.ways) == ["system tfidf"]
