@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ def probe_study(options: argparse.Namespace) -> int:
     if options.conversations:
         write_csv(probed.inserted, out.with_name(f"{FILE}_sentences"))
     sensitivity = context_sensitivity(store, manifest)
+    pictures = _pictures(probed, store, manifest, out.parents[1]) if sensitivity else []
     if options.json:
         rows = json.loads(probed.frame.to_json(orient="records", double_precision=15))
         sentences = json.loads(probed.inserted.to_json(orient="records", double_precision=15))
@@ -76,7 +78,7 @@ def probe_study(options: argparse.Namespace) -> int:
                 "sentences": sentences,
                 "context_sensitivity": sensitivity,
                 "left_out": dict(probed.missing),
-                "files": [f"{out}.csv"],
+                "files": [f"{out}.csv", *pictures],
             }
         )
         return 0
@@ -84,8 +86,22 @@ def probe_study(options: argparse.Namespace) -> int:
     if sensitivity:
         drops = ", ".join(f"{task} {fixed(100 * drop, 1)}" for task, drop in sensitivity.items())
         print(f"context sensitivity of tasks, points that the adapter alone loses by a swap: {drops}")
-    print(f"{out}.csv")
+    print("\n".join([f"{out}.csv", *pictures]))
     return 0
+
+
+def _pictures(probed: Probed, store: Store, manifest: Mapping[str, Any], out: Path) -> list[str]:
+    """Sensitivity against what tasks teach and learn as a figure with its CSV, where gains are stored."""
+    from analysis.figures.context import context_figure
+    from analysis.gains.gains import gains
+    from analysis.results.context_by_task import context_by_task
+    from analysis.tables import FIGURES
+
+    frame = context_by_task(probed.frame, gains(store, manifest))
+    if frame.empty:
+        return []
+    files = context_figure(frame, out / FIGURES / "context_sensitivity")
+    return [str(files.png.with_suffix(".csv")), str(files.png), str(files.svg)]
 
 
 def _print(probed: Probed) -> None:

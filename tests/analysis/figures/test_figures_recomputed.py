@@ -15,6 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.figures import corpus, paper_figures
+from analysis.figures.context import draw_context
 from analysis.figures.drawing import file_of, pictures, plain_text_settings, write_figure_files
 from analysis.figures.heatmaps import _own_heatmap, write_map
 from analysis.figures.likelihood_profile import likelihood_profile
@@ -23,6 +24,7 @@ from analysis.figures.planned.plan import figure_of_plan
 from analysis.figures.specification_curve import CHOICES, choices_of_slopes, specification_curve
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
+from analysis.results.context_by_task import BY_TASK
 from analysis.results.published import results
 from analysis.sections.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
@@ -88,6 +90,18 @@ def _compared(pairs: pd.DataFrame, title: str) -> Figure:
     return scatter(pairs, title, "first", "second")
 
 
+def sensitivities() -> pd.DataFrame:
+    """Six tasks, of which one has a single gain, without an interval."""
+    rng, rows = np.random.default_rng(5), []
+    for part in ("teaches", "learns"):
+        for place in range(6):
+            mean, lost = rng.normal(), float(place)
+            ends = (mean - 1, mean + 1) if place else (np.nan, np.nan)
+            values = (part, f"task_{place}", lost, lost - 2, lost + 2, mean, *ends, 5, 0.4)
+            rows.append(dict(zip(BY_TASK, values, strict=True)))
+    return pd.DataFrame(rows)
+
+
 FIGURES: dict[str, Callable[[], Drawing]] = {
     "heatmap": lambda: (heat("A task"), partial(_own_heatmap, metric="macro_f1")),
     "figure 2": lambda: (bars("A feature"), paper_figures.importance_bars),
@@ -100,6 +114,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "specifications": lambda: (curve(), specification_curve),
     "slopes by choice": lambda: (slopes_by_choice(), choices_of_slopes),
     "compared": lambda: (compared(), _compared),
+    "context": lambda: (sensitivities(), draw_context),
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
     "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),

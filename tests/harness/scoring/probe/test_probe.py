@@ -186,6 +186,8 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert [line for line in out.splitlines() if len(line) > 80 and len(line.split()) > 1] == []
     assert f"left out: {NEWS}" not in err
     assert set(pd.read_csv(tmp_path / "tables" / "probes.csv").target) == {ER}
+    assert set(pd.read_csv(tmp_path / "figures" / "context_sensitivity.csv").task) == {ER}
+    assert str(tmp_path / "figures" / "context_sensitivity.png") in out
     code, out, _ = command("probe", "tiny", *where, "--json", "--system", "counts")
     assert code == 0
     said = json.loads(out)
