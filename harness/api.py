@@ -451,7 +451,7 @@ def probe_stored(
     watch: Callable[[str, int, int], None] = _unwatched,
 ) -> Probed:
     """As ``Study.probe``, of a study that the store has; its rows are read from the raw files below ``data``."""
-    from analysis.results.probes import Probed, asked_of, inserted_frame, probes
+    from analysis.results.probes import Probed, asked_of, inserted_frame, not_asked, probes
     from harness.raw.stored_study import stored_splits
     from harness.scoring.probe.inserted import inserted
     from harness.scoring.probe.measured import Asked, Probe
@@ -466,7 +466,8 @@ def probe_stored(
     every = [Asked(cell.key, cell.target, cell.system) for cell in cells]
     probe.run(every, watch)
     counts, missing = inserted(store, manifest, every, conversations, device) if conversations else ([], {})
-    return Probed(probes(store, manifest, asked), inserted_frame(counts, asked), probe.missing | missing)
+    left_out = not_asked(store, manifest) | probe.missing | missing
+    return Probed(probes(store, manifest, asked), inserted_frame(counts, asked), left_out)
 
 
 def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:

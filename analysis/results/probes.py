@@ -120,7 +120,21 @@ class _Rows:
 
 
 def contestants_by_task(store: Store, manifest: Manifest) -> dict[str, list[Contestant]]:
-    """Whom a probe asks, by task: adapters alone, the transfer that validation picks, and systems; with full data."""
+    """Whom a probe asks, by task: adapters alone, the transfer that validation picks, and systems; with full data.
+
+    A system whose answers come from the test rows' own is not among them: it has none under another context.
+    """
+    every = _every(store, manifest)
+    return {target: [own for own in contestants if not own.is_leaking] for target, contestants in every.items()}
+
+
+def not_asked(store: Store, manifest: Manifest) -> dict[str, str]:
+    """The systems that no probe asks, by name, and why."""
+    every = (own for contestants in _every(store, manifest).values() for own in contestants)
+    return {own.name: "it predicted test rows from their own answers" for own in every if own.is_leaking}
+
+
+def _every(store: Store, manifest: Manifest) -> dict[str, list[Contestant]]:
     planned = planned_cells(store, manifest)
     done = planned[(planned.status == "done") & (planned.setting == "full") & planned.role.isin(PROBED_ROLES)]
     return {str(target): list(contestants_of(frame)) for target, frame in done.groupby("target", sort=False)}
@@ -130,10 +144,12 @@ def asked_of(
     store: Store, manifest: Manifest, systems: Sequence[str] = (), tasks: Sequence[str] = ()
 ) -> dict[str, list[Contestant]]:
     """Of ``contestants_by_task`` those of these names and tasks; BadInput for one that is not there."""
-    every = contestants_by_task(store, manifest)
+    every, leaking = contestants_by_task(store, manifest), not_asked(store, manifest)
     names = list(dict.fromkeys(own.name for contestants in every.values() for own in contestants))
     for what, wanted, known in (("system", systems, names), ("task", tasks, list(every))):
         for name in wanted:
+            if what == "system" and name in leaking:
+                raise BadInput(f"system {name!r} is not probed, since {leaking[name]}; name another one")
             if name not in known:
                 has = f"; it has {', '.join(known)}" if known else ", and no other"
                 raise BadInput(f"study {manifest['name']!r} has no finished {what} {name!r}{nearest(name, known)}{has}")

@@ -10,6 +10,7 @@ import pytest
 
 from adapters_store import key_of
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
+from analysis.results.leaderboard import Contestant
 from analysis.results.probes import PROBED, contestants_by_task, context_sensitivity, of_context_alone, probes
 from harness.scoring.probe.operations import OPERATIONS, Material
 from tasks.task import Example, Turn
@@ -194,6 +195,16 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert {row["system"] for row in said["probes"]} == {"counts"}
     assert said["context_sensitivity"] == pytest.approx(context_sensitivity(study.store, study.manifest()))
     assert set(said["context_sensitivity"]) == {ER, ROLE}
+
+
+def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, command, monkeypatch):
+    monkeypatch.setattr(Contestant, "is_leaking", property(lambda self: self.name == "counts"))
+    again = study.probe(device="cpu")
+    assert again.missing["counts"] == "it predicted test rows from their own answers"
+    assert set(again.frame.system) == set(probed.frame.system) - {"counts"}
+    code, _, err = command("probe", "tiny", "--system", "counts", "--store", study.store.root)
+    assert code == 2
+    assert "system 'counts' is not probed, since it predicted test rows from their own answers" in err
 
 
 @pytest.mark.parametrize(
