@@ -13,7 +13,7 @@ from analysis.tables import Declared
 from tasks.errors import BadInput
 
 PAIR = ["intermediate", "target"]
-SIZE, CATEGORY, SIMILARITY, CONSTRUCT = "size", "category", "similarity", "construct"
+SIZE, DIFFERENCE, CATEGORY, SIMILARITY, CONSTRUCT = "size", "difference", "category", "similarity", "construct"
 
 
 class Feature(NamedTuple):
@@ -62,9 +62,24 @@ FEATURES: dict[str, Feature] = {
 }
 
 
+SENSITIVITY = "context_sensitivity"
+PROBED = _feature(
+    DIFFERENCE,
+    "Context sensitivity",
+    SENSITIVITY,
+    SENSITIVITY,
+    "float64",
+    "what the intermediate alone loses when contexts are swapped - what the target does, in the metric's own unit",
+)
+
+
 def features_of(results: Results) -> dict[str, Feature]:
-    """The features of a grid: the fixed ones, then one for every construct that somebody rated, in order of rating."""
-    return FEATURES | {name: _construct(name) for name in dict.fromkeys(results.ratings.construct)}
+    """The features of a grid: the fixed ones, how far tasks hang on contexts where that was probed, and constructs.
+
+    There is one for every construct that somebody rated, in order of rating.
+    """
+    probed = {SENSITIVITY: PROBED} if results.sensitivity else {}
+    return FEATURES | probed | {name: _construct(name) for name in dict.fromkeys(results.ratings.construct)}
 
 
 def pair_features(
@@ -96,6 +111,8 @@ def task_facts(results: Results, *, without_rater: str | None = None) -> pd.Data
     rated = results.ratings[results.ratings.rater != without_rater]
     means = rated.pivot_table(index="task", columns="construct", values="value", aggfunc="mean")
     facts = results.tasks.set_index("task")
+    if results.sensitivity:
+        facts = facts.assign(**{SENSITIVITY: pd.Series(results.sensitivity, dtype="float64").reindex(facts.index)})
     constructs = [name for name, feature in features_of(results).items() if feature.kind == CONSTRUCT]
     return facts.join(means.reindex(columns=constructs).reindex(facts.index))
 
@@ -116,6 +133,8 @@ def _columns_of(feature: Feature, intermediate: pd.Series, target: pd.Series) ->
     low, high = (side.astype("Float64").to_numpy("float64", na_value=np.nan) for side in (intermediate, target))
     if feature.kind == SIZE:
         return {names[0]: pd.Series(log_ratios(low, high))}
+    if feature.kind == DIFFERENCE:
+        return {names[0]: pd.Series(low - high)}
     return dict(zip(names, map(pd.Series, (low - high, np.abs(low - high), low, high)), strict=True))
 
 

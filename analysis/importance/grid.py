@@ -84,7 +84,7 @@ def blocks_of(kind: str, facts: Array) -> list[Array]:
         columns: Array = (pair[..., None] == np.unique(pair)) * 1.0
         return [columns]
     signed = (intermediate - target)[..., None]
-    return [signed] if kind == SIZE else [signed, np.abs(signed)]
+    return [signed, np.abs(signed)] if kind == CONSTRUCT else [signed]
 
 
 def grid_of(results: Results, specification: Specification, similarities: pd.DataFrame | None = None) -> Grid:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.importance.features import CATEGORY, CONSTRUCT, SIMILARITY, SIZE, features_of, pair_features
+from analysis.importance.features import CATEGORY, CONSTRUCT, DIFFERENCE, SIMILARITY, SIZE, features_of, pair_features
 from analysis.importance.null_tests import permutation_p, permuted_ratings, task_orders
 from analysis.results.published.finished import table
 from analysis.results.results import Results
@@ -151,6 +151,8 @@ def paper_blocks(results: Results, pairs: pd.DataFrame, setting: PaperSetting, s
             blocks[name] = columns[chosen].to_numpy()
         elif feature.kind == SIZE:
             blocks[name] = _signs(columns[name].to_numpy(), one_hot=setting.one_hot_signs)
+        elif feature.kind == DIFFERENCE:
+            blocks[name] = columns.to_numpy()
         elif feature.kind == CATEGORY:
             blocks[name] = _codes(columns[name], alphabetical=setting.alphabetical)
     return {name: block.astype("float64") for name, block in blocks.items() if np.isfinite(block.astype(float)).all()}

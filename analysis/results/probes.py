@@ -30,6 +30,7 @@ from adapters_store.measures import (
     donors_of,
     probe_inputs,
 )
+from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.gains import SEED
@@ -206,9 +207,11 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
 
 def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
     """By task, how far the metric of its adapter falls when contexts are swapped; tasks without a probe have none."""
-    drops = {}
+    drops: dict[str, float] = {}
+    if not _is_probed(store, manifest):
+        return drops  # without reading a record
     for target, contestants in contestants_by_task(store, manifest).items():
-        alone = [own for own in contestants if own.cells[0].role == "baseline"]
+        alone = [own for own in contestants if own.cells[0].role == BASELINE]
         for contestant in alone:
             pairs = _stored(store, contestant, *COMPARED[SWAPPED], donors_of(manifest, target))
             if pairs:
@@ -216,6 +219,11 @@ def context_sensitivity(store: Store, manifest: Manifest) -> dict[str, float]:
                 before, after = (_scores(metric, rows, side) for side in zip(*pairs, strict=True))
                 drops[target] = float(np.mean(before) - np.mean(after))
     return drops
+
+
+def _is_probed(store: Store, manifest: Manifest) -> bool:
+    alone = (cell for cell in manifest["cells"] if planned_role(cell) == BASELINE)
+    return any(_answers(store, cell["key"], SWAPPED, donors_of(manifest, cell["target"])) for cell in alone)
 
 
 def _compared(

@@ -93,7 +93,8 @@ class Results:
     ``labels`` and ``training`` are frames of the tasks' data and settings (DISTRIBUTIONS, TRAINING).
     ``errors`` says how standard errors were found: ``measured`` from resampled predictions, ``approximated`` from a
     score and a number of rows, or as analysis.results.own_table has it. ``setting`` is the share of the target's
-    training data.
+    training data. ``sensitivity`` is by task what its adapter alone loses when contexts are swapped, in the metric's
+    own unit, where a probe has measured it.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Results:
     is_synthetic: bool = False
     labels: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), DISTRIBUTIONS))
     training: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), TRAINING))
+    sensitivity: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from analysis.kept import NOWHERE, Kept
 from analysis.ratings.less_data import MARGIN, against_full
 from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.results.own_table import OwnTable
+from analysis.results.probes import context_sensitivity
 from analysis.results.published import results, with_approximate_p
 from analysis.results.results import Results
 from analysis.sections.blocks import Block, Bullets, Heading, Section, Text, markdown
@@ -105,8 +106,10 @@ def of_stored(
     store: Store, manifest: Manifest, pairs: pd.DataFrame, out: Path, margin: float | None = None, kept: Kept = NOWHERE
 ) -> Question:
     """The question to a stored study, whose frame of gains is ``pairs``, with all that the store knows beside them."""
+    probed = context_sensitivity(store, manifest)
+    by_setting = Results.by_setting(store, manifest, pairs)
     return of_study(
-        Results.by_setting(store, manifest, pairs),
+        {setting: replace(results, sensitivity=probed) for setting, results in by_setting.items()},
         out,
         margin,
         primary=Primary.of(manifest, store),

@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from analysis.importance.features import CATEGORY, SIZE
+from analysis.importance.features import CATEGORY, DIFFERENCE, SIZE
 from analysis.importance.grid import Grid
 
 Array = np.ndarray
@@ -68,7 +68,7 @@ def _other_features(grid: Grid) -> Array:
     columns = [np.empty((len(grid.tasks), 0))]
     for name in grid.others:
         facts = np.asarray(grid.facts[name], "float64")
-        if grid.kinds[name] == SIZE:
+        if grid.kinds[name] in (SIZE, DIFFERENCE):
             columns.append(standardised(facts[:, None]))
         elif grid.kinds[name] == CATEGORY:
             codes = (facts[:, None] == np.unique(facts)[None, :]) * 1.0

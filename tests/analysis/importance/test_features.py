@@ -1,10 +1,15 @@
 """What is known of a pair of tasks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.importance.features import features_of, pair_features
+from analysis.importance.grid import grid_of
+from analysis.importance.mixed.components import _other_features
+from analysis.importance.specification import Specification
 from analysis.results.published import results
 from tasks.errors import BadInput
 
@@ -30,6 +35,29 @@ def test_features_compare_the_intermediate_with_the_target(published):
     assert (one.definition, one.definition_intermediate, one.definition_target) == (2.0, 5.0, 3.0)
     assert pairs.loc[("news_emotion", "condolence")].definition == -2.0
     assert pairs.loc[("news_emotion", "condolence")].definition_distance == 2.0
+
+
+def test_context_sensitivity_is_a_difference_where_tasks_were_probed(published):
+    assert "context_sensitivity" not in pair_features(published)
+    tasks = published.tasks.task.tolist()
+    probed = replace(published, sensitivity={task: 0.01 * place for place, task in enumerate(tasks)})
+    pairs = pair_features(probed).set_index(["intermediate", "target"])
+    assert list(pairs.reset_index().columns[2:]) == [c for f in features_of(probed).values() for c in f.columns]
+    assert pairs.loc[(tasks[7], tasks[2])].context_sensitivity == pytest.approx(0.05)
+    assert pairs.loc[(tasks[2], tasks[7])].context_sensitivity == pytest.approx(-0.05)
+
+
+def test_a_grid_has_context_sensitivity_once_every_task_was_probed(published):
+    tasks = published.tasks.task.tolist()
+    lost = {task: 0.01 * (place % 5) for place, task in enumerate(tasks)}
+    whole = grid_of(replace(published, sensitivity=lost), Specification())
+    assert "context_sensitivity" in whole.others
+    (block,) = whole.blocks("context_sensitivity")
+    assert block[7, 2, 0] == pytest.approx(lost[tasks[7]] - lost[tasks[2]])
+    part = grid_of(replace(published, sensitivity={tasks[0]: 0.1}), Specification())
+    assert part.left_out["context_sensitivity"] == "not measured for every task"
+    assert "context_sensitivity" not in grid_of(published, Specification()).left_out
+    assert _other_features(whole).shape[1] == 1 + _other_features(grid_of(published, Specification())).shape[1]
 
 
 def test_a_rater_can_be_left_out(published):

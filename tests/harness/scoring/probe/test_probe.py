@@ -10,8 +10,10 @@ import pytest
 
 from adapters_store import key_of
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
+from analysis.gains.gains import gains
 from analysis.results.leaderboard import Contestant
 from analysis.results.probes import PROBED, contestants_by_task, context_sensitivity, of_context_alone, probes
+from analysis.sections.question import of_stored
 from harness.scoring.probe.operations import OPERATIONS, Material
 from tasks.task import Example, Turn
 from tests.support.studies.small_study import small_study
@@ -195,6 +197,13 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert {row["system"] for row in said["probes"]} == {"counts"}
     assert said["context_sensitivity"] == pytest.approx(context_sensitivity(study.store, study.manifest()))
     assert set(said["context_sensitivity"]) == {ER, ROLE}
+
+
+def test_analyses_read_the_sensitivity_that_the_store_has(study, probed, tmp_path):
+    pairs = gains(study.store, study.manifest(), draws=20)
+    question = of_stored(study.store, study.manifest(), pairs, tmp_path)
+    assert question.results.sensitivity == context_sensitivity(study.store, study.manifest())
+    assert set(question.results.sensitivity) == {ER, ROLE}
 
 
 def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, command, monkeypatch):
