@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.bi_encoder.network import IGNORED, Attention, loss_of
-from harness.systems.bi_encoder.training import CHECKPOINT, Trained
+from harness.systems.bi_encoder.training import Trained
+from harness.systems.encoders.epochs import CHECKPOINT
 from tasks.errors import BadInput
 from tasks.readers.rationales import placed
 from tasks.task import Example, Turn

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness.systems.bi_encoder.training import CHECKPOINT
+from harness.systems.encoders.epochs import CHECKPOINT
 from tests.support.faults.warm_start import completed
 
 pytestmark = pytest.mark.slow
@@ -23,15 +23,15 @@ SETTINGS = (
 )
 LOGGING = """
 import os, signal
-from harness.systems.bi_encoder import training
-write = training._Checkpoint.write
-def logged(self, fitted, optimizer):
-    write(self, fitted, optimizer)
+from harness.systems.encoders import epochs
+write = epochs.Checkpoint.write
+def logged(self, fitted, *parts):
+    write(self, fitted, *parts)
     with open({log!r}, "a") as log:
         log.write(f"{{len(fitted.history)}}\\n")
     if len(fitted.history) == {deadly}:
         os.kill(os.getpid(), signal.SIGKILL)
-training._Checkpoint.write = logged
+epochs.Checkpoint.write = logged
 """
 
 

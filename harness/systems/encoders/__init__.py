@@ -1,0 +1,1 @@
+"""Systems that train whole encoders: reading texts, and training epoch by epoch from a checkpoint."""

@@ -1,0 +1,197 @@
+"""Training of a system's network, epoch by epoch. An interrupted training goes on with equal weights.
+
+Everything random is drawn anew from the seed, the epoch and the step, so that no generator's state has to be kept. A
+subclass of ``EpochTrained`` builds its network and says what a batch's loss is; this file trains it, keeps the last
+epoch or the best on validation rows, and saves and loads the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save, save_file
+from torch import Tensor, nn
+
+from adapters_store import disk
+from harness.study.cell import seed_of
+from harness.study.systems import Fit, Fitted
+from harness.training.batches import training_batches
+from harness.training.trained import finite
+from tasks import metrics
+
+log = logging.getLogger(__name__)
+
+CLIP = 1.0  # longest gradient
+EPSILON = 1e-8  # of AdamW; weights do not decay
+CHECKPOINT = "epochs.safetensors"
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps of a weight
+WEIGHT, BEST = "weight", "best"  # what names of a checkpoint's tensors begin with, beside MOMENTS
+
+LossOf = Callable[[Sequence[int], int], Tensor]  # of the training rows with these numbers, in this epoch
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a network is trained, and at what rate.
+
+    The learning rate falls to 0 in a line over all steps where it ``decays``. With ``patience`` the epoch that is best
+    on the validation rows is kept, the earliest of equals, and training stops once so many epochs in a row were no
+    better; without, the last epoch is kept.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    decays: bool = True
+    patience: int = 0
+
+
+class EpochTrained(Fitted):
+    """A network with its weights. A subclass sets ``network``, ``config`` and ``weights``, those that are trained."""
+
+    network: nn.Module
+    config: Any
+    weights: dict[str, Tensor]
+
+    def __init__(self) -> None:
+        """Nothing is trained yet."""
+        self.history: list[dict[str, float | int | None]] = []
+
+    def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
+        """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
+        optimizer = torch.optim.AdamW(self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0)
+        checkpoint = Checkpoint(fit)
+        best = checkpoint.read(self, optimizer)
+        gold = [row.label for row in fit.validation]
+        for epoch in range(len(self.history) + 1, schedule.epochs + 1):
+            if _is_over(self._scores, schedule.patience):
+                break
+            loss = self._epoch(fit, schedule, epoch, lengths, loss_of, optimizer)
+            score = metrics.score(fit.metric, gold, self.predict(fit.validation).logits)
+            self.history.append({"epoch": epoch, "train_loss": finite(loss), "validation": finite(score)})
+            if schedule.patience and best_epoch(self._scores) == epoch:
+                best = {name: value.detach().clone() for name, value in self.weights.items()}
+            checkpoint.write(self, optimizer, best)
+            fit.watch(epoch, schedule.epochs)
+        self.best_epoch = best_epoch(self._scores) if schedule.patience else schedule.epochs
+        if best is not None:
+            self.put(best)
+
+    @property
+    def _scores(self) -> list[float]:
+        """Validation scores of the epochs so far; minus infinity where there was none."""
+        return [-math.inf if step["validation"] is None else float(step["validation"]) for step in self.history]
+
+    def _epoch(
+        self,
+        fit: Fit,
+        schedule: Schedule,
+        epoch: int,
+        lengths: Sequence[int],
+        loss_of: LossOf,
+        optimizer: torch.optim.Optimizer,
+    ) -> float:
+        """Train an epoch; the mean loss of its rows."""
+        self.network.train()
+        of_epoch = math.ceil(len(lengths) / schedule.batch_size)
+        total, step = 0.0, (epoch - 1) * of_epoch
+        for numbers in training_batches(lengths, schedule.batch_size, seed=fit.seed, target="pairs", epoch=epoch):
+            torch.manual_seed(seed_of(fit.seed, "dropout", step))
+            if schedule.decays:
+                left = 1 - step / (of_epoch * schedule.epochs)
+                optimizer.param_groups[0]["lr"] = schedule.learning_rate * left
+            loss = loss_of(numbers, epoch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.weights.values(), CLIP)
+            optimizer.step()
+            total, step = total + float(loss.detach()) * len(numbers), step + 1
+        return total / len(lengths)
+
+    def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        """Write what was trained as safetensors, and the settings and ``facts`` as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.weights.items()}
+        save_file(weights, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps({"config": asdict(self.config), **facts}), encoding="utf-8")
+
+    def put(self, weights: Mapping[str, Tensor]) -> None:
+        """Replace every trained weight by that of its name."""
+        with torch.no_grad():
+            for name, value in self.weights.items():
+                value.copy_(weights[name])
+
+
+def best_epoch(scores: Sequence[float]) -> int:
+    """The epoch, from 1, whose validation score is highest, the earliest of equals."""
+    return max(range(len(scores)), key=lambda place: scores[place]) + 1
+
+
+def _is_over(scores: Sequence[float], patience: int) -> bool:
+    """Whether so many epochs in a row were no better than the best before them."""
+    return bool(patience and scores) and len(scores) - best_epoch(scores) >= patience
+
+
+class Checkpoint:
+    """What a training needs to go on after an epoch: weights, AdamW's moments of them, and the history, in a file."""
+
+    def __init__(self, fit: Fit) -> None:
+        """The checkpoint of a fit, which only one of equal settings on equal rows, by the same torch, goes on from."""
+        rows = hashlib.sha256(repr([(row.id, row.label, row.rationale) for row in fit.train]).encode()).hexdigest()
+        self.path = fit.checkpoint / CHECKPOINT
+        self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": rows, **asdict(fit.config)}
+
+    def write(
+        self, fitted: EpochTrained, optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Replace the checkpoint; where that cannot be written, training goes on, and a warning says so."""
+        tensors = {f"{WEIGHT}/{name}": value for name, value in fitted.weights.items()}
+        tensors |= {f"{BEST}/{name}": value for name, value in (best or {}).items()}
+        for name, value in fitted.weights.items():
+            tensors |= {f"{moment}/{name}": optimizer.state[value][moment] for moment in MOMENTS}
+        step = float(next(iter(optimizer.state.values()))["step"])
+        facts = json.dumps({"identity": self.identity, "history": fitted.history, "step": step})
+        content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {"facts": facts})
+        half = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
+        try:
+            half.parent.mkdir(parents=True, exist_ok=True)
+            disk.write(half, content)
+            half.replace(self.path)
+        except OSError as error:
+            half.unlink(missing_ok=True)
+            log.warning("%s: not written (%s); an interrupted run would go on from further back", self.path, error)
+
+    def read(self, fitted: EpochTrained, optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
+        """Put a checkpoint back, if there is one, and return the best epoch's weights where it has any.
+
+        One that is damaged or another's is passed over, and named.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            disk.must_be_plain(self.path)
+            with safe_open(self.path, "pt") as file:
+                facts = json.loads(file.metadata()["facts"])
+                tensors: dict[str, Any] = {name: file.get_tensor(name) for name in file.keys()}
+            if facts["identity"] != json.loads(json.dumps(self.identity)):
+                raise ValueError("another training")
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            log.warning("%s: not a checkpoint of this training (%s); it is ignored", self.path, type(error).__name__)
+            return None
+        fitted.put({name: tensors[f"{WEIGHT}/{name}"] for name in fitted.weights})
+        fitted.history = facts["history"]
+        for name, value in fitted.weights.items():
+            moments = {moment: tensors[f"{moment}/{name}"].to(value.device) for moment in MOMENTS}
+            optimizer.state[value] = {"step": torch.tensor(facts["step"]), **moments}
+        of_best = {name: tensors[place] for name in fitted.weights if (place := f"{BEST}/{name}") in tensors}
+        return of_best or None
