@@ -75,7 +75,7 @@ MOST_FOLDS = 20
 
 
 class Turn(NamedTuple):
-    """An earlier contribution to a conversation.
+    """A contribution to a conversation, before or after the text of a row.
 
     ``speaker`` is ``"speaker"`` or ``"listener"``, or ``"prompt"`` for the situation that they talk about.
     """
@@ -94,7 +94,8 @@ class Example(NamedTuple):
     that a split never divides (at least the group, sometimes wider: Conv's dialogues share articles).
     ``context`` holds the earlier turns, oldest first, and may be empty. ``label`` is the index of a class,
     a real number for a continuous task, or for a multilabel task a 0 or 1 per class. ``split`` names the published
-    set that the data themselves put the row in.
+    set that the data themselves put the row in. ``after`` holds the later turns, nearest first; it is empty where a
+    dataset has none, and only systems that ask for it see it (harness.study.systems, ``window``).
 
     A reply of a dialogue that is labelled with the second of three levels, for example:
 
@@ -109,6 +110,7 @@ class Example(NamedTuple):
     label: Answer
     rationale: tuple[str, ...] = ()
     split: str = ""
+    after: tuple[Turn, ...] = ()
 
 
 def classes_of(label: Answer) -> tuple[int, ...]:

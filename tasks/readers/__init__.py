@@ -19,7 +19,7 @@ from tasks.errors import BadRow
 from tasks.readers.annotators import Annotators
 from tasks.readers.chats import motivational, parlai
 from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, questions
-from tasks.readers.esconv import esconv
+from tasks.readers.esconv import esconv, gap_notes
 from tasks.readers.labels import class_names, examples, relabel, spelling_note
 from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import joined, table
@@ -41,6 +41,7 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "esconv": esconv,
     "parlai": parlai,
 }
+NOTES: Mapping[str, Callable[[Task, Path], list[str]]] = {"esconv": gap_notes}  # what a reader itself has to say
 
 
 class TaskRows(NamedTuple):
@@ -67,6 +68,8 @@ def read_task(task: Task, data: Path) -> TaskRows:
         notes.append(f"{skipped} of {skipped + len(checked)} rows have no text; left out")
     if left_out[""]:
         notes.append(f"{left_out['']} of {left_out[''] + len(checked)} rows have no label; left out by `drop_labels`")
+    if task.reader in NOTES:
+        notes += NOTES[task.reader](task, data)
     if annotators:
         notes += annotators.notes(task.label.classes)
     return TaskRows(task, checked, tuple(notes))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,29 +36,34 @@ class _Pair(NamedTuple):
 
 
 def motivational(task: Task, data: Path) -> Iterator[RawRow]:
-    """Yield the listeners' sentences, with the latest of the speaker's before them in the dialogue as context."""
+    """Yield the listeners' sentences, with the latest of the speaker's before them in the dialogue as context.
+
+    What follows is every later sentence of either, each a turn of its own as in the file.
+    """
     dialogue, text = required_column(task, "group"), required_column(task, "text")
     for path in data_files(task, data):
         raw = read_table(task, path, (dialogue, "author", text, task.label.column))
-        context: tuple[Turn, ...] = ()
-        current, number = "", 0
-        for i, (id, author, sentence, label) in enumerate(raw.rows):
-            if i == 0 or id != current:
-                context, current, number = (), id, 0
-            number += 1
-            if author not in AUTHORS:
-                raise BadRow(f"{raw.where(i)}: author must be {' or '.join(AUTHORS)}; mend the row")
-            if author == "speaker":
-                context = (Turn("speaker", sentence),)
-            else:
-                yield RawRow(raw.where(i), f"{id}:{number}", id, id, context, sentence, label.strip())
+        for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][0]):
+            lines = list(indices)
+            context: tuple[Turn, ...] = ()
+            for i in lines:
+                if raw.rows[i][1] not in AUTHORS:
+                    raise BadRow(f"{raw.where(i)}: author must be {' or '.join(AUTHORS)}; mend the row")
+            said = tuple(Turn(raw.rows[i][1], raw.rows[i][2]) for i in lines)
+            for place, i in enumerate(lines):
+                if said[place].speaker == "speaker":
+                    context = (said[place],)
+                    continue
+                parts = (raw.where(i), f"{id}:{place + 1}", id, id, context, said[place].text, raw.rows[i][3].strip())
+                yield RawRow(*parts, after=said[place + 1 :])
 
 
 def parlai(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield a row per pair of turns, with a label that the file itself supplies.
 
     ``is_reply``: "1" where the text is the reply to its context. Every second reply is exchanged for the one at the
-    same turn of a neighbouring dialogue, and is "0"; the two dialogues share a block.
+    same turn of a neighbouring dialogue, and is "0"; the two dialogues share a block. What follows is the own
+    dialogue's, whosever the reply is.
     ``is_question``: "1" where the reply asks something, by its question marks, which are taken out of the text.
     """
     if task.label.column not in PARLAI_LABELS:
@@ -66,6 +72,7 @@ def parlai(task: Task, data: Path) -> Iterator[RawRow]:
         chats = list(_chats(path))
         for number, chat in enumerate(chats):
             other = number ^ 1
+            said = tuple(Turn(*turn) for pair in chat for turn in zip(AUTHORS, pair[1:], strict=True))
             for turn, pair in enumerate(chat):
                 if task.label.column == "is_question":
                     text, label = pair.reply.replace("?", " "), "?" in pair.reply
@@ -73,12 +80,13 @@ def parlai(task: Task, data: Path) -> Iterator[RawRow]:
                     partner = chats[other] if other < len(chats) else ()
                     label = turn % 2 == 0 or turn >= len(partner)
                     text = pair.reply if label else partner[turn].reply
-                context = (Turn("speaker", pair.utterance),)
+                context, after = said[2 * turn : 2 * turn + 1], said[2 * turn + 2 :]
                 id = f"{path.stem}:{number}:{turn}"
                 group = f"{path.stem}:{number}"
                 block = f"{path.stem}:{number // 2}"
                 if text.strip():
-                    yield RawRow(pair.where, id, group, block, context, " ".join(text.split()), str(int(label)))
+                    parts = (pair.where, id, group, block, context, " ".join(text.split()), str(int(label)))
+                    yield RawRow(*parts, after=after)
 
 
 def _chats(path: Path) -> Iterator[Sequence[_Pair]]:

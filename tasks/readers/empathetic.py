@@ -31,7 +31,7 @@ ACTORS = ("speaker", "listener")
 
 
 def empathetic_intents(task: Task, data: Path) -> list[RawRow]:
-    """Utterances of either person whose label is one of the task's classes; context is every earlier turn."""
+    """Utterances of either person whose label is one of the task's classes, with every earlier and later turn."""
     classes = task.label.classes
     return [row for row in _turns(task, data) if not classes or row.label in classes]
 
@@ -42,13 +42,13 @@ def empathetic_pairs(task: Task, data: Path) -> list[RawRow]:
 
 
 def _turns(task: Task, data: Path) -> Iterator[RawRow]:
-    """Yield every utterance of every file, dialogue by dialogue, with all earlier turns as context."""
+    """Yield every utterance of every file, dialogue by dialogue, with all turns before and after it."""
     dialogue, text = required_column(task, "group"), required_column(task, "text")
     for path in data_files(task, data):
         raw = read_raw(path)
         label = None if task.label.column == EMOTION else raw.column(task.label.column)
         for i, row in _utterances(raw, dialogue, text):
-            yield RawRow(*row[:6], raw.path.stem if label is None else raw.rows[i][label])
+            yield RawRow(*row[:6], raw.path.stem if label is None else raw.rows[i][label], after=row.after)
 
 
 @lru_cache(maxsize=CACHED_FILES)
@@ -60,17 +60,14 @@ def _utterances(raw: Raw, dialogue: str, text: str) -> list[tuple[int, RawRow]]:
     dialogue_at, kind, actor, text_at = (raw.column(name) for name in (dialogue, "Type", "Actor", text))
     utterances = []
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][dialogue_at]):
-        context: tuple[Turn, ...] = ()
-        for i in indices:
-            cells = raw.rows[i]
-            if cells[kind] != "utterance":
-                continue
-            if cells[actor] not in ACTORS:
+        said = [i for i in indices if raw.rows[i][kind] == "utterance"]
+        for i in said:
+            if raw.rows[i][actor] not in ACTORS:
                 raise BadRow(f"{raw.where(i)}: Actor of an utterance must be {' or '.join(ACTORS)}; mend the row")
-            utterances.append(
-                (i, RawRow(raw.where(i), f"{id}:{len(context) + 1}", id, id, context, cells[text_at], ""))
-            )
-            context = (*context, Turn(cells[actor], cells[text_at]))
+        turns = tuple([Turn(raw.rows[i][actor], raw.rows[i][text_at]) for i in said])
+        for place, i in enumerate(said):
+            parts = (raw.where(i), f"{id}:{place + 1}", id, id, turns[:place], turns[place].text, "")
+            utterances.append((i, RawRow(*parts, after=turns[place + 1 :])))
     return utterances
 
 
@@ -83,11 +80,14 @@ ROLES = ("speaker", "listener")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 TURN_END = " \n "
 
+Turns = tuple[Turn, ...]
+
 
 def questions(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield one row per labelled question, of the label sources that the entry names or of all.
 
-    Context is the situation, every earlier turn, and what the listener said in the same turn before the question.
+    Context is the situation, every earlier turn, and what the listener said in the same turn before the question. What
+    follows is the rest of that turn and every later one; the table of tested questions ends with each question.
     """
     if task.label.column not in SOURCES:
         raise BadEntry(f"{task.entry_file}: reader 'questions' needs label = {' or '.join(map(repr, SOURCES))}")
@@ -102,21 +102,29 @@ def _full_rows(task: Task, path: Path) -> Iterator[RawRow]:
     raw = read_raw(path, columns=(dialogue, "utterance_idx", prompt, text, SENTENCES, INDICES, *SOURCES, source))
     at = {name: raw.column(name) for name in raw.header}
     for id, indices in groupby(range(len(raw.rows)), key=lambda i: raw.rows[i][at[dialogue]]):
-        context: tuple[Turn, ...] = ()
-        for i in indices:
-            cells = raw.rows[i]
-            if not context:
-                context = (Turn("prompt", _with_commas(cells[at[prompt]])),)
-            turn = whole_number(raw.where(i), "utterance_idx", cells[at["utterance_idx"]])
-            if cells[at[INDICES]].strip():
-                yield from _turn_rows(task, raw, i, id, turn, context, (label, source))
-            context = (*context, Turn(ROLES[(turn + 1) % 2], _with_commas(cells[at[text]])))
+        lines = list(indices)
+        numbers = [whole_number(raw.where(i), "utterance_idx", raw.rows[i][at["utterance_idx"]]) for i in lines]
+        situation = Turn("prompt", _with_commas(raw.rows[lines[0]][at[prompt]]))
+        turns = (
+            situation,
+            *(
+                Turn(ROLES[(number + 1) % 2], _with_commas(raw.rows[i][at[text]]))
+                for i, number in zip(lines, numbers, strict=True)
+            ),
+        )
+        for place, (i, number) in enumerate(zip(lines, numbers, strict=True), start=1):
+            if raw.rows[i][at[INDICES]].strip():
+                around = turns[:place], turns[place + 1 :]
+                yield from _turn_rows(task, raw, i, f"{id}:{number}", around, (label, source))
 
 
 def _turn_rows(
-    task: Task, raw: Raw, i: int, dialogue: str, turn: int, context: tuple[Turn, ...], columns: tuple[str, str]
+    task: Task, raw: Raw, i: int, name: str, around: tuple[Turns, Turns], columns: tuple[str, str]
 ) -> Iterator[RawRow]:
-    """Yield the labelled questions of one turn; ids are of dialogue, turn and their number in the turn (from 0)."""
+    """Yield the labelled questions of the turn ``name``, which has turns ``around`` it, before and after.
+
+    Ids are of dialogue, turn and the question's number in the turn (from 0).
+    """
     sentences = [_with_commas(str(sentence)) for sentence in _list(raw, i, SENTENCES)]
     lists = [_list(raw, i, name) for name in (INDICES, *columns)]
     if len({len(column) for column in lists}) != 1:
@@ -126,8 +134,10 @@ def _turn_rows(
         if not isinstance(index, int) or not 0 <= index < len(sentences):
             raise BadRow(f"{raw.where(i)}: {INDICES} names a sentence that {SENTENCES} lacks; get the file again")
         if not wanted or source in wanted:
-            opening, question = " ".join(sentences[:index]), sentences[index]
-            yield _question(raw.where(i), f"{dialogue}:{turn}:{number}", context, opening, question, str(label))
+            opening, rest = " ".join(sentences[:index]), " ".join(sentences[index + 1 :])
+            after = (Turn("listener", rest), *around[1]) if rest else around[1]
+            row = _question(raw.where(i), f"{name}:{number}", around[0], opening, sentences[index], str(label))
+            yield row._replace(after=after)
 
 
 def _test_rows(task: Task, path: Path) -> Iterator[RawRow]:

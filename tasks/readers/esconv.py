@@ -5,15 +5,19 @@ that end there, joined with `` EOS ``; each turn is ``weight who number [strateg
 and 1 for the supporter:
 
     1.0 0 0 I lost my job. EOS 1.0 1 1 [Question] When did it happen?
+
+What follows a turn is read from the later lines of its conversation, as far as these tell every turn, each in one way.
+The context stays what the line itself holds: it is in the content of the splits, and so in the keys of cells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks.errors import BadRow
 from tasks.readers.raw import CACHED_FILES, json_value, text_lines
@@ -25,58 +29,165 @@ FLAT_TURN = re.compile(r"[0-9.]+ ([01]) ([0-9]+) (?:\[([^\]]*)\] ?)?(.*)")
 FLAT_ROLES = {"0": "speaker", "1": "listener"}
 
 
+class _Line(NamedTuple):
+    """A line of a flat file: where it is, its turns and their numbers, the last a supporter's with a strategy."""
+
+    where: str
+    numbers: tuple[int, ...]
+    turns: tuple[Turn, ...]
+    strategy: str
+
+    @property
+    def last(self) -> int:
+        """The number of the turn that the line is about."""
+        return self.numbers[-1]
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Of how many conversations flat files tell some turns not at all (counted from 0) or in several ways."""
+
+    conversations: int = 0
+    broken: int = 0
+    absent: int = 0
+    differing: int = 0
+
+    @classmethod
+    def of(cls, parts: Iterable[Gaps]) -> Gaps:
+        """Those of several conversations or files."""
+        rows = [astuple(part) for part in parts]
+        return cls(*map(sum, zip(*rows, strict=True)))
+
+    def __str__(self) -> str:
+        """In words, for people."""
+        return (
+            f"{self.broken} of {self.conversations} conversations cannot be rebuilt whole from their overlapping lines:"
+            f" {self.absent} turns are in no line, {self.differing} read differently in several; what follows a row"
+            " ends before the first of these"
+        )
+
+
+class _Rows(NamedTuple):
+    """What a file holds."""
+
+    rows: tuple[RawRow, ...]
+    gaps: Gaps = Gaps()
+
+
 def esconv(task: Task, data: Path) -> Iterator[RawRow]:
-    """Yield every turn of a supporter that has a strategy, with the earlier turns that its file holds as context."""
+    """Yield every turn of a supporter that has a strategy, with the turns around it that its file holds."""
     for path in data_files(task, data):
-        state = path.stat()
-        yield from _rows(path, state.st_mtime_ns, state.st_size)
+        yield from _file(path).rows
+
+
+def gap_notes(task: Task, data: Path) -> list[str]:
+    """A note on conversations of flat files that cannot be rebuilt whole, if there are any."""
+    gaps = Gaps.of(_file(path).gaps for path in data_files(task, data))
+    return [str(gaps)] if gaps.broken else []
+
+
+def _file(path: Path) -> _Rows:
+    state = path.stat()
+    return _rows(path, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=CACHED_FILES)
-def _rows(path: Path, mtime_ns: int, size: int) -> tuple[RawRow, ...]:
+def _rows(path: Path, mtime_ns: int, size: int) -> _Rows:
     """One file's rows, the same for every task; ``mtime_ns`` and ``size`` tell the cache that it has changed."""
-    return tuple(_from_json(path) if path.suffix == ".json" else _from_flat(path))
+    return _Rows(tuple(_from_json(path))) if path.suffix == ".json" else _from_flat(path)
 
 
 def _from_json(path: Path) -> Iterator[RawRow]:
     """Yield the turns of a list of conversations, each with a list ``dialog`` of speaker, annotation and content."""
     value = json_value(path)
     for number, conversation in enumerate(value if isinstance(value, list) else [value]):
-        context: tuple[Turn, ...] = ()
         id = f"{path.stem}:{number}"
         turns = conversation.get("dialog") if isinstance(conversation, dict) else None
         if not isinstance(turns, list):
             raise BadRow(f"{path}: conversation {number} (from 0) has no list `dialog`; get the file again")
-        for position, turn in enumerate(turns, start=1):
-            where = f"{path}: conversation {number}, turn {position}"
-            role, text, strategy = _json_turn(where, turn)
-            if role == "listener" and strategy:
-                yield RawRow(where, f"{id}:{position}", id, id, context, text, strategy)
-            context = (*context, Turn(role, text))
+        where = [f"{path}: conversation {number}, turn {position}" for position in range(1, len(turns) + 1)]
+        parts = [_json_turn(*turn) for turn in zip(where, turns, strict=True)]
+        said = tuple([turn for turn, _ in parts])
+        for place, (turn, strategy) in enumerate(parts):
+            if turn.speaker == "listener" and strategy:
+                row = RawRow(where[place], f"{id}:{place + 1}", id, id, said[:place], turn.text, strategy)
+                yield row._replace(after=said[place + 1 :])
 
 
-def _json_turn(where: str, turn: Any) -> tuple[str, str, str]:  # noqa: ANN401  (whatever the file holds)
-    """Role, text and strategy (may be empty) of one turn; BadRow when it has another shape."""
+def _json_turn(where: str, turn: Any) -> tuple[Turn, str]:  # noqa: ANN401  (whatever the file holds)
+    """A turn and its strategy (may be empty); BadRow when it has another shape."""
     known = isinstance(turn, dict) and ROLES.get(str(turn.get("speaker")))
     annotation = turn.get("annotation", {}) if known else None
     if not known or not isinstance(turn.get("content"), str) or not isinstance(annotation, dict):
         raise BadRow(f"{where}: needs a speaker ({', '.join(ROLES)}), an annotation and a content; get the file again")
-    return known, turn["content"].strip(), str(annotation.get("strategy") or "")
+    return Turn(known, turn["content"].strip()), str(annotation.get("strategy") or "")
 
 
-def _from_flat(path: Path) -> Iterator[RawRow]:
-    """Yield the last turn of each line; a conversation ends where the turn's number does not grow."""
-    conversation, last = -1, -1
-    for line, content in enumerate(text_lines(path), start=1):
+# Flat files.
+
+
+def _from_flat(path: Path) -> _Rows:
+    """The last turn of each line; a conversation ends where the turn's number does not grow."""
+    rows: list[RawRow] = []
+    gaps = [Gaps()]
+    for number, lines in enumerate(_conversations(path)):
+        id, follows = f"{path.stem}:{number}", _follows(lines)
+        for line in lines:
+            parts = (line.where, f"{id}:{line.last}", id, id, line.turns[:-1], line.turns[-1].text, line.strategy)
+            rows.append(RawRow(*parts, after=follows[line.last]))
+        gaps.append(_gaps(lines))
+    return _Rows(tuple(rows), Gaps.of(gaps))
+
+
+def _conversations(path: Path) -> Iterator[list[_Line]]:
+    """Yield the lines of each conversation of a flat file; equal turns are one object."""
+    lines: list[_Line] = []
+    known: dict[Turn, Turn] = {}
+    for number, content in enumerate(text_lines(path), start=1):
         if not content.strip():
             continue
-        where = f"{path}:{line}"
-        parts = [FLAT_TURN.fullmatch(part.strip()) for part in content.split(" EOS ")]
-        turns = [part for part in parts if part]
-        if len(turns) < len(parts) or turns[-1][1] != "1" or turns[-1][3] is None:
-            raise BadRow(f"{where}: not turns of the form `1.0 1 4 [Strategy] text` up to a supporter's; get it again")
-        conversation += int(turns[-1][2]) <= last or last < 0
-        last = int(turns[-1][2])
-        id = f"{path.stem}:{conversation}"
-        context = tuple(Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in turns[:-1])
-        yield RawRow(where, f"{id}:{last}", id, id, context, turns[-1][4].strip(), turns[-1][3])
+        line = _flat_line(f"{path}:{number}", content)
+        if lines and line.last <= lines[-1].last:
+            yield lines
+            lines, known = [], {}
+        lines.append(line._replace(turns=tuple([known.setdefault(turn, turn) for turn in line.turns])))
+    if lines:
+        yield lines
+
+
+def _flat_line(where: str, content: str) -> _Line:
+    """A line's turns; BadRow where it has another form."""
+    parts = [FLAT_TURN.fullmatch(part.strip()) for part in content.split(" EOS ")]
+    turns = [part for part in parts if part]
+    if len(turns) < len(parts) or turns[-1][1] != "1" or turns[-1][3] is None:
+        raise BadRow(f"{where}: not turns of the form `1.0 1 4 [Strategy] text` up to a supporter's; get it again")
+    numbers = tuple([int(part[2]) for part in turns])
+    return _Line(where, numbers, tuple([Turn(FLAT_ROLES[part[1]], part[4].strip()) for part in turns]), turns[-1][3])
+
+
+def _follows(lines: Sequence[_Line]) -> dict[int, tuple[Turn, ...]]:
+    """The turns after each turn of a conversation, by its number, up to a turn that is not known for certain."""
+    readings = _readings(lines)
+    follows: dict[int, tuple[Turn, ...]] = {}
+    later: tuple[Turn, ...] = ()
+    for number in sorted(readings, reverse=True):
+        follows[number] = later if number + 1 in readings else ()
+        later = (*readings[number], *follows[number]) if len(readings[number]) == 1 else ()
+    return follows
+
+
+def _gaps(lines: Sequence[_Line]) -> Gaps:
+    """What is not known for certain of a conversation."""
+    readings = _readings(lines)
+    absent = max(readings) + 1 - len(readings)
+    differing = sum(len(turns) > 1 for turns in readings.values())
+    return Gaps(1, int(absent + differing > 0), absent, differing)
+
+
+def _readings(lines: Sequence[_Line]) -> dict[int, dict[Turn, None]]:
+    """Every turn of a conversation by its number, in each way in which a line holds it."""
+    readings: dict[int, dict[Turn, None]] = {}
+    for line in lines:
+        for number, turn in zip(line.numbers, line.turns, strict=True):
+            readings.setdefault(number, {})[turn] = None
+    return readings

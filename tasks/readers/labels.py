@@ -66,7 +66,7 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
             id = "the row's id" if task.dataset.private else f"id {quote(row.id)}"
             raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
         parts = (row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale, row.split)
-        checked.append(Example(*parts))
+        checked.append(Example(*parts, row.after))
     return checked, skipped
 
 

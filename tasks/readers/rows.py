@@ -20,6 +20,7 @@ class RawRow(NamedTuple):
     """A row as it is in the file: ``where`` is its ``file:line``, and the label is still text.
 
     ``split`` names the published set that the file or a column of it puts the row in; empty where neither does.
+    ``after`` holds the turns that follow the text, nearest first, as far as the file tells them.
     """
 
     where: str
@@ -31,6 +32,7 @@ class RawRow(NamedTuple):
     label: str
     rationale: tuple[str, ...] = ()
     split: str = ""
+    after: tuple[Turn, ...] = ()
 
 
 def data_files(task: Task, data: Path) -> list[Path]:

@@ -6,7 +6,8 @@ the gold file is the empathy, distress and emotion of row 3 of dev.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ def wassa_essays(task: Task, data: Path) -> list[RawRow]:
 
 
 def wassa_turns(task: Task, data: Path) -> list[RawRow]:
-    """A row per turn, in the order of conversation and turn; context is every earlier turn of the conversation.
+    """A row per turn, in the order of conversation and turn, with every earlier and later turn of the conversation.
 
     In the files the rows are in no order. Two people take turns, the speaker first, whatever number a conversation
     starts with.
@@ -61,15 +62,16 @@ def wassa_turns(task: Task, data: Path) -> list[RawRow]:
         for where, cells, label in _labelled(task, data, TURN_GOLD)
     ]
     turns.sort(key=lambda turn: (int(turn.conversation), turn.turn))
-    rows: list[RawRow] = []
-    context: tuple[Turn, ...] = ()
-    for i, turn in enumerate(turns):
-        if i == 0 or turns[i - 1].conversation != turn.conversation:
-            context = ()
-        id = f"{turn.conversation}:{turn.turn}"
-        rows.append(RawRow(turn.where, id, turn.conversation, turn.block, context, turn.text, turn.label))
-        context = (*context, Turn(("speaker", "listener")[len(context) % 2], turn.text))
-    return rows
+    return [row for _, said in groupby(turns, key=lambda turn: turn.conversation) for row in _conversation(list(said))]
+
+
+def _conversation(turns: Sequence[_Turn]) -> Iterator[RawRow]:
+    """Yield the rows of one conversation, whose turns are in order."""
+    said = tuple(Turn(("speaker", "listener")[place % 2], turn.text) for place, turn in enumerate(turns))
+    for place, turn in enumerate(turns):
+        id, after = f"{turn.conversation}:{turn.turn}", said[place + 1 :]
+        parts = (turn.where, id, turn.conversation, turn.block, said[:place], turn.text, turn.label)
+        yield RawRow(*parts, after=after)
 
 
 def wassa_people(task: Task, data: Path) -> dict[str, str]:

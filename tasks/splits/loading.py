@@ -200,6 +200,18 @@ def rationale_hash(splits: Splits) -> str:
     return digest.hexdigest()
 
 
+def after_hash(splits: Splits, turns: int) -> str:
+    """Sha256 (hex) over id and the first ``turns`` later turns of every row, by id.
+
+    ``content_hash`` leaves them out as it does rationales: a changed later turn concerns only systems that read it.
+    """
+    rows = {row.id: row.after for part in (splits.train, splits.validation, splits.test) for row in part}
+    digest = sha256()
+    for id, after in sorted(rows.items()):
+        digest.update(_CANONICAL.encode([id, after[:turns]]).encode() + b"\n")
+    return digest.hexdigest()
+
+
 def _line(row: Example) -> str:
     """A row as canonical JSON and a line end, joined by hand: a JSON encoder takes three times as long."""
     context = ",".join([f"[{quoted(turn.speaker)},{quoted(turn.text)}]" for turn in row.context])
