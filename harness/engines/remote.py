@@ -5,7 +5,7 @@ Data and backbone are read on the machine where it runs, and must have the hashe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ from adapters_store import Store, key_of
 from harness.engines.local import Job, Runner, note_of
 from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
-from harness.study.backbones.backbone import resolve
+from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell
 from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
-from harness.study.systems import add_files, kind_of
+from harness.study.systems import WINDOW, add_files, kind_of
 from tasks.errors import BadInput
 from tasks.registry import Registry
-from tasks.splits.loading import load, rationale_hash
+from tasks.splits.loading import Splits, after_hash, load, rationale_hash
 from tasks.task import Task
 
 
@@ -118,30 +118,14 @@ class RemotePack:
     def _runner(self, pack: Pack, store: Store, job: Job) -> Runner:
         launch, spec = self.launch, pack.first.spec
         add_files(launch.systems)
-        hashes = {pack.target: spec["splits_hash"], **spec.get("siblings", {})}
-        tasks, ids = self._tasks(list(hashes)), Path(launch.ids) if launch.ids else None
+        names = [pack.target, *spec.get("siblings", {})]
+        tasks, ids = self._tasks(names), Path(launch.ids) if launch.ids else None
         splits = {task.id: load(task, Path(launch.data), launch.splits, ids) for task in tasks}
         backbone = resolve(launch.backbone)
-        here: dict[str, object] = {f"data of {name}": rows.content_hash for name, rows in splits.items()}
-        planned: dict[str, object] = {f"data of {name}": content for name, content in hashes.items()}
-        if "backbone" in spec:  # a system may read no weights
-            here["backbone"], planned["backbone"] = backbone.identity(), spec["backbone"]
-        if "file_sha256" in spec:
-            what = f"file of system {spec['system']}"
-            here[what], planned[what] = kind_of(spec["system"]).file_sha256, spec["file_sha256"]
-        if "rationale_hash" in spec:
-            what = f"rationales of {pack.target}"
-            here[what], planned[what] = rationale_hash(splits[pack.target]), spec["rationale_hash"]
-        for name, content in spec.get("sibling_rationales", {}).items():
-            what = f"rationales of {name}"
-            here[what], planned[what] = rationale_hash(splits[name]), content
-        if "identity" in spec:
-            kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
-            here[what], planned[what] = dict(kind.identity(kind.configured(spec["config"], what))), spec["identity"]
-        for what, identity in here.items():
-            if identity != planned[what]:
+        for what, identity, planned in (*_of_rows(pack, splits), *_of_system(pack, backbone)):
+            if identity != planned:
                 raise OtherInputs(
-                    f"{what} differ here from what was planned ({identity} is not {planned[what]}); "
+                    f"{what} differ here from what was planned ({identity} is not {planned}); "
                     "give every machine the same files and run again"
                 )
         device = Device(launch.device)
@@ -150,6 +134,33 @@ class RemotePack:
     def _tasks(self, names: Sequence[str]) -> list[Task]:
         registry = Registry.load([Path(folder) for folder in self.launch.registry])
         return [registry.task(name) for name in names]
+
+
+def _of_rows(pack: Pack, splits: Mapping[str, Splits]) -> Iterator[tuple[str, object, object]]:
+    """Yield what a pack's cells read of rows, as it is here and as it was planned."""
+    spec, target = pack.first.spec, pack.target
+    for name, content in {target: spec["splits_hash"], **spec.get("siblings", {})}.items():
+        yield f"data of {name}", splits[name].content_hash, content
+    if "rationale_hash" in spec:
+        yield f"rationales of {target}", rationale_hash(splits[target]), spec["rationale_hash"]
+    for name, content in spec.get("sibling_rationales", {}).items():
+        yield f"rationales of {name}", rationale_hash(splits[name]), content
+    if "after_hash" in spec:
+        turns = spec["config"][WINDOW][1]
+        for name, content in {target: spec["after_hash"], **spec.get("sibling_after", {})}.items():
+            yield f"later turns of {name}", after_hash(splits[name], turns), content
+
+
+def _of_system(pack: Pack, backbone: Backbone) -> Iterator[tuple[str, object, object]]:
+    """Yield what else a pack's cells are trained from: the backbone, and the files of a system."""
+    spec = pack.first.spec
+    if "backbone" in spec:  # a system may read no weights
+        yield "backbone", backbone.identity(), spec["backbone"]
+    if "file_sha256" in spec:
+        yield f"file of system {spec['system']}", kind_of(spec["system"]).file_sha256, spec["file_sha256"]
+    if "identity" in spec:
+        kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
+        yield what, dict(kind.identity(kind.configured(spec["config"], what))), spec["identity"]
 
 
 def _silent(what: str, epoch: int, epochs: int) -> None:

@@ -16,7 +16,7 @@ from harness.scoring.answers import Answers, TextScorer
 from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
-from harness.study.systems import Fitted, Kind, Place, check_installed, check_system, kind_of
+from harness.study.systems import Fitted, Kind, Place, check_installed, check_system, in_window, kind_of
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example
@@ -69,11 +69,16 @@ class SystemScorer(TextScorer):
         return [self.kind.load(saved(self.store, task.record), self.place) for task in self.tasks]
 
     def answers(self, rows: Sequence[Example]) -> list[Answers]:
-        """Logits, spans and what was cut, of a task after the other, each with as many turns as it was trained on."""
+        """Logits, spans and what was cut, of a task after the other, each with as many turns as it was trained on.
+
+        New texts have no later turns. Rows that have some (a probe's test rows) keep those that the system asked for.
+        """
         answered = []
         for task, fitted in zip(self.tasks, self.fitted, strict=True):
             turns = kept_turns(task.form["history"])
-            predicted = fitted.predict([row._replace(context=row.context[turns]) for row in rows])
+            config = self.kind.configured(task.record.spec["config"], f"system {self.name!r}")
+            own = [row._replace(context=row.context[turns]) for row in rows]
+            predicted = fitted.predict(in_window(own, config))
             is_cut = np.zeros(len(rows), dtype=bool) if predicted.is_cut is None else predicted.is_cut
             answered.append(Answers(task, predicted.logits, is_cut, predicted.spans))
         return answered

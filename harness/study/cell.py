@@ -15,8 +15,8 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import Kind, check_rows, check_system, kind_and_config
-from tasks.splits.loading import Splits, rationale_hash
+from harness.study.systems import Kind, check_rows, check_system, kind_and_config, turns_after
+from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
 
 SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
@@ -147,8 +147,8 @@ def make_system_cell(
 ) -> Cell:
     """The cell of a target that the study's system ``name`` solves; ``splits`` are those of all its tasks.
 
-    What it names follows from what its kind reads: the backbone, rationales, and the rows of sibling tasks. BadStudy
-    where the system cannot read this task.
+    What it names follows from what its kind reads: the backbone, rationales, the rows of sibling tasks, and later turns
+    as far as its settings ask for them. BadStudy where the system cannot read this task.
     """
     kind, config = kind_and_config(name, study.system.get(name, {}), f"system.{name}")
     rows, task = splits[target], splits[target].task
@@ -177,6 +177,8 @@ def make_system_cell(
         **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
         **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
         **({"sibling_rationales": marked} if (marked := _rationales(kind, siblings)) else {}),
+        **({"after_hash": after_hash(rows, later)} if (later := turns_after(config)) else {}),
+        **({"sibling_after": follows} if (follows := _later_turns(later, siblings)) else {}),
         **({"identity": identity} if (identity := dict(kind.identity(config))) else {}),
     }
     return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name)
@@ -185,6 +187,11 @@ def make_system_cell(
 def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:
     """The hash of every sibling's rationales, for a system that reads them."""
     return {name: rationale_hash(of) for name, of in siblings.items() if of} if kind.reads.rationales else {}
+
+
+def _later_turns(count: int, siblings: Mapping[str, Splits | None]) -> dict[str, str]:
+    """The hash of the later turns of every sibling's rows, for a system that asks for ``count`` of them."""
+    return {name: after_hash(of, count) for name, of in siblings.items() if of} if count else {}
 
 
 def _cut_of(study: StudyConfig, task: Task) -> str:

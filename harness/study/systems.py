@@ -5,6 +5,9 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers,
 - ``READS``, what it needs besides the rows of its task (``Reads``),
 - ``Config``, a frozen dataclass of numbers, texts, switches and tuples of these, whose defaults are the paper's values,
+  with a field ``window``, a pair of whole numbers, where it reads turns around the text: ``(3, 2)`` asks for the last
+  three earlier turns and the first two later ones. Rows then come cut to these, everywhere; without the field they have
+  every earlier turn that the task reads, and never a later one. Later turns enter keys only where they are asked for,
 - ``fit(fit: Fit) -> Fitted``, which sees training and validation rows and never a test row,
 - ``load(folder, place) -> Fitted``, which reads what ``Fitted.save`` has written,
 - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
@@ -40,12 +43,13 @@ from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
-from tasks.task import KINDS, Example, Label
+from tasks.task import KINDS, Example, Label, Turn
 
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
 LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
+WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,8 @@ class Kind:
             if not _is_like(value, defaults[name]):
                 raise BadStudy(f"{where}: {name} {value!r} is not of the kind of its default, {defaults[name]!r}")
         given = {name: _as(value, defaults[name]) for name, value in values.items()}
+        if WINDOW in defaults and (problem := _problem_of_window(given.get(WINDOW, defaults[WINDOW]))):
+            raise BadStudy(f"{where}: {problem}")
         try:
             return self.config(**given)
         except ValueError as problem:
@@ -241,6 +247,38 @@ def _as(value: Any, default: object) -> Any:  # noqa: ANN401 - any value of TOML
     if isinstance(default, tuple):
         return tuple(_as(part, default[0]) if default else part for part in value)
     return float(value) if isinstance(default, float) else value
+
+
+# Turns around a row's text, as a system asks for them.
+
+
+def _problem_of_window(window: object) -> str:
+    """What is wrong with the value of a field ``window``, in words; empty where it is a pair of whole numbers."""
+    if isinstance(window, tuple) and len(window) == 2 and all(type(turns) is int and turns >= 0 for turns in window):
+        return ""
+    shown = list(window) if isinstance(window, tuple) else window
+    return f"{WINDOW} {shown!r} is no pair of whole numbers from 0, of earlier and of later turns, as in [3, 3]"
+
+
+def turns_after(config: Any) -> int:  # noqa: ANN401 - the kind's own Config
+    """How many later turns a system with these settings is handed at most."""
+    return int(getattr(config, WINDOW, (0, 0))[1])
+
+
+def in_window(rows: Sequence[Example], config: Any) -> tuple[Example, ...]:  # noqa: ANN401 - as above
+    """The rows with the turns around the text that a system with these settings is to see, and no others.
+
+    That is all earlier and no later ones where its settings have no ``window``.
+    """
+    window: tuple[int, int] | None = getattr(config, WINDOW, None)
+    if window is None:
+        return tuple([row._replace(after=()) if row.after else row for row in rows])
+    earlier, later = window
+    return tuple([row._replace(context=_last(row.context, earlier), after=row.after[:later]) for row in rows])
+
+
+def _last(turns: tuple[Turn, ...], count: int) -> tuple[Turn, ...]:
+    return turns[max(0, len(turns) - count) :]
 
 
 def kind_names() -> tuple[str, ...]:

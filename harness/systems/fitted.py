@@ -1,7 +1,8 @@
 """Cells of systems that are no adapters: how a kind's ``fit`` and ``predict`` become what a record holds.
 
 A system is handed training and validation rows. Test rows come only to ``predict``, without labels and rationales. The
-only door to these is ``leaked``, for cells whose settings name a ``leak``; they are flagged and never ranked.
+only door to these is ``leaked``, for cells whose settings name a ``leak``; they are flagged and never ranked. All rows
+have the turns around their text that the settings ask for by a ``window``, and no others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.systems import Fitted as FittedKind
-from harness.study.systems import Kind, Place, Predicted, Sibling, Span, kind_of, leak_of
+from harness.study.systems import Kind, Place, Predicted, Sibling, Span, in_window, kind_of, leak_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -72,19 +73,19 @@ class FittedSystem:
         from tasks import metrics
 
         (cell,), spec = attempt.cells, attempt.cells[0].spec
-        rows, task = rows_of(cell, attempt.splits), attempt.splits.task
+        rows, task, config = rows_of(cell, attempt.splits), attempt.splits.task, self._config(spec)
         place = Place(attempt.device, attempt.backbone if self.kind.reads.weights else None)
         fitted = self.kind.fit(
             Fit(
-                train=rows.train,
-                validation=rows.validation,
+                train=in_window(rows.train, config),
+                validation=in_window(rows.validation, config),
                 label=task.label,
                 metric=spec["metric"],
                 seed=seed_of(self.kind.name, cell.target, cell.seed),
-                config=self._config(spec),
+                config=config,
                 checkpoint=attempt.store.pack_folder(cell.key) / attempt.run,
                 place=place,
-                siblings={name: _sibling(splits, rows) for name, splits in attempt.siblings.items()},
+                siblings={name: _sibling(splits, rows, config) for name, splits in attempt.siblings.items()},
                 watch=lambda step, steps: attempt.watch(attempt.label, step, steps),
             )
         )
@@ -108,10 +109,11 @@ class FittedSystem:
     def _predicted(self, fitted: FittedKind, rows: Rows, attempt: Attempt) -> dict[str, Predicted]:
         """Predictions of validation and test rows, which are shown blank unless the cell's configuration leaks."""
         predicted, outputs = {}, attempt.splits.task.label.n_outputs
+        config = self._config(attempt.cells[0].spec)
         for name in ("validation", "test"):
-            own = getattr(rows, name)
+            own = in_window(getattr(rows, name), config)
             if leak_of(attempt.cells[0].spec["config"]):
-                others = {sibling: _same_rows(splits, name, own) for sibling, splits in attempt.siblings.items()}
+                others = {other: _same_rows(of, name, own, config) for other, of in attempt.siblings.items()}
                 part = fitted.leaked(own, others)
             else:
                 part = fitted.predict(_blank(own))
@@ -162,13 +164,18 @@ def _marks(rows: Sequence[Example], spans: Sequence[Span] | None, backbone: Back
     ]
 
 
-def _sibling(splits: Splits, rows: Rows) -> Sibling:
+def _sibling(splits: Splits, rows: Rows, config: Any) -> Sibling:  # noqa: ANN401 - the kind's own Config
     """A sibling's rows of the same ids as the target's training and validation rows, in their order; no test row."""
-    parts = (_same_rows(splits, part, getattr(rows, part)) for part in ("train", "validation"))
+    parts = (_same_rows(splits, part, getattr(rows, part), config) for part in ("train", "validation"))
     return Sibling(splits.task.label, *parts)
 
 
-def _same_rows(splits: Splits, part: str, rows: Sequence[Example]) -> tuple[Example, ...]:
-    """A sibling's rows with the ids of these, in their order."""
+def _same_rows(
+    splits: Splits,
+    part: str,
+    rows: Sequence[Example],
+    config: Any,  # noqa: ANN401 - the kind's own Config
+) -> tuple[Example, ...]:
+    """A sibling's rows with the ids of these, in their order, with the turns that the settings ask for."""
     by_id = {row.id: row for row in getattr(splits, part)}
-    return tuple(by_id[row.id] for row in rows)
+    return in_window([by_id[row.id] for row in rows], config)
