@@ -15,8 +15,15 @@ from harness.study.plan import Plan
 
 NEVER = "never trained"
 IDENTITY = ("role", "system", "target", "intermediate", "seed", "setting")  # two specs that agree are of one cell
-OF_TASKS = ("training", "adapter", "splits_hash", "label", "metric", "class_weights", "history", "truncation", "tags")
-CHANGED = {"splits_hash": "data of {of} changed (content hash)", "label": "label of {of} changed"}
+OF_TASKS = (
+    *("training", "adapter", "splits_hash", "label", "metric", "class_weights", "history", "truncation", "tags"),
+    "after_hash",
+)
+CHANGED = {
+    "splits_hash": "data of {of} changed (content hash)",
+    "label": "label of {of} changed",
+    "after_hash": "later turns of {of} changed",
+}
 LONGEST = 40  # characters of a value that is printed
 MOST_NAMES = 3
 

@@ -205,10 +205,10 @@ def after_hash(splits: Splits, turns: int) -> str:
 
     ``content_hash`` leaves them out as it does rationales: a changed later turn concerns only systems that read it.
     """
-    rows = {row.id: row.after for part in (splits.train, splits.validation, splits.test) for row in part}
+    rows = {(row.id, row.after[:turns]) for part in (splits.train, splits.validation, splits.test) for row in part}
     digest = sha256()
-    for id, after in sorted(rows.items()):
-        digest.update(_CANONICAL.encode([id, after[:turns]]).encode() + b"\n")
+    for id, after in sorted(rows):
+        digest.update(_CANONICAL.encode([id, after]).encode() + b"\n")
     return digest.hexdigest()
 
 

@@ -28,10 +28,11 @@ from adapters_store.measures import (
 )
 from harness.scoring import scorer_of
 from harness.scoring.probe.operations import OPERATIONS, Context, Material
+from harness.study.systems import WINDOW
 from tasks import metrics
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
-from tasks.splits.loading import Splits
+from tasks.splits.loading import Splits, after_hash
 from tasks.task import Example
 
 DIGITS = 6  # of a probability
@@ -79,6 +80,7 @@ class Probe:
             tick()
             rows = tested_rows(self.store, cell.key, splits)
             try:
+                _check_later_turns(self.store, cell.key, splits)
                 self._cell(cell, rows, material)
             except (BadInput, StoreError) as reason:
                 self.missing[f"{task} by {cell.system or 'adapter'}, {cell.key[:12]}"] = str(reason)
@@ -150,6 +152,13 @@ def tested_rows(store: Store, key: str, splits: Splits) -> list[Example]:
         raise BadInput(f"{len(absent)} test rows of record {key[:12]} are not in the raw files")
     turns = kept_turns(splits.task.history)
     return [by_id[id]._replace(context=by_id[id].context[turns]) for id in ids]
+
+
+def _check_later_turns(store: Store, key: str, splits: Splits) -> None:
+    """BadInput where a system asked for later turns, which are not in the content hash, and these differ here."""
+    spec = store.get(key).spec
+    if "after_hash" in spec and after_hash(splits, spec["config"][WINDOW][1]) != spec["after_hash"]:
+        raise BadInput("the turns that follow its rows are others in the raw files than in its training")
 
 
 def probability_of(metric: str, logits: Logits, chosen: NDArray[Any]) -> list[float] | None:
