@@ -54,7 +54,7 @@ LONGEST = (
     "analysis/importance/test_importance.py",
     "harness/cli/test_command_line.py",
     "harness/engines/test_engine_contract.py",
-    "harness/training/test_checkpoints.py",
+    "harness/training/lanes/test_checkpoints.py",
     "analysis/importance/test_importance_answers.py",
     "analysis/importance/mixed/test_mixed.py",
     "harness/engines/test_workers.py",

@@ -31,6 +31,60 @@ class Training:
 
 
 TRAINING_TYPES = get_type_hints(Training)
+CLASSES = ("binary", "multiclass", "ordinal")  # kinds of labels that are one class a row
+LOSSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # its numbers, and the kinds of labels that it fits
+    "cross-entropy": ((), (*CLASSES, "multilabel")),
+    "focal": (("gamma",), (*CLASSES, "multilabel")),
+    "ldam": (("largest_margin", "scale", "deferred_from", "beta"), CLASSES),
+}
+LARGEST_GAMMA = 5.0  # of Lin et al. 2017 (Table 1b) and Jiang et al. 2023 (equation 11): none has tried more
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a training minimises of a row with classes; harness.training.objective has the formulas.
+
+    Focal (Lin et al. 2017) has ``gamma``. LDAM (Cao et al. 2019) has ``largest_margin``, in logits, and ``scale``, by
+    which logits and margins are multiplied; from epoch ``deferred_from`` on (0: never) classes are weighed by their
+    effective number of rows under ``beta`` (Cui et al. 2019). Defaults are those papers'. ValueError for what is none.
+    """
+
+    kind: str = "cross-entropy"
+    gamma: float = 2.0
+    largest_margin: float = 0.5
+    scale: float = 30.0
+    deferred_from: int = 0
+    beta: float = 0.9999
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that is not known and numbers out of their ranges."""
+        if self.kind not in LOSSES:
+            raise ValueError(f"loss {self.kind!r} is not known{nearest(self.kind, LOSSES)}; known: {', '.join(LOSSES)}")
+        ranges = (
+            ("gamma", 0 <= self.gamma <= LARGEST_GAMMA, f"from 0 to {LARGEST_GAMMA:g}"),
+            ("largest_margin", 0 <= self.largest_margin < LARGEST, "from 0"),
+            ("scale", 0 < self.scale < LARGEST, "above 0"),
+            ("deferred_from", self.deferred_from >= 0, "from 0"),
+            ("beta", 0 <= self.beta < 1, "from 0 to below 1"),
+        )
+        for name, is_inside, words in ranges:
+            if not is_inside:
+                raise ValueError(f"{name} {getattr(self, name)!r} of loss {self.kind!r} is not a number {words}")
+
+    def numbers(self) -> dict[str, float | int]:
+        """Those of its numbers that act, by name."""
+        names = LOSSES[self.kind][0]
+        if self.kind == "ldam" and not self.deferred_from:
+            names = ("largest_margin", "scale")
+        return {name: getattr(self, name) for name in names}
+
+    def as_json(self) -> dict[str, Any]:
+        """What names it in a cell's spec: its kind, and the numbers that act."""
+        return {"kind": self.kind, **self.numbers()}
+
+    def fits(self, label: str) -> bool:
+        """Whether it is defined for labels of this kind."""
+        return label in LOSSES[self.kind][1]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,236 @@
+"""Losses for rare classes against values worked by hand, numpy written from the papers, and finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.study.config import Loss
+from harness.training.objective import (
+    Objective,
+    cross_entropy,
+    effective_weights,
+    focal,
+    ldam,
+    margins_of,
+    summed_losses,
+)
+
+KINDS = ("multiclass", "multilabel")
+
+
+def rows(kind="multiclass", count=24, seed=0, dtype=torch.float64):
+    """Random logits of three classes, and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(count, 3, generator=generator, dtype=dtype)
+    if kind == "multilabel":
+        return logits, torch.randint(0, 2, (count, 3), generator=generator)
+    return logits, torch.cat([torch.arange(3), torch.randint(0, 3, (count - 3,), generator=generator)])
+
+
+def fitting(*losses):
+    """Every loss with every kind of label that it is defined for."""
+    return [(loss, kind) for loss in losses for kind in KINDS if loss.fits(kind)]
+
+
+def shares(logits, labels):
+    """In numpy, the probability of what every row, or every label of a row, is."""
+    logits, labels = np.asarray(logits, dtype=np.float64), np.asarray(labels)
+    if labels.ndim == 2:
+        positive = 1 / (1 + np.exp(-logits))
+        return np.where(labels == 1, positive, 1 - positive)
+    powers = np.exp(logits)
+    return (powers / powers.sum(axis=1, keepdims=True))[np.arange(len(labels)), labels]
+
+
+# By hand.
+
+
+def test_focal_loss_by_hand():
+    # Logits ln 3 and 0 are the probabilities 3/4 and 1/4.
+    # Class 0, gamma 2: (1/4)^2 * -ln(3/4) = 0.0625 * 0.2876821 = 0.01798013.
+    # Class 1, gamma 2: (3/4)^2 * -ln(1/4) = 0.5625 * 1.3862944 = 0.77979058.
+    # Class 0, gamma 5: (1/4)^5 * 0.2876821 = 0.00028094.
+    logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
+    assert focal(logits, torch.tensor([0, 1]), 2.0).tolist() == pytest.approx([0.01798013, 0.77979058], abs=1e-7)
+    assert float(focal(logits, torch.tensor([0, 1]), 5.0)[0]) == pytest.approx(0.00028094, abs=1e-8)
+
+
+def test_focal_loss_of_several_labels_by_hand():
+    # The sigmoid of ln 3 is 3/4, that of -ln 3 is 1/4: of the labels 1 and 1 the shares are 3/4 and 1/4, of 0 and 0
+    # they are 1/4 and 3/4; each label's loss is one of those above, and a row's the mean of its two.
+    logits, labels = torch.tensor([[math.log(3), -math.log(3)]] * 2), torch.tensor([[1, 1], [0, 0]])
+    expected = [[0.01798013, 0.77979058], [0.77979058, 0.01798013]]
+    np.testing.assert_allclose(focal(logits, labels, 2.0), expected, atol=1e-7)
+    of_rows = Objective(Loss("focal")).losses(logits, labels)
+    assert of_rows.tolist() == pytest.approx([0.39888536] * 2, abs=1e-7)
+
+
+def test_margins_by_hand():
+    # n = 16, 81, 625: n^(1/4) is 2, 3, 5. The largest margin is .5 = C / 2, so C = 1 and the others are 1/3 and 1/5.
+    assert margins_of(np.array([16, 81, 625]), 0.5).tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 5])
+    assert margins_of(np.array([0, 81, 16]), 0.5).tolist() == pytest.approx([0, 1 / 3, 1 / 2])
+
+
+def test_ldam_loss_by_hand():
+    # Counts 16 and 81: margins 1/2 and 1/3. Logits 1 and 0, scale 2.
+    # Class 0: 2 (1 - 1/2, 0) = (1, 0); ln(e^1 + e^0) - 1 = ln(1 + e^-1) = 0.3132617.
+    # Class 1: 2 (1, 0 - 1/3) = (2, -2/3); 8/3 + ln(1 + e^(-8/3)) = 2.6666667 + 0.0671755 = 2.7338422.
+    logits, margins = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), margins_of(np.array([16, 81]), 0.5)
+    assert ldam(logits, torch.tensor([0, 1]), margins, 2.0).tolist() == pytest.approx([0.3132617, 2.7338422], abs=1e-6)
+
+
+def test_effective_numbers_by_hand():
+    # beta .5: of 1 row (1 - .5) / (1 - .5) = 1, of 2 rows .5 / .75 = 2/3. Their sum is 5/3, so times 6/5: 1.2 and 0.8.
+    assert effective_weights(np.array([1, 2]), 0.5).tolist() == pytest.approx([1.2, 0.8])
+    assert effective_weights(np.array([0, 1, 2]), 0.5).tolist() == pytest.approx([0, 1.2, 0.8])
+    assert effective_weights(np.array([3, 500]), 0.0).tolist() == [1, 1]
+
+
+def test_effective_numbers_are_the_counts_where_beta_is_almost_1():
+    counts = np.array([10, 40, 50])
+    inverse = 1 / counts
+    assert effective_weights(counts, 1 - 1e-9).tolist() == pytest.approx(3 * inverse / inverse.sum(), rel=1e-5)
+
+
+# Against numpy, and where one loss is another.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0, 5.0])
+def test_focal_loss_is_the_paper_s_formula(kind, gamma):
+    logits, labels = rows(kind)
+    p = shares(logits, labels)
+    np.testing.assert_allclose(focal(logits, labels, gamma), -((1 - p) ** gamma) * np.log(p), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_focal_loss_at_gamma_0_is_cross_entropy_bit_for_bit(kind):
+    logits, labels = rows(kind, dtype=torch.float32)
+    logits.requires_grad_(True)
+    plain, other = cross_entropy(logits, labels), focal(logits, labels, 0.0)
+    assert torch.equal(plain, other)
+    (gradient,) = torch.autograd.grad(plain.sum(), logits)
+    (same,) = torch.autograd.grad(other.sum(), logits)
+    assert torch.equal(gradient, same)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_ldam_loss_is_the_paper_s_formula(scale):
+    logits, labels = rows()
+    counts = np.bincount(labels)
+    margins = 0.5 * (counts.min() / counts) ** 0.25
+    moved = logits.numpy() - np.eye(3)[labels] * margins[labels][:, None]
+    expected = -np.log(shares(scale * moved, labels))
+    np.testing.assert_allclose(ldam(logits, labels, margins_of(counts, 0.5).double(), scale), expected, atol=1e-5)
+
+
+def test_ldam_loss_without_margins_at_scale_1_is_cross_entropy_bit_for_bit():
+    logits, labels = rows(dtype=torch.float32)
+    assert torch.equal(ldam(logits, labels, torch.zeros(3), 1.0), cross_entropy(logits, labels))
+    whole = Objective.of(Loss("ldam", largest_margin=0.0, scale=1.0), labels.numpy(), 3)
+    assert float(whole.mean(logits, labels)) == float(Objective(Loss()).mean(logits, labels))
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"), fitting(Loss("focal", gamma=0.5), Loss("focal", gamma=5.0), Loss("ldam", scale=3.0)), ids=str
+)
+def test_gradients_are_those_of_finite_differences(loss, kind):
+    logits, labels = rows(kind, 9)
+    objective = Objective.of(loss, labels.numpy(), 3, class_weights="balanced")
+    logits.requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda values: objective.losses(values, labels), logits)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("far", [60.0, 200.0])
+def test_focal_loss_of_a_row_that_is_certain_is_0_and_its_gradient_a_number(gamma, far):
+    logits = torch.tensor([[far, 0.0], [0.0, far]], requires_grad=True)
+    losses = focal(logits, torch.tensor([0, 0]), gamma)
+    losses.sum().backward()
+    assert float(losses[0].detach()) == pytest.approx(0, abs=1e-20)
+    assert float(losses[1].detach()) == pytest.approx(far, rel=1e-5)
+    assert torch.isfinite(logits.grad).all()
+
+
+@given(st.integers(0, 10_000), st.floats(0, 5), st.floats(0, 5))
+def test_more_gamma_never_makes_a_row_s_loss_larger(seed, low, high):
+    logits, labels = rows(seed=seed)
+    low, high = sorted((low, high))
+    assert (focal(logits, labels, high) <= focal(logits, labels, low) + 1e-12).all()
+
+
+# A batch: weights, lanes, precision.
+
+LOSSES = [Loss(), Loss("focal", gamma=2.0), Loss("ldam"), Loss("ldam", deferred_from=2, beta=0.9)]
+
+
+@pytest.mark.parametrize(("loss", "kind"), fitting(*LOSSES), ids=str)
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_lanes_sum_what_one_lane_sums_and_the_mean_is_their_share(loss, kind, class_weights):
+    logits, labels = rows(kind, dtype=torch.float32)
+    objective = Objective.of(loss, labels.numpy(), 3, class_weights=class_weights, epoch=2)
+    lanes = torch.stack([logits, -logits, 2 * logits])
+    summed = objective.summed(lanes, labels)
+    for lane, own in zip(lanes, summed, strict=True):
+        assert float(objective.losses(lane, labels).sum()) == pytest.approx(float(own), rel=1e-5)
+    whole = float(objective.weights[labels].sum()) if objective.weights is not None and kind != "multilabel" else 24
+    assert float(objective.mean(logits, labels)) == pytest.approx(float(summed[0]) / whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_loss_of_its_own_lanes_sum_as_ever(kind):
+    logits, labels = rows(kind, dtype=torch.float32)
+    lanes = torch.stack([logits, -logits])
+    assert torch.equal(Objective(Loss()).summed(lanes, labels), summed_losses(lanes, labels))
+
+
+def test_deferred_weights_begin_at_their_epoch():
+    labels = rows()[1].numpy()
+    loss = Loss("ldam", deferred_from=3, beta=0.9)
+    before, there = (Objective.of(loss, labels, 3, epoch=epoch) for epoch in (2, 3))
+    assert before.weights is None
+    assert torch.equal(there.weights, effective_weights(np.bincount(labels), 0.9))
+    assert Objective.of(Loss("ldam"), labels, 3, epoch=9).weights is None
+
+
+def test_margins_count_a_class_that_has_no_training_row():
+    objective = Objective.of(Loss("ldam"), np.array([0, 0, 1]), 3)
+    assert objective.margins.tolist() == pytest.approx([0.5 / 2**0.25, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("loss", LOSSES[1:3], ids=str)
+def test_a_loss_in_bf16_is_that_of_the_same_logits_in_fp32(loss):
+    logits, labels = rows(dtype=torch.bfloat16)
+    objective = Objective.of(loss, labels.numpy(), 3)
+    assert torch.equal(objective.losses(logits, labels), objective.losses(logits.float(), labels))
+
+
+def test_a_continuous_label_keeps_its_squared_error():
+    logits, labels = torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5])
+    assert float(Objective(Loss()).mean(logits, labels)) == pytest.approx((4 + 0.25) / 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "focl"}, "did you mean 'focal'"),
+        ({"kind": "focal", "gamma": -0.5}, "gamma -0.5 of loss 'focal' is not a number from 0 to 5"),
+        ({"kind": "focal", "gamma": 7.0}, "from 0 to 5"),
+        ({"kind": "focal", "gamma": math.nan}, "gamma nan"),
+        ({"kind": "ldam", "largest_margin": -1.0}, "largest_margin -1.0"),
+        ({"kind": "ldam", "scale": 0.0}, "scale 0.0"),
+        ({"kind": "ldam", "scale": math.inf}, "scale inf"),
+        ({"kind": "ldam", "beta": 1.0}, "beta 1.0"),
+        ({"kind": "ldam", "deferred_from": -1}, "deferred_from -1"),
+    ],
+    ids=str,
+)
+def test_a_loss_out_of_range_is_refused(values, words):
+    with pytest.raises(ValueError, match=words):
+        Loss(**values)
