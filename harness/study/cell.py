@@ -15,7 +15,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import Kind, check_rows, check_system, kind_and_config, turns_after
+from harness.study.systems import Kind, check_rows, check_settings, check_system, kind_and_config, turns_after
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
 
@@ -153,6 +153,7 @@ def make_system_cell(
     kind, config = kind_and_config(name, study.system.get(name, {}), f"system.{name}")
     rows, task = splits[target], splits[target].task
     check_system(kind, name, backbone)
+    check_settings(config, name, splits[target].task.label, backbone)
     siblings = {sibling: splits.get(sibling) for sibling in getattr(config, "siblings", ())}
     check_rows(kind, name, rows, siblings)
     spec: dict[str, Any] = {

@@ -13,7 +13,8 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - ``PACKAGES``, those whose versions decide its numbers, if they are more than numpy: a record names them,
 - where it runs the study's backbone, ``passes(config)``: forward passes of it that a training token costs (a trained
   encoder's backward pass costs two), for the plan's hours,
-- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan,
+- where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan, and
+  ``CHECKPOINT_COPIES``, how many times these its checkpoints take while one replaces another, if not six,
 - where its settings name files, ``identity(config)``: what tells their content from any other, for the keys.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
@@ -189,6 +190,7 @@ class Kind:
     identity: Callable[[Any], Mapping[str, Any]]
     passes: Callable[[Any], float | None]
     packages: tuple[str, ...] = ("numpy",)
+    checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
     @classmethod
@@ -205,7 +207,8 @@ class Kind:
         passes: Callable[[Any], float | None] = getattr(module, "passes", lambda config: None)
         packages = tuple(getattr(module, "PACKAGES", cls.packages))
         parts = module.VERSION, module.READS, module.Config, module.fit, module.load
-        return cls(name, *parts, kept, identity, passes, packages)
+        copies = int(getattr(module, "CHECKPOINT_COPIES", cls.checkpoint_copies))
+        return cls(name, *parts, kept, identity, passes, packages, copies)
 
     @property
     def is_installed(self) -> bool:
@@ -389,6 +392,24 @@ def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
         raise BadStudy(
             f"system {name!r} reads weights of the kind {kind.reads.weights!r}, and backbone {backbone.name!r} is an"
             f" {ENCODER}; leave the system out, or give a backbone of that kind"
+        )
+
+
+def check_settings(config: Any, name: str, label: Label, backbone: Backbone) -> None:  # noqa: ANN401 - a kind's Config
+    """BadStudy where settings ask for more tokens than the study's backbone reads, or a loss that no such label has.
+
+    Settings say so by fields ``tokens`` (and ``weights``, where another encoder reads them) and ``objective``.
+    """
+    tokens, objective = getattr(config, "tokens", 0), getattr(config, "objective", None)
+    if tokens > backbone.max_tokens and not getattr(config, "weights", ""):
+        raise BadStudy(
+            f"system.{name}.tokens {tokens} is longer than backbone {backbone.name!r} reads; set it to at most"
+            f" {backbone.max_tokens}"
+        )
+    if objective is not None and objective.kind != "cross-entropy" and not objective.fits(label.kind):
+        raise BadStudy(
+            f"system.{name}.loss {objective.kind!r} is not defined for the {label.kind} label of its tasks; take"
+            f' "cross-entropy", or name other tasks: system.{name}.tasks'
         )
 
 

@@ -42,8 +42,8 @@ class FittedSystem:
 
     @property
     def checkpoint_copies(self) -> int:
-        """Weights and two moments, in the checkpoint before and the new one."""
-        return 6
+        """What the kind says."""
+        return self.kind.checkpoint_copies
 
     def groups(self, cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
         """Each cell alone."""

@@ -179,7 +179,7 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
             weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     except UNREADABLE as problem:
         raise BadBackbone(f"backbone {name!r}: {config} cannot be read ({type(problem).__name__}: {problem})") from None
-    _refuse_kernels(name, config, values)
+    refuse_kernels(name, config, values)
     _refuse_other_encoders(name, config, values)
     if model_type not in MODEL_TYPES:
         raise BadBackbone(f"backbone {name!r}: model type {model_type!r} is not one of {', '.join(MODEL_TYPES)}")
@@ -219,7 +219,7 @@ def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Ma
         raise BadBackbone(f"backbone {name!r}: {problem}") from None
 
 
-def _refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
+def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:
     """BadBackbone for a config that asks for attention by code of the hub: see CVE-2026-4372 in SECURITY.md."""
     for field, value in values.items():
         if "attn_implementation" in field and value not in ATTENTIONS:

@@ -33,7 +33,14 @@ SIZES = {  # fields of a config, with the library's defaults
         "type_vocab_size",
     )
 }
-VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()} | {"mpnet": 30527}
+VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items()} | {
+    "deberta": 50265,
+    "deberta-v2": 128100,
+    "electra": 30522,
+    "modernbert": 50368,
+    "mpnet": 30527,
+    "t5": 32128,
+}
 BUCKETS = 32  # MPNet's distances between tokens
 ACTIVATIONS = frozenset(
     "gelu gelu_10 gelu_fast gelu_new gelu_python gelu_pytorch_tanh gelu_python_tanh gelu_accurate laplace leaky_relu "

@@ -17,7 +17,10 @@ from tasks.errors import BadStudy
 from tasks.task import METRICS, Example, Label, Turn
 
 WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
-SETTINGS = {"micromodels": {"encoder": "random-tiny", "bags": 2}}  # where the defaults are no tiny random model
+SETTINGS = {  # where the defaults are no tiny random model, or train it for long
+    "micromodels": {"encoder": "random-tiny", "bags": 2},
+    "encoder": {"epochs": 2, "tokens": 64},
+}
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 
 

@@ -1,0 +1,124 @@
+"""Encoders that a system trains whole and that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5's encoder.
+
+They are looked at as backbones are (harness.study.backbones): safetensors alone, no code of the folder's own, hashes of
+weights, config and tokenizer in the keys, and weights that the config does not describe are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.study.backbones.backbone import MODEL_TYPES, Backbone, BadBackbone, refuse_kernels, resolve
+from harness.study.backbones.identity import digest
+from harness.study.backbones.weights import absent
+
+POSITIONS = {  # the field of a config that bounds a text's tokens, the library's default, and how many no text has
+    "deberta": ("max_position_embeddings", 512, 0),
+    "deberta-v2": ("max_position_embeddings", 512, 0),
+    "electra": ("max_position_embeddings", 512, 0),
+    "modernbert": ("max_position_embeddings", 8192, 0),
+    "mpnet": ("max_position_embeddings", 512, 2),
+    "t5": ("n_positions", 512, 0),
+}
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
+LONGEST = 200  # characters of a library's message
+SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
+
+
+def resolve_encoder(name: str) -> Backbone:
+    """The encoder of this name: any backbone of a study, or a folder of another family; BadBackbone if unusable."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir() or _model_type(folder) in MODEL_TYPES:
+        return resolve(name)
+    return _foreign(folder, *_state(folder))
+
+
+def _model_type(folder: Path) -> str:
+    """What the folder's config says that it is; empty where there is none to read."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _state(folder: Path) -> tuple[int, int]:
+    """What tells the cache that the weights have changed; BadBackbone where there are none."""
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise BadBackbone(f"encoder {folder.name!r}: {absent(folder)}")
+    return weights.stat().st_mtime_ns, weights.stat().st_size
+
+
+@cache
+def _foreign(folder: Path, mtime_ns: int, size: int) -> Backbone:
+    """An encoder of another family, as a backbone that no adapter can stand on."""
+    file, kind = folder / "config.json", _model_type(folder)
+    if kind not in POSITIONS:
+        families = ", ".join((*MODEL_TYPES, *POSITIONS))
+        raise BadBackbone(f"encoder {folder.name!r}: {file} says model type {kind!r}, which is not one of {families}")
+    config = json.loads(file.read_text(encoding="utf-8"))
+    refuse_kernels(folder.name, file, config)
+    field, default, spare = POSITIONS[kind]
+    tokens = config.get(field, default)
+    if type(tokens) is not int or tokens <= spare:
+        raise BadBackbone(f"encoder {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
+    hashes = _hash(folder / "model.safetensors"), digest(config), digest(_tokenizer_hashes(folder))
+    return Backbone(folder.name, kind, hashes[0], tokens - spare, hashes[1], hashes[2], folder)
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _tokenizer_hashes(folder: Path) -> dict[str, str]:
+    """Sha256 of every file that a tokenizer is made of; BadBackbone where there is none."""
+    hashes = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
+    if not hashes:
+        raise BadBackbone(f"encoder {folder.name!r}: no tokenizer is in {folder}; put its files there")
+    return hashes
+
+
+def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
+    """The encoder's network, in evaluation mode, whose forward pass has ``last_hidden_state``."""
+    from harness.training.model import load_backbone
+
+    if encoder.model_type not in POSITIONS:
+        return load_backbone(encoder).base_model
+    return _load_foreign(encoder)
+
+
+def _load_foreign(encoder: Backbone) -> Any:  # noqa: ANN401
+    """The network of another family; BadBackbone unless all of it came from the folder's weights."""
+    from transformers import AutoModel, T5EncoderModel
+
+    from harness.training.model import check_finite
+
+    kind = T5EncoderModel if encoder.model_type == "t5" else AutoModel
+    try:
+        network, account = kind.from_pretrained(
+            str(encoder.folder),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they stand in the account
+        )
+    except (MemoryError, RuntimeError):  # of the machine, not of the folder
+        raise
+    except Exception as problem:  # any, for a field of the config that the library reads and nobody else
+        reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:LONGEST]}"
+        raise BadBackbone(f"encoder {encoder.name!r}: cannot be loaded ({reason}); get its files again") from None
+    odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(SPARE)]
+    if odd:
+        raise BadBackbone(
+            f"encoder {encoder.name!r}: {len(odd)} tensors of its config are not among its weights, first {odd[0]};"
+            " take weights and config.json that belong together"
+        )
+    check_finite(encoder.name, network)
+    return network.eval()

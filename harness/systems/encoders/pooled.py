@@ -1,0 +1,132 @@
+"""Training and predictions of an encoder over a window of turns, whose target's mean vector goes into a linear head."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from harness.study.cell import seed_of
+from harness.study.systems import Fit, Place, Predicted
+from harness.systems.encoders.epochs import EpochTrained, Schedule
+from harness.systems.encoders.foreign import load_encoder, resolve_encoder
+from harness.systems.encoders.texts import padded_batch
+from harness.systems.encoders.window import Reader, Window
+from harness.training.batches import evaluation_batches
+from harness.training.objective import Objective
+from harness.training.tensors import to_device
+from harness.training.tokens.tokenizer import load_tokenizer
+from tasks.errors import BadInput
+from tasks.task import Example
+
+if TYPE_CHECKING:
+    from harness.systems.kinds.encoder import Config
+
+SPREAD = 0.02  # standard deviation of the head's fresh weights
+
+
+class Pooled(nn.Module):
+    """An encoder, and a linear layer on the mean of the target's vectors (Xu and Jiang 2024, section 4.2)."""
+
+    def __init__(self, encoder: Any, width: int, outputs: int, dropout: float) -> None:  # noqa: ANN401
+        """A fresh head from vectors of ``width`` to ``outputs``, drawn from torch's generator as it stands."""
+        super().__init__()
+        self.encoder, self.dropout, self.head = encoder, nn.Dropout(dropout), nn.Linear(width, outputs)
+        nn.init.normal_(self.head.weight, std=SPREAD)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, window: dict[str, Tensor], target: Tensor) -> Tensor:
+        """Logits ``[n, outputs]`` of windows; ``target [n, t]`` is 1 for the target turn's tokens and 0 elsewhere."""
+        states = self.encoder(**window).last_hidden_state
+        shares = target / target.sum(dim=1, keepdim=True).clamp(min=1)
+        logits: Tensor = self.head(self.dropout((states * shares[..., None].to(states.dtype)).sum(dim=1)))
+        return logits
+
+
+class Trained(EpochTrained):
+    """An encoder with its head."""
+
+    def __init__(self, config: Config, place: Place, kind: str, outputs: int, seed: int) -> None:
+        """An untrained head, drawn from ``seed``, on the encoder of the settings or the place; BadInput if too small.
+
+        ``kind`` is that of the label.
+        """
+        super().__init__()
+        assert place.backbone is not None
+        self.config, self.kind, self.outputs, self.device = config, kind, outputs, place.device.ready()
+        self.backbone = resolve_encoder(config.weights) if config.weights else place.backbone
+        if config.tokens > self.backbone.max_tokens:
+            raise BadInput(
+                f"system 'encoder' is to read tokens = {config.tokens}, and {self.backbone.name!r} reads at most"
+                f" {self.backbone.max_tokens}; set tokens to that or less"
+            )
+        self.tokenizer = load_tokenizer(self.backbone)
+        self.read = Reader(self.tokenizer, config.tokens)
+        encoder = load_encoder(self.backbone)
+        torch.manual_seed(seed_of(seed, "heads"))
+        self.network = Pooled(encoder, encoder.config.hidden_size, outputs, config.dropout).to(self.device)
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(".pooler." not in name)
+        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+
+    def fit(self, fit: Fit) -> None:
+        """Train for all epochs, or until validation rows gain no more."""
+        config, windows = self.config, self.read(fit.train)
+        answers = np.array([row.label for row in fit.train])
+        labels = torch.from_numpy(answers)
+        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience)
+
+        def loss_of(numbers: Sequence[int], epoch: int) -> Tensor:
+            objective = Objective.of(config.objective, answers, self.outputs, epoch=epoch).on(self.device)
+            logits = self._forward([windows[number] for number in numbers])
+            return objective.losses(logits, to_device(labels[numbers], self.device)).mean()
+
+        self.train(fit, schedule, [len(window.ids) for window in windows], loss_of)
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """Logits of every row's target turn."""
+        self.network.eval()
+        windows = self.read(rows)
+        logits = np.zeros((len(rows), self.outputs), dtype=np.float32)
+        with torch.inference_mode():
+            for numbers in evaluation_batches([len(window.ids) for window in windows]):
+                logits[numbers] = self._forward([windows[number] for number in numbers]).cpu().numpy()
+        return Predicted(logits, is_cut=np.array([window.is_cut for window in windows], dtype=bool))
+
+    def _forward(self, windows: Sequence[Window]) -> Tensor:
+        """The network's logits, fp32."""
+        batch = padded_batch([window.ids for window in windows], self.tokenizer.padding, self.device)
+        target = torch.zeros(batch["input_ids"].shape)
+        for row, window in enumerate(windows):
+            target[row, window.start : window.end] = 1
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            logits: Tensor = self.network(batch, to_device(target, self.device))
+        return logits.float()
+
+    def save(self, folder: Path) -> None:
+        """Write encoder and head, and the settings."""
+        facts = {"kind": self.kind, "outputs": self.outputs, "encoder": self.backbone.identity()}
+        self.write(folder, facts)
+
+    @classmethod
+    def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
+        """What ``save`` has written; BadInput if its encoder is another than the one that is here."""
+        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if place.backbone is None:
+            raise BadInput(f"{folder}: an encoder is loaded with the backbone of its study, and none is given")
+        fitted = cls(config(**_pairs(facts["config"])), place, facts["kind"], facts["outputs"], seed=0)
+        if odd := fitted.backbone.unlike(facts["encoder"]):
+            raise BadInput(f"{folder}: trained from another encoder ({odd}); load it with its own")
+        fitted.put(load_file(folder / "model.safetensors"))
+        return fitted
+
+
+def _pairs(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as a Config has them, tuples for JSON's lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -1,0 +1,117 @@
+"""One encoder over a window of turns: the mean of the target turn's vectors, and a linear head.
+
+Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses" (Findings of EMNLP), section 4.2 and
+the details before Table 4: AdamW at 5e-6, at most 30 epochs, three turns before and three after. They stopped by the
+test set; here validation rows stop a training. Batch size, length of the input and dropout are not printed.
+
+The network stands in harness.systems.encoders; this file loads no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.study.backbones.backbone import Backbone
+from harness.study.config import Loss
+from harness.study.systems import ENCODER, Fit, Place, Reads
+
+if TYPE_CHECKING:
+    from harness.systems.encoders.pooled import Trained
+
+VERSION = 1
+READS = Reads(weights=ENCODER)
+PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
+CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
+PRECISIONS = ("fp32", "bf16")
+PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
+
+
+@dataclass(frozen=True)
+class Config:
+    """``window`` is how many turns are read before the target and after it.
+
+    ``weights`` is empty for the study's backbone, or a folder of another encoder: BERT, RoBERTa, XLM-R, CamemBERT,
+    DeBERTa, ELECTRA, MPNet, ModernBERT, or T5, whose encoder is taken. ``tokens`` bounds what is read of a window; the
+    target is read first, then the turns nearest to it. With a ``patience`` of 0 the last epoch is kept, else the one
+    that is best on validation rows, and training stops after so many that are no better. ``loss`` is
+    ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with ``largest_margin``, ``scale``, and from epoch
+    ``deferred_from`` on (0: never) weights of classes; a number is not of a class, and its squared error is taken.
+    ``precision`` ``bf16`` computes products in 16 bits.
+    """
+
+    epochs: int = 30
+    patience: int = 5
+    batch_size: int = 32
+    learning_rate: float = 5e-6
+    window: tuple[int, int] = (3, 3)
+    tokens: int = 256
+    dropout: float = 0.1
+    weights: str = ""
+    loss: str = "cross-entropy"
+    gamma: float = 2.0
+    largest_margin: float = 0.5
+    scale: float = 30.0
+    deferred_from: int = 0
+    precision: str = "fp32"
+
+    def __post_init__(self) -> None:
+        """Check the closed vocabulary and ranges; ValueError naming the field."""
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision {self.precision!r} is not one of {', '.join(PRECISIONS)}")
+        ranges = {
+            "epochs": (1, 1000),
+            "patience": (0, 1000),
+            "batch_size": (1, 4096),
+            "learning_rate": (1e-9, 1.0),
+            "tokens": (8, 8192),
+            "dropout": (0.0, 0.9),
+        }
+        for name, (least, most) in ranges.items():
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        if self.objective.kind == "ldam" and self.deferred_from > self.epochs:
+            raise ValueError(f"deferred_from {self.deferred_from} is no epoch of {self.epochs}")
+
+    @property
+    def objective(self) -> Loss:
+        """The loss with its numbers; ValueError where it is none."""
+        return Loss(self.loss, self.gamma, self.largest_margin, self.scale, self.deferred_from)
+
+
+def fit(fit: Fit) -> Trained:
+    """Train encoder and head on the training rows."""
+    from harness.systems.encoders.pooled import Trained
+
+    fitted = Trained(fit.config, fit.place, fit.label.kind, fit.label.n_outputs, fit.seed)
+    fitted.fit(fit)
+    return fitted
+
+
+def load(folder: Path, place: Place) -> Trained:
+    """What ``save`` has written."""
+    from harness.systems.encoders.pooled import Trained
+
+    return Trained.load(folder, place, Config)
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """The hashes of another encoder than the study's; BadBackbone where it cannot be used."""
+    from harness.systems.encoders.foreign import resolve_encoder
+
+    return {"weights": resolve_encoder(config.weights).identity()} if config.weights else {}
+
+
+def passes(config: Config) -> float | None:
+    """As PASSES says of the study's backbone; another encoder's costs are known from its own records alone."""
+    return None if config.weights else PASSES
+
+
+def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
+    """The size of the encoder's file, and of the head."""
+    from harness.systems.encoders.foreign import resolve_encoder
+
+    encoder = resolve_encoder(config.weights) if config.weights else backbone
+    file = None if encoder.folder is None else encoder.folder / "model.safetensors"
+    return file.stat().st_size if file and file.is_file() else 0
