@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from harness.systems.kinds.encoder import Config
 
 SPREAD = 0.02  # standard deviation of the head's fresh weights
+ALPHA = 2  # factor of a low-rank product
 
 
 class Pooled(nn.Module):
@@ -47,6 +48,18 @@ class Pooled(nn.Module):
         shares = target / target.sum(dim=1, keepdim=True).clamp(min=1)
         logits: Tensor = self.head(self.dropout((states * shares[..., None].to(states.dtype)).sum(dim=1)))
         return logits
+
+
+def with_products(encoder: nn.Module, rank: int) -> nn.Module:
+    """The encoder with a product of low rank beside each linear layer of its blocks; the products begin at 0.
+
+    LoRA by the package peft (Hu et al. 2022, equation 3); random factors are drawn from torch's generator.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, target_modules="all-linear", exclude_modules=r".*pooler.*")
+    wrapped: nn.Module = inject_adapter_in_model(config, encoder)
+    return wrapped
 
 
 class Trained(EpochTrained):
@@ -69,10 +82,14 @@ class Trained(EpochTrained):
         self.tokenizer = load_tokenizer(self.backbone)
         self.read = Reader(self.tokenizer, config.tokens)
         encoder = load_encoder(self.backbone)
+        width = encoder.config.hidden_size
         torch.manual_seed(seed_of(seed, "heads"))
-        self.network = Pooled(encoder, encoder.config.hidden_size, outputs, config.dropout).to(self.device)
+        if config.lora_rank:
+            encoder = with_products(encoder, config.lora_rank)
+        self.network = Pooled(encoder, width, outputs, config.dropout).to(self.device)
         for name, parameter in self.network.named_parameters():
-            parameter.requires_grad_(".pooler." not in name)
+            is_frozen = config.lora_rank and not name.startswith("head.") and ".lora_" not in name
+            parameter.requires_grad_(".pooler." not in name and not is_frozen)
         self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
 
     def fit(self, fit: Fit) -> None:

@@ -10,12 +10,14 @@ The network stands in harness.systems.encoders; this file loads no torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import Loss
 from harness.study.systems import ENCODER, Fit, Place, Reads
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.systems.encoders.pooled import Trained
@@ -26,6 +28,9 @@ PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
 CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
 PRECISIONS = ("fp32", "bf16")
 PASSES = 3.0  # a trained encoder's backward pass costs two forward passes
+LORA_PASSES = 2.0  # without gradients of its weights, the backward pass costs what a forward pass does
+LORA = ("peft", "accelerate")  # without the second, the first keeps sentence-transformers from loading
+BYTES = 4  # of an fp32 number
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,13 @@ class Config:
     """``window`` is how many turns are read before the target and after it.
 
     ``weights`` is empty for the study's backbone, or a folder of another encoder: BERT, RoBERTa, XLM-R, CamemBERT,
-    DeBERTa, ELECTRA, MPNet, ModernBERT, or T5, whose encoder is taken. ``tokens`` bounds what is read of a window; the
-    target is read first, then the turns nearest to it. With a ``patience`` of 0 the last epoch is kept, else the one
-    that is best on validation rows, and training stops after so many that are no better. ``loss`` is
-    ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with ``largest_margin``, ``scale``, and from epoch
-    ``deferred_from`` on (0: never) weights of classes; a number is not of a class, and its squared error is taken.
-    ``precision`` ``bf16`` computes products in 16 bits.
+    DeBERTa, ELECTRA, MPNet, ModernBERT, or T5, whose encoder is taken. With a ``lora_rank`` the encoder's linear layers
+    each learn a product of that rank (Hu et al. 2022), whose factor alpha / rank is 2, instead of all weights.
+    ``tokens`` bounds what is read of a window; the target is read first, then the turns nearest to it. With a
+    ``patience`` of 0 the last epoch is kept, else the epoch that is best on validation rows, and training stops after
+    so many that are no better. ``loss`` is ``cross-entropy``, ``focal`` with its ``gamma``, or ``ldam`` with
+    ``largest_margin``, ``scale``, and from epoch ``deferred_from`` on (0: never) weights of classes; a number is not of
+    a class, and its squared error is taken. ``precision`` ``bf16`` computes products in 16 bits.
     """
 
     epochs: int = 30
@@ -49,6 +55,7 @@ class Config:
     tokens: int = 256
     dropout: float = 0.1
     weights: str = ""
+    lora_rank: int = 0
     loss: str = "cross-entropy"
     gamma: float = 2.0
     largest_margin: float = 0.5
@@ -67,6 +74,7 @@ class Config:
             "learning_rate": (1e-9, 1.0),
             "tokens": (8, 8192),
             "dropout": (0.0, 0.9),
+            "lora_rank": (0, 1024),
         }
         for name, (least, most) in ranges.items():
             if not least <= getattr(self, name) <= most:
@@ -97,21 +105,31 @@ def load(folder: Path, place: Place) -> Trained:
 
 
 def identity(config: Config) -> dict[str, Any]:
-    """The hashes of another encoder than the study's; BadBackbone where it cannot be used."""
+    """The hashes of another encoder than the study's; BadBackbone where it cannot be used.
+
+    BadInput where low-rank products are asked for and their packages are not installed.
+    """
     from harness.systems.encoders.foreign import resolve_encoder
 
+    if config.lora_rank and not all(map(find_spec, LORA)):
+        raise BadInput("lora_rank needs optional packages; install them with: pip install 'empathy-transfer[lora]'")
     return {"weights": resolve_encoder(config.weights).identity()} if config.weights else {}
 
 
 def passes(config: Config) -> float | None:
-    """As PASSES says of the study's backbone; another encoder's costs are known from its own records alone."""
-    return None if config.weights else PASSES
+    """What the study's backbone costs; another encoder's costs are known from its own records alone."""
+    return None if config.weights else LORA_PASSES if config.lora_rank else PASSES
 
 
 def kept_bytes(config: Config, outputs: int, backbone: Backbone) -> int:
-    """The size of the encoder's file, and of the head."""
-    from harness.systems.encoders.foreign import resolve_encoder
+    """The size of the encoder's file; with low-rank products these and the head, where the layers are a backbone's."""
+    from harness.systems.encoders.foreign import POSITIONS, resolve_encoder
 
     encoder = resolve_encoder(config.weights) if config.weights else backbone
+    if config.lora_rank:
+        if encoder.model_type in POSITIONS:
+            return 0
+        layers, width, inner = encoder.shape
+        return BYTES * (layers * config.lora_rank * (8 * width + 2 * (width + inner)) + outputs * (width + 1))
     file = None if encoder.folder is None else encoder.folder / "model.safetensors"
     return file.stat().st_size if file and file.is_file() else 0

@@ -254,6 +254,47 @@ def test_an_encoder_is_read_again_with_its_own_weights_alone(tmp_path, tiny):
         KIND.load(tmp_path / "model", Place())
 
 
+# Products of low rank.
+
+
+@pytest.mark.parametrize("family", ["", *POSITIONS])
+def test_products_of_low_rank_are_trained_and_kept_alone(family, tmp_path, tiny):
+    pytest.importorskip("peft")
+    weights, rows = str(folder_of(family, tmp_path / "encoder")) if family else "", rows_of("multiclass", 8, 3)
+    changes = {"weights": weights, "lora_rank": 2, "epochs": 2, "learning_rate": 1e-2}
+    fitted = KIND.fit(fit_of(tmp_path / "fit", tiny, rows=32, **changes))
+    assert {name.split(".")[-3] for name in fitted.weights if not name.startswith("head.")} == {"lora_A", "lora_B"}
+    frozen = [value for name, value in fitted.network.named_parameters() if name not in fitted.weights]
+    untouched = Trained(fitted.config, Place(backbone=tiny), "multiclass", 3, 7)
+    before = [value for name, value in untouched.network.named_parameters() if name not in untouched.weights]
+    assert all(map(torch.equal, frozen, before)), "the encoder's own weights have moved"
+    assert sum(not torch.equal(value, untouched.weights[name]) for name, value in fitted.weights.items()) > 2
+    fitted.save(tmp_path / "model")
+    again = KIND.load(tmp_path / "model", Place(backbone=tiny))
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+    if not family:
+        assert KIND.kept_bytes(fitted.config, 3, tiny) == sum(4 * value.numel() for value in fitted.weights.values())
+
+
+def test_fresh_products_leave_the_encoder_as_it_is(tmp_path, tiny):
+    pytest.importorskip("peft")
+    plain, wrapped = (
+        Trained(KIND.configured({**SMALL, "lora_rank": rank}, "test"), Place(backbone=tiny), "multiclass", 3, 7)
+        for rank in (0, 4)
+    )
+    ids = torch.tensor([[0, 40, 50, 2]])
+    states = (fitted.network.encoder(input_ids=ids).last_hidden_state for fitted in (plain, wrapped))
+    torch.testing.assert_close(*states)
+
+
+def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
+    monkeypatch.setattr("harness.systems.kinds.encoder.find_spec", lambda name: None)
+    config = KIND.configured({"lora_rank": 8}, "test")
+    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
+        KIND.identity(config)
+    assert KIND.identity(KIND.config()) == {}
+
+
 # What a study says of it.
 
 
