@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -259,3 +260,24 @@ def test_constant_rationales_score_what_every_table_of_rationales_has_to_print(t
         gold.append(np.array([any(a < end and start < b for start, end in spans) for a, b in words], dtype=bool))
     assert token_f1(gold, [np.ones_like(marks) for marks in gold], "epitome") == pytest.approx(every, abs=5e-4)
     assert token_f1(gold, [np.zeros_like(marks) for marks in gold], "micromodels") == pytest.approx(no, abs=5e-4)
+
+
+def test_conversations_of_esconv_are_put_together_from_lines_of_five_turns_but_for_sixteen() -> None:
+    own, (_, note) = rows("esconv_question"), splits("esconv_question").warnings[:2]
+    assert (len(own), len({row.group for row in own})) == (5_760, 421)
+    assert note.startswith("16 of 421 conversations cannot be rebuilt whole from their overlapping lines: 28 turns")
+    assert "0 read differently" in note
+    interrupted = Counter[str]()
+    for row, following in pairwise(own):
+        if row.group == following.group:
+            texts = [turn.text for turn in row.after]
+            number = int(following.id.rpartition(":")[2]) - int(row.id.rpartition(":")[2])
+            is_whole = len(texts) >= number and texts[number - 1] == following.text
+            assert is_whole or len(texts) < number
+            interrupted[row.group] += not is_whole
+    assert sum(count > 0 for count in interrupted.values()) == 15  # one more lacks only its first turn
+
+
+@pytest.mark.parametrize(("name", "last"), [("conv_empathy", 487), ("empdial_emo", 24_853), ("control_reply", 1_000)])
+def test_nothing_follows_the_last_turn_of_a_conversation_and_no_other(name: str, last: int) -> None:
+    assert sum(not row.after for row in rows(name)) == last == len({row.group for row in rows(name)})
