@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines.local import Job, Runner
+from harness.preflight.smoke import records
+from harness.preflight.why import why
 from harness.scoring.probe.measured import Asked, Probe
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
@@ -232,3 +234,6 @@ def test_a_job_refuses_rows_with_other_later_turns(study):
     assert_refused(study.launch().job(pack), pack, study.store, f"later turns of {TASK} differ", "e" * 64)
     (outcome,) = study.launch().job(Pack((cell,)))(Job("tiny"))
     assert outcome.error is None
+    other = changed(pack, after_hash="f" * 64)
+    (line,) = why(dataclasses.replace(study.plan, baselines=(), transfers=(other,)), study.store, records(study.store))
+    assert line.cause == f"later turns of {TASK} changed"
