@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.corpus import COLOUR, LETTERS, PALE, small_figures
 from analysis.figures.drawing import FigureFiles, shortened, write_figure_files
-from analysis.results.insights import ALL
+from analysis.results.people.insights import ALL
 
 TITLES = {
     "over-time": "Levels over time: dark, of authors who stay, against their own first period (95 % interval);"

@@ -18,7 +18,7 @@ from tasks.readers.raw import read_raw
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results.insights import Filters
+    from analysis.results.people.insights import Filters
     from tasks.readers.formats.text_table import Raw
 
 PARTS = {
@@ -57,7 +57,7 @@ def add_insights(insights: argparse.ArgumentParser) -> None:
 def show_insights(options: argparse.Namespace) -> int:
     """Write every part that has its columns as CSV and figure, and print its rows."""
     from analysis.figures.insights import insight_figures
-    from analysis.results.insights import Filters
+    from analysis.results.people.insights import Filters
 
     _check(options)
     filters = Filters(options.period, options.fewest_texts, options.fewest_days, options.within)
@@ -94,7 +94,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _parts(options: argparse.Namespace, filters: Filters) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """The frame of every part that was asked for, and what was compared."""
-    from analysis.results import insights as computed
+    from analysis.results.people import insights as computed
 
     scales, ids = _scales(options)
     columns, notes = _columns(options, ids)
@@ -119,7 +119,7 @@ def _parts(options: argparse.Namespace, filters: Filters) -> tuple[dict[str, pd.
 def _scales(options: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
     """Levels of every text, a column for each task and their total, and the texts' ids."""
     from analysis.figures.corpus import read_scored
-    from analysis.results.insights import levels
+    from analysis.results.people.insights import levels
     from tasks.plain_text import nearest
 
     scored = read_scored(Path(options.file))

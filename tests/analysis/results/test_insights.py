@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.results.insights import (
+from analysis.results.people.insights import (
     Filters,
     by_group,
     by_level,
