@@ -186,3 +186,15 @@ def test_colours_are_for_terminals_that_want_them(asked, is_coloured, monkeypatc
 def test_a_pipe_gets_no_colours(places, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     assert "\x1b[" not in command("tasks", "list", "--data", places / "data")[1]
+
+
+def test_no_end_of_a_line_is_cut_off_where_several_columns_are_broken(capsys, monkeypatch):
+    row = {"intent": "Restatement or Paraphrasing", "n": 142, "with": "3.05 (0.12)", "without": "3.02 (0.09)"}
+    row |= {"difference": "+0.03", "interval": "-0.77 to 0.12", "p": "0.807", "adjusted": "0.999", "of": "漢字 漢字"}
+    for width in (70, 80, 90, 110):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_rows([row, row], as_json=False)
+        out = capsys.readouterr().out
+        words = [word for name, value in row.items() for word in (*name.split(), *str(value).split())]
+        assert [word for word in words if word not in out] == []
+        assert max(map(len, out.splitlines())) <= width
