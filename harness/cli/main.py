@@ -141,6 +141,11 @@ NOUNS = (
         "insights",
         "Say how levels of scored texts move over time, differ between groups, and go with what follows them.",
     ),
+    Noun(
+        "perceived",
+        "perceived",
+        "Hold ratings with and without each intent that supporters express against each other, by dialogue.",
+    ),
     Noun("adapter", "adapter", "trained adapters for others, and theirs"),
     Noun(
         "archive",
