@@ -1,4 +1,4 @@
-"""``perceived``: whether what supporters express goes with how it is perceived: ratings with and without each intent."""
+"""``perceived``: whether what supporters express goes with how it is perceived, intent by intent, rating by rating."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from tasks.readers.formats.text_table import Raw
 
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
-MOST_INTENTS, LONGEST_NAME = 60, 60  # more, or longer, and a column holds texts, which are never shown
+MOST_INTENTS, LONGEST_NAME, MOST_WORDS = 60, 40, 5  # of more a column holds texts, which are never shown
 SCALE = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)-(-?[0-9]+(?:\.[0-9]+)?)")
 SPARE = ("95 % interval",)
 NO_CAUSE = "A difference says what goes together in these rows, not what brings what about."
 
 
 class Columns(NamedTuple):
-    """What of a table is used: its intents, its group, its ratings and the ends of their scale."""
+    """What of a table is used: its intents, its ratings and the ends of their scale."""
 
     intents: Sequence[str]
-    group: str
     ratings: Sequence[str]
     scale: tuple[float, float]
 
@@ -87,7 +86,9 @@ def show_perceived(options: argparse.Namespace) -> int:
     for rating, part in table.groupby("rating", sort=False):
         print(f"\n{harmless(str(rating))}, {_extent(rated, str(rating))}:")
         print_rows(list(_rows(part)), as_json=False, spare=SPARE)
-    print(f"\n(standard error, clustered by group); adjusted: p after the correction over all {len(table)} tests (max-T)")
+    print(
+        f"\n(standard error, clustered by group); adjusted: p after the correction over all {len(table)} tests (max-T)"
+    )
     if len(rated.ratings.columns) > 1:
         print("\nCorrelation of ratings (Spearman):")
         print_rows(list(_correlated(together)), as_json=False)
@@ -106,10 +107,8 @@ def _rated_table(options: argparse.Namespace) -> tuple[Rated, list[str]]:
     raw, notes = _table(_file(options), options)
     if missing := next((name for name in ("intents", "ratings") if not getattr(options, name)), None):
         raise BadInput(f"--{missing}: name columns of {options.source}; it has {_few(raw.header)}")
-    columns = _columns(options, options.group or "group")
-    groups, ratings = raw.column(columns.group), _ratings(raw, columns)
-    intents = _intents(raw, columns.intents)
-    return _whole([cells[groups].strip() for cells in raw.rows], intents, ratings, notes)
+    columns, groups = _columns(options), _groups(raw, options)
+    return _whole(groups, _intents(raw, columns.intents), _ratings(raw, columns), notes)
 
 
 def _table(file: Path, options: argparse.Namespace) -> tuple[Raw, list[str]]:
@@ -118,8 +117,10 @@ def _table(file: Path, options: argparse.Namespace) -> tuple[Raw, list[str]]:
     if not holds_conversations(raw):
         return raw, []
     rated = seeker_ratings(raw)
-    options.intents = options.intents or ",".join(STRATEGIES)
-    options.ratings = options.ratings or ",".join(RATINGS)
+    held = [set(cells) for cells in zip(*rated.table.rows, strict=True)] or [set[str]() for _ in rated.table.header]
+    values = dict(zip(rated.table.header, held, strict=True))
+    options.intents = options.intents or ",".join(name for name in STRATEGIES if values[name] >= {"0", "1"})
+    options.ratings = options.ratings or ",".join(name for name in RATINGS if values[name] - {""})
     return rated.table, [rated.note] if rated.note else []
 
 
@@ -130,25 +131,31 @@ def _rated_by_id(options: argparse.Namespace) -> tuple[Rated, list[str]]:
     file = Path(options.of)
     if not file.is_file():
         raise MissingData(f"--of {file}: no such file; give a table with ratings")
-    raw, known = read_raw(file), _expressed(options)
-    columns = _columns(options, options.group or "group")
+    raw, known, columns = read_raw(file), _expressed(options), _columns(options)
     if not columns.ratings:
         raise BadInput(f"--ratings: name columns of {file}; it has {_few(raw.header)}")
     ids, ratings = _ids(raw, options.id), _ratings(raw, columns)
     is_known = pd.Series(ids).isin(known.intents.index).to_numpy()
     if not is_known.any():
         raise BadInput(f"{file}: none of {counted(len(ids), 'id')} is a row of {options.source}; name ids with --id")
-    if options.group or known.group is None:
-        place = raw.column(columns.group)
-        groups = [cells[place].strip() for cells in raw.rows]
-    else:
-        groups = [known.group.get(id, "") for id in ids]
-    intents = known.intents.reindex(ids).reset_index(drop=True)
+    of_study = None if options.group else known.group
+    groups = _groups(raw, options) if of_study is None else [of_study.get(id, "") for id in ids]
     rows = [row for row, is_row in enumerate(is_known) if is_row]
-    left_out = len(ids) - len(rows)
-    notes = [f"{counted(left_out, 'row')} of {file.name} without intents left out"] if left_out else []
-    kept = [frame.iloc[rows].reset_index(drop=True) for frame in (intents, ratings)]
-    return _whole([groups[row] for row in rows], *kept, notes)
+    intents = known.intents.reindex([ids[row] for row in rows]).reset_index(drop=True)
+    varies = [name for name in intents if intents[name].nunique() > 1]
+    if not varies:
+        raise BadInput(f"{options.source}: no intent of it is there in some rated rows and not in others")
+    left_out = (
+        (len(ids) - len(rows), f"row of {file.name} without intents", f"rows of {file.name} without intents"),
+        (
+            len(intents.columns) - len(varies),
+            "intent that no rated row has, or all",
+            "intents that no rated row has, or all",
+        ),
+    )
+    notes = [f"{counted(number, *words)} left out" for number, *words in left_out if number]
+    kept = ratings.iloc[rows].reset_index(drop=True)
+    return _whole([groups[row] for row in rows], intents[varies], kept, notes)
 
 
 def _expressed(options: argparse.Namespace) -> Expressed:
@@ -189,12 +196,20 @@ def _file(options: argparse.Namespace) -> Path:
 # From cells to numbers.
 
 
-def _columns(options: argparse.Namespace, group: str) -> Columns:
+def _columns(options: argparse.Namespace) -> Columns:
     ends = SCALE.fullmatch(options.scale)
     scale = (float(ends[1]), float(ends[2])) if ends else (0.0, 0.0)
     if not scale[0] < scale[1]:
         raise BadInput(f"--scale {options.scale}: write the least and the largest rating, as in 1-5")
-    return Columns(_names(options.intents), group, _names(options.ratings), scale)
+    return Columns(_names(options.intents), _names(options.ratings), scale)
+
+
+def _groups(raw: Raw, options: argparse.Namespace) -> list[str]:
+    """The group of every row, of the column that is named or of ``group``; it may be empty."""
+    if not options.group and "group" not in raw.header:
+        raise BadInput(f"--group: name the column with the dialogue of a row; {raw.path} has {_few(raw.header)}")
+    place = raw.column(options.group or "group")
+    return [cells[place].strip() for cells in raw.rows]
 
 
 def _names(listed: str) -> list[str]:
@@ -241,7 +256,8 @@ def _number(raw: Raw, row: int, name: str, cell: str) -> float:
     except ValueError:
         value = float("inf")
     if not math.isfinite(value):
-        raise BadRow(f"{raw.where(row)}: {name} {harmless(cell)[:20]!r} is no number; leave what was not rated empty")
+        shown = harmless(cell) if len(cell.split()) == 1 and len(cell) <= LONGEST_NAME else "a text"
+        raise BadRow(f"{raw.where(row)}: {name} {shown!r} is no number; leave what was not rated empty")
     return value
 
 
@@ -267,15 +283,20 @@ def _named(raw: Raw, name: str, column: Sequence[str]) -> pd.DataFrame:
 
     sets = [[part.strip() for part in cell.split("|") if part.strip()] for cell in column]
     counts = pd.Series([part for parts in sets for part in parts], dtype=object).value_counts()
-    if len(counts) > MOST_INTENTS or any(len(str(part)) > LONGEST_NAME for part in counts.index):
+    if len(counts) > MOST_INTENTS or not all(map(_is_short, counts.index)):
         raise BadInput(
-            f"--intents {name}: {raw.path} has {len(counts)} values there, or some of more than {LONGEST_NAME} letters,"
-            f" as texts have; name a column of at most {MOST_INTENTS} names"
+            f"--intents {name}: {raw.path} has texts there; name a column of at most {MOST_INTENTS} names, none of more"
+            f" than {MOST_WORDS} words or {LONGEST_NAME} letters"
         )
     unknown = float("nan")
     return pd.DataFrame(
         {str(intent): [float(intent in parts) if parts else unknown for parts in sets] for intent in counts.index}
     )
+
+
+def _is_short(value: str) -> bool:
+    """Whether a value may be a name, which is shown, and is no text."""
+    return len(value) <= LONGEST_NAME and len(value.split()) <= MOST_WORDS
 
 
 def _whole(

@@ -1,7 +1,7 @@
 """What seekers of ESConv thought of the support: their marks and closing ratings beside the supporters' strategies.
 
-Seekers gave a mark of 1 to 5 after every two new turns of the supporter (Liu et al. 2021), which the file keeps with the
-turn of theirs that follows, and at the end rated empathy and relevance. A mark is taken to rate every turn of the
+Seekers gave a mark of 1 to 5 after every two new turns of the supporter (Liu et al. 2021), which the file keeps with
+their own turn that follows, and at the end rated empathy and relevance. A mark is taken to rate every turn of the
 supporter since the mark before, and a closing rating those of the whole conversation:
 
     supporter [Question], seeker, supporter [Information], seeker with the mark 4   ->   Question, Information: 4
@@ -37,8 +37,8 @@ RATINGS = (MARK, *CLOSING)
 class SeekerRatings(NamedTuple):
     """A table of ratings without texts, with 0 or 1 for each strategy, and how many marks follow no supporter's turn.
 
-    Its columns are ``id``, ``group`` (the conversation), STRATEGIES and RATINGS; a mark is a row, and so are the closing
-    ratings of a conversation. Lines are those on which conversations start.
+    Its columns are ``id``, ``group`` (the conversation), STRATEGIES and RATINGS; a mark is a row, and so are the
+    closing ratings of a conversation. Lines are those on which conversations start.
     """
 
     table: Raw

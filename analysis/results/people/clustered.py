@@ -127,7 +127,7 @@ def joint_tests(
     """Those of these tests that can be made, by place, with joint draws for the step-down maximum.
 
     The tests have the same groups. A draw gives every group a standard normal weight (Chernozhukov, Chetverikov and
-    Kato 2013), the same for all tests, so that draws depend on each other as the tests do, and each is a normal deviate.
+    Kato 2013), the same for all tests: draws are normal deviates that depend on each other as the tests do.
     """
     places = [place for place, test in enumerate(tests) if test.is_testable]
     if not places:

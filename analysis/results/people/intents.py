@@ -1,7 +1,7 @@
 """What rows express, as 0 and 1 for each intent: from a study's stored test rows, or from what ``score`` has written.
 
-An intent is a class of a task: of a task with two classes the second, which goes by the task's own name; of others every
-class, as ``task: class``. Tasks of numbers have none.
+An intent is a class of a task: of a task with two classes the second, which goes by the task's own name; of others
+every class, as ``task: class``. Tasks of numbers have none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Expressed(NamedTuple):
     group: pd.Series | None
 
 
-def stored_intents(store: Store, manifest: Manifest, tasks: Sequence[str] = (), *, predicted: bool = False) -> Expressed:
+def stored_intents(
+    store: Store, manifest: Manifest, tasks: Sequence[str] = (), *, predicted: bool = False
+) -> Expressed:
     """Intents of all test rows of a study's tasks, or of some tasks: their labels, or what adapters alone predict.
 
     Of several seeds an intent is predicted where more than half of them do so. UnknownTask for a task that the study

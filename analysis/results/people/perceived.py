@@ -2,8 +2,8 @@
 
 The question is that of Xu and Jiang ("Multi-dimensional Evaluation of Empathetic Dialog Responses", Table 2): for every
 intent and every rating, the mean rating where the intent appears and where it does not. There one utterance of each
-dialogue was rated by a person who is no part of it; here rows may share a dialogue, whose level they then share, so that
-errors, tests and corrections take groups as the units that were drawn.
+dialogue was rated by a person who is no part of it; here rows may share a dialogue and then its level, so that errors,
+tests and corrections take groups as the units that were drawn.
 """
 
 from __future__ import annotations

@@ -1,0 +1,180 @@
+"""Expressed against perceived: planted and shuffled tables in the form of the paper's, correlations, and intents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.results.people.clustered import TwoMeans
+from analysis.results.people.intents import scored_intents, stored_intents
+from analysis.results.people.perceived import DECIDES, EXPRESSED, Rated, correlations, expressed
+from tasks.errors import BadInput, UnknownTask
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+RATINGS = ("engaged", "understood", "sympathy", "helpful", "satisfied")
+LEVEL = 0.05
+
+
+def as_in_the_paper(rng, *, effect=0.44, dialogues=1_833, intents=16):
+    """One rated row of every dialogue; ``i1`` raises sympathy as the paper's express sympathy does, 3.48 for 3.04."""
+    rates = np.geomspace(0.03, 0.35, intents)
+    has = (rng.random((dialogues, intents)) < rates).astype(float)
+    names = [f"i{number}" for number in range(intents)]
+    shared = rng.normal(size=(dialogues, 1))
+    latent = 3.9 + 0.35 * (0.7 * shared + 0.7 * rng.normal(size=(dialogues, len(RATINGS))))
+    latent[:, 2] += effect * has[:, 1] - 0.8
+    ratings = np.clip(np.round(latent + 0.3 * rng.normal(size=latent.shape)), 1, 5)
+    group = pd.Series([f"d{number}" for number in range(dialogues)])
+    return Rated(group, pd.DataFrame(has, columns=names), pd.DataFrame(ratings, columns=list(RATINGS)))
+
+
+def dialogues(rng, *, count=90, intents=6):
+    """Marks of dialogues with levels of their own, of 1 to 16 rows; dialogues also differ in what they express."""
+    sizes = np.clip(np.round(rng.lognormal(1.4, 0.6, count)), 1, 16).astype(int)
+    group = np.repeat(np.arange(count), sizes)
+    habit = rng.normal(size=(count, intents)) - np.linspace(0, 1, intents)
+    has = (habit[group] + rng.normal(size=(len(group), intents)) > 0.6).astype(float)
+    level = 1.1 * rng.normal(size=count)[group]
+    latent = 3 + level[:, None] + rng.normal(size=(len(group), 2))
+    ratings = pd.DataFrame(np.clip(np.round(latent), 1, 5), columns=["mark", "other"])
+    ratings.loc[rng.random(len(group)) < 0.3, "other"] = np.nan
+    return Rated(pd.Series(group.astype(str)), pd.DataFrame(has, columns=list("abcdef")[:intents]), ratings)
+
+
+def shuffled(rated, rng):
+    """Every dialogue gets the ratings of another, as many as it has rows: levels stay with ratings."""
+    own = rated.group.to_numpy(int)
+    other = rng.permutation(own.max() + 1)[own]
+    places = [rng.choice(np.flatnonzero(own == name)) for name in other]
+    return Rated(rated.group, rated.intents, rated.ratings.iloc[places].reset_index(drop=True))
+
+
+def test_a_planted_effect_in_the_form_of_the_papers_table_is_the_only_difference():
+    table = expressed(as_in_the_paper(np.random.default_rng(7)), draws=2_000)
+    assert list(table.columns) == list(EXPRESSED) and len(table) == 16 * 5
+    different = table[table[DECIDES] <= LEVEL]
+    assert different[["intent", "rating"]].to_numpy().tolist() == [["i1", "sympathy"]]
+    planted = different.iloc[0]
+    assert planted.low <= 0.44 <= planted.high
+    assert planted.rows_with + planted.rows_without == planted.groups_with + planted.groups_without == 1_833
+
+
+def test_means_and_errors_are_those_of_rows_where_every_row_is_a_dialogue():
+    rated = as_in_the_paper(np.random.default_rng(9), dialogues=300, intents=3)
+    for row in expressed(rated, draws=200).itertuples():
+        has = rated.intents[row.intent] == 1
+        sides = [rated.ratings[row.rating][side] for side in (has, ~has)]
+        assert [row.mean_with, row.mean_without] == pytest.approx([side.mean() for side in sides])
+        assert [row.error_with, row.error_without] == pytest.approx([side.sem() for side in sides])
+        assert row.difference == pytest.approx(row.mean_with - row.mean_without)
+        assert row.p == pytest.approx(2 * stats.t.sf(abs(row.difference) / row.error, row.df))
+
+
+def test_what_was_not_rated_or_is_not_known_counts_on_no_side():
+    rated = dialogues(np.random.default_rng(2))
+    rated.intents.loc[:9, "a"] = np.nan
+    table = expressed(rated, draws=200).set_index(["rating", "intent"])
+    has = rated.ratings.other.notna() & rated.intents.a.notna()
+    assert table.loc[("other", "a"), ["rows_with", "rows_without"]].sum() == has.sum()
+    assert table.loc[("mark", "b"), ["rows_with", "rows_without"]].sum() == len(rated.group)
+
+
+def test_correlations_are_spearmans_of_the_means_of_groups_and_of_rows():
+    rated = dialogues(np.random.default_rng(4))
+    row = correlations(rated).iloc[1]
+    means = rated.ratings.groupby(rated.group).mean().dropna()
+    both = rated.ratings.dropna()
+    assert (row.rating, row.other, row.groups, row.rows) == ("mark", "other", len(means), len(both))
+    assert row.rho == pytest.approx(stats.spearmanr(means.mark, means.other).statistic)
+    assert row.rho_rows == pytest.approx(stats.spearmanr(both.mark, both.other).statistic)
+    assert row.low < row.rho < row.high
+
+
+def test_ratings_of_different_rows_go_together_over_groups_alone():
+    group = pd.Series(list("aabbccdd"))
+    ratings = pd.DataFrame({"mark": [1, np.nan, 2, np.nan, 3, np.nan, 4, np.nan], "end": [np.nan, 1.0] * 4})
+    ratings.loc[1::2, "end"] = [2.0, 1.0, 4.0, 3.0]
+    row = correlations(Rated(group, pd.DataFrame({"i": [1.0, 0.0] * 4}), ratings)).iloc[1]
+    assert (row.groups, row.rows) == (4, 0) and row.rho == pytest.approx(0.6)
+    assert np.isnan(row.rho_rows)
+
+
+@pytest.mark.parametrize(
+    ("groups", "intents", "line"),
+    [
+        (["a", "a"], [1.0, 0.0], "--group: 1 group with ratings; errors need two, and want thirty"),
+        (["a", "b"], [0.0, 0.0], "intent 'i': nobody has it in 2 rated rows; leave it out"),
+        (["a", "b"], [1.0, 1.0], "intent 'i': all 2 rated rows have it; leave it out"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(groups, intents, line):
+    with pytest.raises(BadInput, match=line):
+        Rated(pd.Series(groups), pd.DataFrame({"i": intents}), pd.DataFrame({"r": [1.0, 2.0]}))
+
+
+def test_what_one_dialogue_alone_expresses_takes_part_in_no_correction():
+    rated = dialogues(np.random.default_rng(6))
+    rated.intents["a"] = (rated.group == rated.group.value_counts().index[0]).astype(float)
+    table = expressed(rated, draws=500).set_index(["rating", "intent"])
+    assert np.isnan(table.loc[("mark", "a"), ["p", "error_with", "p_bh", "p_holm", DECIDES]].to_numpy(float)).all()
+    tested = table.drop(index=[("mark", "a"), ("other", "a")])
+    assert tested[["p_holm", DECIDES]].notna().all(axis=None)
+    assert (tested[DECIDES] >= tested.p - 1e-12).all() and (tested[DECIDES] >= tested.p_max_rating - 1e-12).all()
+
+
+def test_stored_intents_are_the_labels_of_test_rows_or_what_most_seeds_predict(tmp_path):
+    tasks = [FakeTask("care"), FakeTask("level", "continuous"), FakeTask("several", "multilabel")]
+    store, manifest = fake_study(tmp_path, tasks, seeds=(1, 2, 3))
+    labels, predicted = stored_intents(store, manifest), stored_intents(store, manifest, predicted=True)
+    rows = tasks[0].test().set_index("id")
+    assert list(labels.intents)[:3] == ["care: low", "care: middle", "care: high"] and len(labels.intents.columns) == 6
+    care = labels.intents.loc[rows.index, "care: middle"]
+    assert (care == (rows.label == 1)).all() and (labels.group[rows.index] == rows.group).all()
+    assert labels.intents.loc[rows.index, "several: low"].isna().all()
+    agreeing = (predicted.intents.loc[rows.index, "care: middle"] == care).mean()
+    assert 1 / 3 < agreeing < 1
+    with pytest.raises(BadInput, match="task 'level' has numbers, not classes"):
+        stored_intents(store, manifest, ["level"])
+    with pytest.raises(UnknownTask, match="no task 'car'; did you mean 'care'"):
+        stored_intents(store, manifest, ["car"])
+
+
+def test_scored_intents_are_the_second_of_two_classes_and_each_of_more():
+    scored = pd.DataFrame(
+        {
+            "id": ["0", "0", "0", "1", "1", "1"],
+            "task": ["asks", "way", "level"] * 2,
+            "prediction": ["no", "a|c", "", "yes", "b", ""],
+            "value": [np.nan, np.nan, 1.5] * 2,
+            "probabilities": ['{"no": 0.8, "yes": 0.2}', '{"a": 0.5, "b": 0.3, "c": 0.2}', ""] * 2,
+        }
+    )
+    assert scored_intents(scored).intents.to_dict("list") == {
+        "asks": [0.0, 1.0],
+        "way: a": [1.0, 0.0],
+        "way: b": [0.0, 1.0],
+        "way: c": [1.0, 0.0],
+    }
+    bare = scored.drop(columns="probabilities")
+    assert list(scored_intents(bare, ["asks"]).intents) == ["asks"]
+    with pytest.raises(UnknownTask, match="task 'level' has no classes in the scored file"):
+        scored_intents(scored, ["level"])
+
+
+@pytest.mark.simulation
+def test_ratings_shuffled_between_dialogues_differ_no_more_often_than_the_level():
+    rng, draws = np.random.default_rng(20261124), 1_000
+    single, careless, any_of_table = [], [], []
+    for number in range(draws):
+        rated = shuffled(dialogues(rng), rng)
+        table = expressed(rated, draws=999, seed=number)
+        single.append((table.p <= LEVEL).sum() / table.p.notna().sum())
+        any_of_table.append((table[DECIDES] <= LEVEL).any())
+        values, has = rated.ratings.mark.to_numpy(float), rated.intents.a.to_numpy() == 1
+        careless.append(TwoMeans.of(values, has, np.arange(len(values)), len(values)).p <= LEVEL)
+    # Of 1,000 draws with a probability of .05, 1 in 1,000 samples has a share above .072.
+    assert 0.03 <= np.mean(single) <= 0.055
+    assert 0.01 <= np.mean(any_of_table) <= 0.072
+    assert np.mean(careless) > 0.1  # rows taken for independent, where dialogues differ in what they express
