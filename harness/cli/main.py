@@ -144,7 +144,7 @@ NOUNS = (
     Noun(
         "perceived",
         "perceived",
-        "Hold ratings with and without each intent that supporters express against each other, by dialogue.",
+        "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue.",
     ),
     Noun("adapter", "adapter", "trained adapters for others, and theirs"),
     Noun(
