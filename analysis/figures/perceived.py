@@ -21,7 +21,7 @@ TITLE = (
 LETTERS = 30  # of an intent's name
 MOST = 40  # intents and ratings of a figure; the CSV has all
 WIDTH, NAMES = 2.6, 2.4  # inches of a panel, and of the names at the left
-ACROSS = 4
+ACROSS = 5  # panels, as many as the paper has ratings
 
 
 def perceived_figures(expressed: pd.DataFrame, together: pd.DataFrame, out: Path, subtitle: str) -> list[FigureFiles]:
@@ -51,6 +51,7 @@ def draw_expressed(frame: pd.DataFrame, title: str) -> Figure:
         panel.set_title(shortened(ratings[number], LETTERS), fontsize=9)
         panel.set_xlabel("difference in mean rating", fontsize=8.5)
         make_plain(panel)
+        panel.tick_params(labelbottom=True)
     axes[0, 0].invert_yaxis()
     return figure
 
