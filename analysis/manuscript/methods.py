@@ -22,7 +22,7 @@ from analysis.manuscript.references import (
     keys_of,
 )
 from analysis.manuscript.subject import Subject
-from analysis.manuscript.trainings import models, settings_of, training
+from analysis.manuscript.trainings import losses_of, models, settings_of, training
 from analysis.tables import few, inline
 from tasks.plain_text import counted
 
@@ -228,7 +228,8 @@ def _settings(subject: Subject) -> Iterator[Answer]:
         yield "Which search space?", NOT_PRINTED
         return
     settings = settings_of(subject, "{}; per task in data/table-4-training.csv.")
-    yield "Which training settings?", settings or NO_RECORD
+    said = " ".join(filter(None, [settings, losses_of(subject)]))
+    yield "Which training settings?", said or NO_RECORD
     alone = f"; of targets alone {inline(study['baseline_seeds'])}" if study.get("baseline_seeds") else ""
     yield "Which seeds?", f"{inline(study['seeds'])}{alone}."
     yield "Which search space?", _search_spaces(subject.searches)

@@ -33,6 +33,11 @@ METHODS = {
     "par_bn": ("he-etal-2022-towards",),
 }
 LIBRARY, ADAMW, OPTUNA = "poth-etal-2023-adapters", "loshchilov-hutter-2019-decoupled", "akiba-etal-2019-optuna"
+LOSSES = {  # by kind in a spec: what it is called, and who proposed it
+    "focal": ("focal loss", ("lin-etal-2017-focal",)),
+    "ldam": ("LDAM loss", ("cao-etal-2019-learning",)),
+}
+DEFERRED = "weights by effective numbers of rows", ("cui-etal-2019-class",)
 OVER_SEEDS = "degrees of freedom of intervals"
 GAINS = {
     "resampled groups of test rows": ("field-welsh-2007-bootstrapping",),
@@ -149,6 +154,11 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
         yield TRAINING, "AdamW", (ADAMW,)
+        losses = [record.spec["loss"] for record in subject.stored.records if "loss" in record.spec]
+        for kind in dict.fromkeys(loss["kind"] for loss in losses):
+            yield TRAINING, *LOSSES[kind]
+        if any("deferred_from" in loss for loss in losses):
+            yield TRAINING, *DEFERRED
         if subject.searches:
             yield TRAINING, "search of settings", (OPTUNA,)
 

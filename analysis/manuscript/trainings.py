@@ -12,7 +12,7 @@ from typing import Any
 
 from adapters_store.record import Record
 from adapters_store.roles import CONTROL, RANDOM, SELF, SHUFFLED, WHOLE_MODELS
-from analysis.manuscript.references import ADAPTER, BACKBONE, TRAINING, Use, keys_of, origin_of
+from analysis.manuscript.references import ADAPTER, BACKBONE, DEFERRED, LOSSES, TRAINING, Use, keys_of, origin_of
 from analysis.manuscript.subject import Subject
 from analysis.tables import inline, percent
 
@@ -80,6 +80,7 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         settings_of(subject, "{}."),
         _kept_epoch(subject),
         _search_sentence(subject.study, uses),
+        losses_of(subject, uses),
         _weights(subject),
         _retry_sentence(subject),
         *_trainers(subject, uses),
@@ -108,6 +109,27 @@ def settings_of(subject: Subject, form: str = "{}") -> str:
         said.append("no weight decay" if is_without else _fact_sentence(values, words))
     text = "; ".join(filter(None, said))
     return form.format(text[0].upper() + text[1:]) if text else ""
+
+
+def losses_of(subject: Subject, uses: Sequence[Use] = ()) -> str:
+    """What was minimised, by task, with who proposed it; nothing where every task has the usual loss."""
+    if not any("loss" in record.spec for record in records_of(subject)):
+        return ""
+    return _fact_sentence(_values(subject, lambda spec: spec, partial(_loss, uses=uses)), "Loss of a row: {}.")
+
+
+def _loss(spec: Spec, uses: Sequence[Use]) -> str:
+    """The loss of a cell in words."""
+    if "loss" not in spec:
+        return "squared error" if spec.get("label", {}).get("kind") == "continuous" else "cross-entropy"
+    numbers = {name.replace("_", " "): f"{value:g}" for name, value in spec["loss"].items() if name != "kind"}
+    epoch, beta = numbers.pop("deferred from", ""), numbers.pop("beta", "")
+    name, _ = LOSSES[spec["loss"]["kind"]]
+    words = f"{name} at {inline(numbers)}{keys_of(uses, TRAINING, name)}"
+    if not epoch:
+        return words
+    cited = keys_of(uses, TRAINING, DEFERRED[0])
+    return f"{words}, from epoch {epoch} on with classes weighed by effective numbers of rows at beta {beta}{cited}"
 
 
 def _setting(spec: Spec, name: str) -> Any:  # noqa: ANN401 - a setting is a number of some kind

@@ -78,7 +78,7 @@ Where = tuple[str, str | None, str, str]
 Facts = list[list[str]]
 
 WHERE = ["role", "intermediate", "target", "setting"]
-SETTINGS = ("training", "adapter", "composition", "input_format", "max_tokens", "precision", "caps", "splits")
+SETTINGS = ("training", "loss", "adapter", "composition", "input_format", "max_tokens", "precision", "caps", "splits")
 HASHES = ("splits_hash", "training_version")
 
 

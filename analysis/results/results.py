@@ -18,7 +18,7 @@ from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
 from analysis.gains.gains import gains as gains_of
 from analysis.gains.significance import DRAWS
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, inline
 from tasks.ratings import Rating, constructs, rating_files, ratings
 
 GAINS = {
@@ -82,6 +82,7 @@ TRAINING = {
     "warmup": Declared("float64", "share of the steps"),
     "clip": Declared("float64", "largest norm of a step's gradient"),
 }
+LOSS = {"loss": Declared("str", "what was minimised, with its numbers; a column where a task has another than usual")}
 
 Statistics = Mapping[str, Mapping[str, Any]]
 
@@ -210,8 +211,15 @@ def training(store: Store, manifest: Manifest) -> pd.DataFrame:
     for cell in manifest["cells"]:
         is_alone = planned_role(cell) == BASELINE and cell["setting"] == "full"
         if is_alone and cell["target"] not in rows and cell["key"] in store:
-            rows[cell["target"]] = dict(store.get(cell["key"]).spec["training"])
-    return framed(pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()]), TRAINING)
+            rows[cell["target"]] = _settings_in(store.get(cell["key"]).spec)
+    frame = pd.DataFrame([{"task": name, **settings} for name, settings in rows.items()])
+    return framed(frame, TRAINING | (LOSS if any("loss" in settings for settings in rows.values()) else {}))
+
+
+def _settings_in(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """How a cell was trained: the settings that its spec names, and its loss where that is not the usual one."""
+    loss = {"loss": inline(spec["loss"]).removeprefix("kind ")} if "loss" in spec else {}
+    return {**spec["training"], **loss}
 
 
 def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:

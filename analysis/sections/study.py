@@ -72,6 +72,7 @@ def settings(study: StudyResults) -> Section:
         "backbone": settings.get("backbone"),
         "adapter": inline(settings.get("adapter")),
         "training (where tasks do not differ)": inline(settings.get("training")) or "defaults",
+        **({"loss": inline(settings["loss"])} if settings.get("loss") else {}),
         "seeds": inline(settings.get("seeds")),
         **({"seeds of baselines": inline(settings["baseline_seeds"])} if settings.get("baseline_seeds") else {}),
         "settings": inline(settings.get("settings")),

@@ -22,13 +22,15 @@ SMOKE = "-smoke"  # how the name of a smoke run's study ends
 def smoke_of(study: StudyConfig) -> StudyConfig:
     """The study with at most 32 rows of each split and one epoch of every task, under a name and keys of its own.
 
-    Of training rows there are so many that the setting with the smallest share has 32.
+    Of training rows there are so many that the setting with the smallest share has 32. A loss that weighs classes from
+    a later epoch on does so in the only one.
     """
     train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
     most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
     caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
     once = {name: {**study.task.get(name, {}), "epochs": 1} for name in study.tasks}  # wins over searches
-    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, **caps)
+    loss = {**study.loss, **({"deferred_from": 1} if study.loss.get("deferred_from") else {})}
+    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, loss=loss, **caps)
 
 
 def records(store: Store) -> Iterator[Record]:

@@ -16,9 +16,10 @@ from harness.study.plan import Plan
 NEVER = "never trained"
 IDENTITY = ("role", "system", "target", "intermediate", "seed", "setting")  # two specs that agree are of one cell
 OF_TASKS = (
-    *("training", "adapter", "splits_hash", "label", "metric", "class_weights", "history", "truncation", "tags"),
-    "after_hash",
+    *("training", "adapter", "splits_hash", "label", "metric", "class_weights", "loss", "history", "truncation"),
+    *("tags", "after_hash"),
 )
+USUAL = {"loss.kind": "cross-entropy"}  # of fields that a spec has only where they are set
 CHANGED = {
     "splits_hash": "data of {of} changed (content hash)",
     "label": "label of {of} changed",
@@ -116,7 +117,8 @@ def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Cha
     if earlier.get("schema") != planned.get("schema"):
         old, new = ({name: flat[name] for name in old.keys() & new.keys() - {"schema"}} for flat in (old, new))
     names = [name for name in dict.fromkeys((*new, *old)) if old.get(name) != new.get(name)]
-    return tuple((name, _short(old.get(name)), _short(new.get(name))) for name in names if name != "intermediate_key")
+    values = {name: [_short(flat.get(name, USUAL.get(name))) for flat in (old, new)] for name in names}
+    return tuple((name, before, after) for name, (before, after) in values.items() if name != "intermediate_key")
 
 
 def _flat(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +163,8 @@ def _change(name: str, old: str, new: str, of: str) -> str:
     if name.startswith("backbone."):
         return f"{name.removeprefix('backbone.').removesuffix('_sha256')} of the backbone changed"
     whose = f" of {of}" if name.partition(".")[0] in OF_TASKS else ""
-    return f"{name.removeprefix('training.')}{whose} {old} -> {new}"
+    words = name.removesuffix(".kind") if name == "loss.kind" else name.removeprefix("training.").removeprefix("loss.")
+    return f"{words}{whose} {old} -> {new}"
 
 
 def _kind(cell: Cell, of: Sequence[str]) -> str:

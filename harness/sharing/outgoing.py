@@ -31,7 +31,7 @@ FORBIDS = {
     "withdrawn": "its data were withdrawn",
 }
 TOKEN = "HF_TOKEN"
-TABLES = ("adapter", "training")
+TABLES = ("adapter", "training", "loss")
 USE = """## Use
 
 For research on how empathy is expressed and modelled in language: to score texts like those it was trained on, as an
@@ -174,7 +174,8 @@ def _text(facts: Facts, name: str) -> str:
 def _rows(facts: Facts) -> dict[str, str]:
     """The rows of the card's table."""
     spec, origin, task = facts.record.spec, facts.record.provenance, facts.task
-    settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
+    settings = {what: ", ".join(f"{name} {value}" for name, value in spec.get(what, {}).items()) for what in TABLES}
+    training = "; loss of the ".join(filter(None, (settings["training"], settings["loss"])))
     source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
     answers = ", ".join(map(_line, task["classes"])) or "a number"
     reads = f"at most {spec['max_tokens']} tokens, of a longer text the {spec['truncation']}"
@@ -185,7 +186,7 @@ def _rows(facts: Facts) -> dict[str, str]:
         "score": facts.score,
         "flags": ", ".join(facts.record.results["flags"]) or "none",
         "adapter": settings["adapter"],
-        "training": f"{settings['training']}; seed {spec['seed']}, {spec['setting']} data, {spec['splits']} splits",
+        "training": f"{training}; seed {spec['seed']}, {spec['setting']} data, {spec['splits']} splits",
         "input": f"format {spec['input_format']}, {reads}",
         "encoder": f"{origin['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
         "made by": f"study {facts.study}, record {facts.record.key}, {origin['code']}, {origin['device']}",

@@ -122,6 +122,7 @@ def make_cell(
         "label": {"kind": task.label.kind, "classes": list(task.label.classes), **_permutations(role, task.id, seed)},
         "metric": task.metric,
         "class_weights": task.class_weights,
+        **({"loss": loss.as_json()} if (loss := study.loss_for(task)).kind != "cross-entropy" else {}),
         "history": task.history,
         "truncation": task.truncation,
         "tags": task.tags if study.input_format == "tags" else None,

@@ -76,7 +76,7 @@ class Loss:
         names = LOSSES[self.kind][0]
         if self.kind == "ldam" and not self.deferred_from:
             names = ("largest_margin", "scale")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) if name == "deferred_from" else float(getattr(self, name)) for name in names}
 
     def as_json(self) -> dict[str, Any]:
         """What names it in a cell's spec: its kind, and the numbers that act."""
@@ -151,6 +151,7 @@ class StudyConfig:
     references: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     system: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by a system's name: kind, tasks, settings
+    loss: Mapping[str, Any] = field(default_factory=dict)  # what the file says of Loss, and for which tasks
     finetune_learning_rate: float = 2e-5
     retry_collapsed: bool = False
     input_format: str = "pair"
@@ -196,6 +197,27 @@ class StudyConfig:
                 origin[key] = name
         return Training(**values), origin
 
+    def loss_for(self, task: Task) -> Loss:
+        """The loss of ``task``: the study's where that names this task or none, else the usual one.
+
+        BadStudy, in one line, where it does not fit the task's label or weighs classes that the entry weighs already.
+        """
+        loss = Loss(**{name: value for name, value in self.loss.items() if name != "tasks"})
+        if loss.kind == "cross-entropy" or task.id not in self.loss.get("tasks", (task.id,)):
+            return Loss()
+        if not loss.fits(task.label.kind):
+            kinds = ", ".join(LOSSES[loss.kind][1])
+            raise BadStudy(
+                f"loss {loss.kind!r} does not fit task {task.id!r}, whose label is {task.label.kind}: it is for "
+                f"{kinds} labels; list the tasks that it is for: loss.tasks"
+            )
+        if loss.deferred_from and task.class_weights != "none":
+            raise BadStudy(
+                f"task {task.id!r} weighs its classes in every epoch (class_weights {task.class_weights!r}), and "
+                f"loss.deferred_from {loss.deferred_from} would weigh them otherwise; leave one of them out"
+            )
+        return loss
+
     def adapter_for(self, task: str, intermediate: str | None = None) -> Adapter:
         """The adapter of ``task``: the study's, or that of the method that a search found."""
         methods = [settings["method"] for settings in self._search_results(task, intermediate) if "method" in settings]
@@ -210,6 +232,7 @@ class StudyConfig:
         return {
             **{name: value for name, value in dataclasses.asdict(self).items() if name != "device"},
             "training": dict(self.training),
+            "loss": dict(self.loss),
             "imported": dict(self.imported),
             "protocol": dict(self.protocol),
             "slurm": dict(self.slurm),

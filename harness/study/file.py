@@ -19,8 +19,10 @@ from adapters_store.roles import BASELINE, REFERENCES, ROLES
 from harness.study.cell import trainer_of
 from harness.study.config import (
     LARGEST,
+    LOSSES,
     Adapter,
     Analysis,
+    Loss,
     StudyConfig,
     Training,
     checked_training,
@@ -151,6 +153,8 @@ def _read_layers(name_or_path: str, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise BadStudy(f"{path}: extends {parent!r} is no built-in study, nor a file in the folder of this one")
     base = _read_layers(parent, (*seen, path)) if parent is not None else {}
     base.pop("title", None)  # it says what that study was of, and this is another
+    if isinstance(own.get("loss"), dict) and "kind" in own["loss"] and "loss" in base:
+        base["loss"] = _without_numbers(base["loss"], own["loss"]["kind"])
     return _merged(base, {"name": path.stem, **own})
 
 
@@ -160,6 +164,12 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         both_tables = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _merged(merged[key], value) if both_tables else value
     return merged
+
+
+def _without_numbers(loss: Mapping[str, Any], kind: object) -> dict[str, Any]:
+    """A study's loss without the numbers that another ``kind`` has not; who sets the kind means to replace it."""
+    own = LOSSES[kind][0] if isinstance(kind, str) and kind in LOSSES else ()
+    return {name: value for name, value in loss.items() if name in (*own, "tasks")}
 
 
 def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
@@ -172,6 +182,7 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         (values.get("protocol", {}), {f.name for f in dataclasses.fields(Protocol)}, "protocol."),
         (values.get("slurm", {}), {f.name for f in dataclasses.fields(Slurm)}, "slurm."),
         (values.get("ray", {}), {f.name for f in dataclasses.fields(Ray)}, "ray."),
+        (values.get("loss", {}), {f.name for f in dataclasses.fields(Loss)} | {"tasks"}, "loss."),
     ]
     tables += [(values.get("training", {}), training, "training.")]
     imported = values.get("imported", {})
@@ -214,6 +225,8 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise BadStudy(f"--set {override!r}: {name!r} is not a table")
+    if (tables, last) == (["loss"], "kind"):
+        table = values["loss"] = _without_numbers(table, value)
     table[last] = value
     if "extends" in values:
         raise BadStudy(f"--set {override!r}: a study extends another in its file only")
@@ -261,6 +274,7 @@ def check(study: StudyConfig, where: str) -> None:
         raise BadStudy(f"{where}: name {study.name!r}: use small letters, digits, dots, dashes and underscores")
     _check_closed(study, where)
     _check_numbers(study, where)
+    _check_loss(study, where)
     _check_method(study, where)
     _check_settings(study, where)
     _check_analysis(study, where)
@@ -359,6 +373,33 @@ def _check_numbers(study: StudyConfig, where: str) -> None:
     for task, table in (("", study.training), *study.task.items()):
         for key, value in table.items():
             checked_training(key, value, f"{where} {task}".strip())
+
+
+def _check_loss(study: StudyConfig, where: str) -> None:
+    """The loss is known, has no number of another and none out of range, and is for tasks of the study."""
+    values = dict(study.loss)
+    tasks = values.pop("tasks", list(study.tasks))
+    if not (isinstance(tasks, list | tuple) and tasks and all(task in study.tasks for task in tasks)):
+        raise BadStudy(f"{where}: loss.tasks {tasks!r} is not a list of the study's own tasks")
+    if not isinstance(values.get("kind", ""), str):
+        raise BadStudy(f"{where}: loss.kind {values['kind']!r} is not a text")
+    for name in values.keys() - {"kind"}:
+        types, words = ((int,), "a whole number") if name == "deferred_from" else ((int, float), "a number")
+        if type(values[name]) not in types:
+            raise BadStudy(f"{where}: loss.{name} {values[name]!r} is not {words}")
+    try:
+        _check_owners(Loss(**values), values)
+    except ValueError as problem:
+        raise BadStudy(f"{where}: {problem}") from None
+
+
+def _check_owners(loss: Loss, values: Mapping[str, Any]) -> None:
+    """ValueError for a number that has no part in the loss."""
+    for name in values.keys() - {"kind", *LOSSES[loss.kind][0]}:
+        owner = next(other for other, (numbers, _) in LOSSES.items() if name in numbers)
+        raise ValueError(f"loss.{name} is a number of {owner!r}, and the loss is {loss.kind!r}; leave it out")
+    if "beta" in values and not loss.deferred_from:
+        raise ValueError("loss.beta acts from epoch loss.deferred_from on; set that too, or leave beta out")
 
 
 def _check_method(study: StudyConfig, where: str) -> None:

@@ -178,6 +178,7 @@ STUDY: Shape = {
     "training": (_is_table, "a table", False),
     "task": (_tables, "a table of tables", False),
     "best": (_tables, "a table of tables", False),
+    "loss": (_is_table, "a table", False),
     "imported": (_texts_by_name, "a table of texts", False),
     "slurm": (_is_table, "a table", False),
     "ray": (_is_table, "a table", False),

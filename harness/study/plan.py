@@ -118,8 +118,20 @@ def make_plan(
         )
     imported = imported_cells(study, registry, backbone, store)
     study = replace(study, imported={cell.target: cell.key for cell in imported})
-    baselines, transfers = _packs(study, backbone, splits, imported)
-    return Plan(study, backbone, baselines, transfers, splits, missing)
+    plan = Plan(study, backbone, *_packs(study, backbone, splits, imported), splits, missing)
+    _check_deferral(plan.cells)
+    return plan
+
+
+def _check_deferral(cells: Iterable[Cell]) -> None:
+    """BadStudy where a loss would weigh classes from an epoch on that a cell does not come to."""
+    for cell in cells:
+        epoch, epochs = cell.spec.get("loss", {}).get("deferred_from", 0), cell.spec.get("training", {}).get("epochs")
+        if epoch and epoch > epochs:
+            raise BadStudy(
+                f"loss.deferred_from {epoch} is beyond the {epochs} epochs of {cell.label}; say an epoch from 1 to "
+                f"{epochs}, or 0 for no weights"
+            )
 
 
 def _load_all(

@@ -23,7 +23,7 @@ from harness.study.device import NoSuchDevice
 from harness.training import model
 from harness.training.batches import collate, evaluation_batches, training_batches
 from harness.training.inputs import Encoded
-from harness.training.objective import Best, balanced_weights, weighted_loss
+from harness.training.objective import Best, Objective
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import to_device
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
@@ -39,13 +39,10 @@ class Trainer:
         self.has_segments = model.config.model_type == "bert"
         self.device = model.device
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.weights: Tensor | None = None
 
     def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> Fitted:
         """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
         recipe = self.recipe
-        if recipe.class_weights == "balanced":
-            self.weights = to_device(balanced_weights(train.labels), self.device)
         optimizer, schedule = self._optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
         lane = {name: p.detach().unsqueeze(0) for name, p in self.parameters.items()}  # the same memory, as one lane
         best = Best(lane, 1)
@@ -102,10 +99,13 @@ class Trainer:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         rows = train.draw_windows(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
+        objective = Objective.of(
+            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
+        ).on(self.device)
         for numbers in training_batches(lengths, recipe.batch_size, seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *recipe.noise))
             labels = to_device(torch.from_numpy(train.labels[numbers]), self.device)
-            loss: Any = self._loss(self.batch(rows, numbers), labels)
+            loss: Any = self._loss(objective, self.batch(rows, numbers), labels)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip)
@@ -115,13 +115,13 @@ class Trainer:
             step += 1
         return float(total) / len(rows), step
 
-    def _loss(self, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
-        """Mean loss of a batch: the library head's own, or with class weights the same one weighted."""
+    def _loss(self, objective: Objective, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
+        """Mean loss of a batch: the library head's own, or the objective's where that is another."""
         labels = labels.float() if labels.is_floating_point() or labels.ndim == 2 else labels
-        if self.weights is None:
+        if objective.is_plain:
             own: Tensor = self.model(**batch, labels=labels, head=self.recipe.target).loss
             return own
-        return weighted_loss(self.model(**batch, head=self.recipe.target).logits, labels, self.weights)
+        return objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
 
 
 def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN401

@@ -16,7 +16,7 @@ from typing import Any
 from adapters_store import Store
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
-from harness.study.config import Training
+from harness.study.config import Loss, Training
 from harness.study.device import Device
 from tasks.splits.loading import Splits
 
@@ -44,6 +44,7 @@ class Recipe:
     learning_rates: Sequence[float]
     weight_decays: Sequence[float]
     noise: Sequence[str] = ()
+    loss: Loss = field(default_factory=Loss)
     kind: str = "multiclass"
     outputs: int = 2
     adapter: Mapping[str, Any] | None = None
@@ -72,6 +73,7 @@ class Recipe:
             class_weights=spec.get("class_weights", "none"),
             learning_rates=[training.learning_rate for training in trainings],
             weight_decays=[training.weight_decay for training in trainings],
+            loss=Loss(**spec.get("loss", {})),
             noise=() if spec.get("shared_noise", True) else [cell.noise for cell in cells],
             kind=label["kind"],
             outputs=len(label["classes"]) or 1,

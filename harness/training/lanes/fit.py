@@ -18,7 +18,7 @@ from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
 from harness.training.lanes.state import LaneState, lane_norms
-from harness.training.objective import Best, balanced_weights, summed_losses, total_weight
+from harness.training.objective import Best, Objective, total_weight
 from harness.training.recipe import Recipe
 from harness.training.tensors import lanes_of, to_device
 from harness.training.trained import Fitted, Part, finite
@@ -184,13 +184,15 @@ class LaneTrainer:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
         rows = train.draw_windows(seed_of(recipe.seed, recipe.target, "window", epoch))
-        weights = balanced_weights(train.labels) if recipe.class_weights == "balanced" else None
+        objective = Objective.of(
+            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
+        )
         losses = self._no_losses()
         steps = to_device(steps, self.device) if isinstance(steps, Tensor) else steps
         lengths = [len(row.ids) for row in rows]
         order = training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch)
         for numbers in order:
-            losses += self._step(rows, train.labels, weights, numbers, step, steps)
+            losses += self._step(rows, train.labels, objective, numbers, step, steps)
             step += 1
         return losses, step
 
@@ -198,7 +200,7 @@ class LaneTrainer:
         self,
         rows: Sequence[Encoded],
         labels: NDArray[np.int64] | NDArray[np.float64],
-        weights: Tensor | None,
+        objective: Objective,
         numbers: Sequence[int],
         step: int,
         steps: int | Tensor,
@@ -209,8 +211,8 @@ class LaneTrainer:
         # the cuts then add up to that of the batch. Lanes share no weight, so the gradient of the sum of their losses
         # is each lane's own. Every row's dropout belongs to the row and the step: how a batch is cut changes no mask.
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
-        share = total_weight(torch.from_numpy(labels[numbers]), weights)
-        of_class = None if weights is None else to_device(weights, self.device)
+        share = total_weight(torch.from_numpy(labels[numbers]), objective.weights)
+        objective = objective.on(self.device)
         cutting = trained_cutting(self.device.type, is_bf16=self.frozen.dtype == torch.bfloat16)
         lanes = self._lanes()  # once: their views and casts save nothing, so every cut's gradients pass through them
         for cut in cuts(numbers, lengths, *cutting):
@@ -224,7 +226,7 @@ class LaneTrainer:
                 lanes=self.recipe.noise,
             )
             logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
-            losses = summed_losses(logits, to_device(torch.from_numpy(labels[cut]), self.device), of_class)
+            losses = objective.summed(logits, to_device(torch.from_numpy(labels[cut]), self.device))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
         self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)

@@ -1,4 +1,4 @@
-"""The methods of eight studies, sentence by sentence: each is there where the records have its fact, and only then."""
+"""The methods of ten studies, sentence by sentence: each is there where the records have its fact, and only then."""
 
 from __future__ import annotations
 
@@ -60,6 +60,19 @@ STUDIES = {
             by_task={"news_empathy": {"training": {**TRAINING, "epochs": 10}, "class_weights": "balanced"}},
         ),
     },
+    "losses for rare classes": {
+        "spec_of": specs(
+            by_task={
+                "epitome_er": {"loss": {"kind": "focal", "gamma": 5.0}},
+                "news_empathy": {"label": {"kind": "continuous", "classes": []}},
+            }
+        ),
+    },
+    "margins": {
+        "spec_of": specs(
+            loss={"kind": "ldam", "largest_margin": 0.5, "scale": 30.0, "deferred_from": 3, "beta": 0.9999},
+        ),
+    },
     "old records": {},
     "controls": {
         "spec_of": specs(retry_collapsed=True, precision="bf16"),
@@ -101,6 +114,9 @@ class Facts:
         known = [spec[field] for spec in self.specs if spec.get(field) is not None]
         return any(value in values for value in known) if values else bool(known)
 
+    def losses(self):
+        return {spec["loss"]["kind"] for spec in self.specs if "loss" in spec}
+
     def trained(self, field):
         return {spec["training"][field] for spec in self.specs if field in spec["training"]}
 
@@ -130,6 +146,16 @@ SENTENCES = [
     (r"clipped to a norm of 1\.", lambda f: f.trained("clip") == {1.0}),
     (r"clipped to a norm of 0\.5\.", lambda f: f.trained("clip") == {0.5}),
     (r"^The weights of the epoch with the best validation score were kept\.", lambda f: max(f.trained("epochs")) > 1),
+    (
+        r"^Loss of a row: focal loss at gamma 5 \[@lin-etal-2017-focal\] \(Title of epitome_er\), "
+        r"squared error \(Title of news_empathy\)\.$",
+        lambda f: f.losses() == {"focal"},
+    ),
+    (
+        r"^Loss of a row: LDAM loss at largest margin 0\.5, scale 30 \[@cao-etal-2019-learning\], from epoch 3 on with "
+        r"classes weighed by effective numbers of rows at beta 0\.9999 \[@cui-etal-2019-class\]\.$",
+        lambda f: f.losses() == {"ldam"},
+    ),
     (r"^Classes were weighed.*: Title of news_empathy\.", lambda f: f.has("class_weights", "balanced")),
     (r"^A training that came to nothing.*0 of \d+\.$", lambda f: f.has("retry_collapsed", True)),
     (
