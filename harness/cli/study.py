@@ -136,6 +136,11 @@ def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str
     if study.best:
         values["method"] = study.adapter_for(name).method
         origin["method"] = "search" if "method" in study.best.get(name, {}) else "study"
+    if study.loss:
+        loss, label = study.loss_for(registry.task(name)), registry.task(name).label.kind
+        is_usual = loss.kind == "cross-entropy"
+        words = "squared error" if label == "continuous" else _in_words(loss.as_json()).removeprefix("kind ")
+        values["loss"], origin["loss"] = words, "default" if is_usual else "study"
     return {"task": name} | {key: {"value": value, "from": origin[key]} for key, value in values.items()}
 
 

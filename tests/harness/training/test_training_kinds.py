@@ -1,4 +1,4 @@
-"""Cells of every kind of label, of long texts, with class weights and in folds: trained, stored and scored."""
+"""Cells of every kind of label, of long texts, with class weights, by other losses and in folds: trained and scored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training import library
 from harness.training.inputs import Encoded
-from harness.training.objective import balanced_weights, weighted_loss
+from harness.training.objective import Objective, balanced_weights, weighted_loss
 from harness.training.trained import Part
 from tasks import metrics
 from tasks.splits.loading import Splits
@@ -181,3 +181,54 @@ def test_class_weights_change_what_is_learned(study, tiny, store):
         _, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
         logits.append(columns(frame, "logit"))
     assert (logits[1][:, 1] - logits[1][:, 0]).mean() > (logits[0][:, 1] - logits[0][:, 0]).mean() + 0.1
+
+
+def rare_splits():
+    """Splits of a toy task with 5 rows of one class among 40, and another loss than the usual learns it otherwise."""
+    rare = toy("binary")
+    return replace(rare, train=tuple(row._replace(label=int(i < 5)) for i, row in enumerate(rare.train)))
+
+
+@pytest.mark.parametrize("loss", [{"kind": "focal", "gamma": 5.0}, {"kind": "ldam", "deferred_from": 2}], ids=str)
+@pytest.mark.parametrize("trainer", ["lanes", "library"])
+def test_a_loss_of_the_study_is_what_cells_are_trained_by(study, tiny, store, loss, trainer):
+    splits, usual = rare_splits(), replace(study, trainer=trainer)
+    outcomes = []
+    for made in (usual, replace(usual, loss=loss)):
+        cell = make_cell(made, tiny, splits, seed=1, setting="full")
+        results, frame = stored(cell, tiny, splits, store)
+        history = json.loads(store.open(cell.key, "history.json").read_text())
+        outcomes.append((columns(frame, "logit"), [row["train_loss"] for row in history], results["validation"]))
+    (plain, plain_losses, _), (other, losses, _) = outcomes
+    assert np.abs(plain - other).max() > 1e-3
+    first = losses[0] / plain_losses[0]  # of the same weights but for an epoch's few steps
+    assert first < 0.5 if loss["kind"] == "focal" else first > 1.2
+
+
+def test_margins_come_from_the_training_rows_that_a_cell_has(study, tiny, store, monkeypatch):
+    seen, of = {}, Objective.of.__func__
+    splits, ldam = rare_splits(), replace(study, loss={"kind": "ldam"}, trainer="lanes")
+
+    def spy(cls, loss, labels, outputs, **options):
+        seen[setting] = np.bincount(labels).tolist(), of(cls, loss, labels, outputs, **options)
+        return seen[setting][1]
+
+    monkeypatch.setattr(Objective, "of", classmethod(spy))
+    for setting in ("full", "half"):
+        stored(make_cell(ldam, tiny, splits, seed=1, setting=setting), tiny, splits, store)
+    assert [sum(seen[setting][0]) for setting in ("full", "half")] == [40, 20]
+    for many, few in (seen["full"][0], seen["half"][0]):
+        assert few < many
+    for counts, objective in seen.values():
+        many, few = counts
+        np.testing.assert_allclose(objective.margins, [0.5 * (few / many) ** 0.25, 0.5], rtol=1e-6)
+    assert seen["full"][1].margins[0] != seen["half"][1].margins[0]
+
+
+def test_a_whole_model_is_trained_by_the_loss_too(study, tiny, store):
+    splits, losses = rare_splits(), {}
+    for name, table in (("usual", {}), ("focal", {"kind": "focal", "gamma": 5.0})):
+        cell = make_cell(replace(study, loss=table), tiny, splits, seed=1, setting="full", role="finetuned")
+        stored(cell, tiny, splits, store)
+        losses[name] = json.loads(store.open(cell.key, "history.json").read_text())[0]["train_loss"]
+    assert losses["focal"] < 0.5 * losses["usual"]
