@@ -93,7 +93,7 @@ def import_adapter(store: Store, source: Source, name: str, backbone: Backbone) 
 def _check_backbone(part: Part, backbone: Backbone) -> None:
     """BadAdapter for what was trained on another kind of encoder, or on one of another width."""
     kind = part.text("model_type")
-    if kind != backbone.model_type:
+    if kind != backbone.library_type:
         raise BadAdapter(
             f"{part.where}: trained on a {kind}, but backbone {backbone.name!r} is a {backbone.model_type}"
         )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from adapters_store import Record, Store
 from adapters_store.disk import new_folder, output, sha256_of
 from adapters_store.store import open_weights
+from harness.study.backbones.backbone import LOADED_AS
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES
 from tasks.plain_text import harmless
@@ -168,7 +169,13 @@ def _text(facts: Facts, name: str) -> str:
     warning = "**It was trained on synthetic texts and says nothing about real ones.**\n\n" if facts.synthetic else ""
     table = "\n".join(f"| {what} | {_escaped(value)} |" for what, value in _rows(facts).items())
     about = f"An adapter and its head for the task *{_escaped(facts.task['title'])}* over a frozen encoder."
-    return f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{USE}"
+    return f"# {_escaped(name)}\n\n{warning}{about}\n\n| | |\n|---|---|\n{table}\n\n{_use(facts)}"
+
+
+def _use(facts: Facts) -> str:
+    """What the adapter is for, and how it is loaded on its encoder."""
+    own = LOADED_AS.get(str(facts.record.spec["backbone"]["model_type"]))  # a kind that no model class is named after
+    return USE.replace("AutoAdapterModel", f"{own.title()}AdapterModel") if own else USE
 
 
 def _rows(facts: Facts) -> dict[str, str]:

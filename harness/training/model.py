@@ -68,6 +68,7 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they stand in the account
+            **_library_config(backbone),
         )
     except (MemoryError, RuntimeError):  # of the machine, not of the folder
         raise
@@ -76,6 +77,16 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
         raise BadBackbone(f"backbone {backbone.name!r}: cannot be loaded ({reason}); get its files again") from None
     check_loaded(backbone.name, model, account)
     return model
+
+
+def _library_config(backbone: Backbone) -> dict[str, Any]:
+    """The folder's config in the class by which the adapters library finds its own model of that shape, if needed."""
+    if backbone.library_type == backbone.model_type:
+        return {}
+    from transformers import AutoConfig
+
+    own = AutoConfig.from_pretrained(str(backbone.folder), local_files_only=True).to_dict()
+    return {"config": AutoConfig.for_model(**{**own, "model_type": backbone.library_type})}
 
 
 def check_loaded(name: str, network: torch.nn.Module, account: Mapping[str, Sequence[str]]) -> None:

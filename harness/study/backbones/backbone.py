@@ -25,7 +25,16 @@ RANDOM_TINY_VERSION = {"drawing": 1, "tokenizer": 1}  # raised when its weights 
 ATTENTIONS = (None, "eager", "sdpa")
 HASHES = ("weights_sha256", "config_sha256", "tokenizer_sha256")
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # as JSON
-MODEL_TYPES = ("roberta", "bert", "xlm-roberta")
+MODEL_TYPES = ("roberta", "bert", "xlm-roberta", "camembert")
+LOADED_AS = {"camembert": "roberta"}  # kinds that the adapters library knows under another name alone
+UNFIT = {  # kinds that are finetuned whole, and why they carry no adapters here
+    **dict.fromkeys(
+        ("deberta", "deberta-v2"),
+        "its attention weighs the distances between tokens, which the training of adapters as lanes does not compute",
+    ),
+    "electra": "the training of adapters as lanes does not compute its embeddings, which have a width of their own",
+    **dict.fromkeys(("mpnet", "modernbert"), "the adapters library has no class for it"),
+}
 LANGUAGES = {
     "minilm": ("en",),
     "roberta-base": ("en",),
@@ -36,6 +45,8 @@ LANGUAGES = {
     "bert-large-uncased": ("en",),
     "bert-base-chinese": ("zh",),
     "bert-base-german-cased": ("de",),
+    "camembert-base": ("fr",),
+    "camembert-large": ("fr",),
 }
 MANY_LANGUAGES = ("multilingual", "random-tiny")  # parts of the names of backbones that are bound to no language
 
@@ -66,6 +77,11 @@ class Backbone:
         if self.folder is None:
             return RANDOM_TINY["hidden"]
         return int(self._config.get("hidden_size", SIZES["hidden_size"]))
+
+    @property
+    def library_type(self) -> str:
+        """The kind as which the adapters library loads it, and which it writes beside adapters."""
+        return LOADED_AS.get(self.model_type, self.model_type)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -170,11 +186,13 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
     weights, config = folder / "model.safetensors", folder / "config.json"
     if not config.is_file():
         raise BadBackbone(f"backbone {name!r}: {config} is missing; put it there, as it comes with the weights")
-    if not weights.is_file():
-        raise BadBackbone(f"backbone {name!r}: {absent(folder)}")
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
-        model_type, positions = values["model_type"], int(values["max_position_embeddings"])
+        model_type = values["model_type"]
+        _refuse_unfit_kind(name, model_type)
+        if not weights.is_file():
+            raise BadBackbone(f"backbone {name!r}: {absent(folder)}")
+        positions = int(values["max_position_embeddings"])
         with weights.open("rb") as handle:
             weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     except UNREADABLE as problem:
@@ -217,6 +235,15 @@ def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Ma
         check_tokenizer(folder, model_type, tokens, values.get("vocab_size", VOCABULARY[model_type]))
     except BadInput as problem:
         raise BadBackbone(f"backbone {name!r}: {problem}") from None
+
+
+def _refuse_unfit_kind(name: str, model_type: object) -> None:
+    """BadBackbone for a kind of encoder that can be finetuned whole, but carries no adapters here."""
+    if isinstance(model_type, str) and model_type in UNFIT:
+        raise BadBackbone(
+            f"backbone {name!r}: a {model_type} carries no adapters here ({UNFIT[model_type]}); finetune it whole with "
+            f"the system 'encoder', or take a backbone of {', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+        )
 
 
 def refuse_kernels(name: str, config: Path, values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SHARED = {  # the library's defaults of what the encoders of all three kinds have in common
+SHARED = {  # the library's defaults of what the encoders of all kinds have in common
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
@@ -28,6 +28,7 @@ SHARED = {  # the library's defaults of what the encoders of all three kinds hav
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "roberta": {**SHARED, "vocab_size": 50265, "pad_token_id": 1},
     "xlm-roberta": {**SHARED, "vocab_size": 30522, "pad_token_id": 1},
+    "camembert": {**SHARED, "vocab_size": 30522, "pad_token_id": 1},
     "bert": {**SHARED, "vocab_size": 30522, "pad_token_id": 0},
 }
 ATTENTION = "sdpa"  # how the library computes attention where a config does not say
@@ -37,14 +38,20 @@ ANGLED = {
     **dict.fromkeys(("eos_token", "sep_token"), "</s>"),
     **{f"{name}_token": f"<{name}>" for name in ("unk", "pad", "mask")},
 }
-SPECIAL: Mapping[str, Mapping[str, str]] = {  # by the kind of tokenizer
+FURTHER = "additional_special_tokens"
+SPECIAL: Mapping[str, Mapping[str, Any]] = {  # by the kind of tokenizer
     "RobertaTokenizer": ANGLED,
     "XLMRobertaTokenizer": ANGLED,
+    "CamembertTokenizer": {**ANGLED, FURTHER: ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"]},
     BERT: {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
 }
-KINDS = {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "bert": BERT}
+KINDS = {
+    "roberta": "RobertaTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer",
+    "bert": BERT,
+}
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-FURTHER = "additional_special_tokens"
 BERT_NORMALIZER = {  # fields of tokenizer_config.json and their defaults, by the normaliser's own names
     "lowercase": ("do_lower_case", True),
     "strip_accents": ("strip_accents", None),

@@ -14,7 +14,7 @@ from harness.study.backbones.identity import FURTHER
 from tasks.errors import BadInput
 
 WHOLE = "tokenizer.json"
-VOCABULARIES = {"roberta": ("vocab.json", "merges.txt"), "bert": ("vocab.txt",), "xlm-roberta": ()}
+VOCABULARIES = {"roberta": ("vocab.json", "merges.txt"), "bert": ("vocab.txt",), "xlm-roberta": (), "camembert": ()}
 CURE = "put the tokenizer's files there, as they come with the weights"
 
 

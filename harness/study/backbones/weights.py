@@ -21,7 +21,11 @@ from tasks.errors import BadInput
 
 Shape = tuple[int, ...]
 Tensor = tuple[str, Shape]  # its type and shape
-PREFIXES = {"roberta": "roberta", "xlm-roberta": "roberta", "bert": "bert", "mpnet": "mpnet"}  # as the library has them
+PREFIXES = {  # as the library has them
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "roberta"),
+    "bert": "bert",
+    "mpnet": "mpnet",
+}
 SIZES = {  # fields of a config, with the library's defaults
     name: SHARED[name]
     for name in (

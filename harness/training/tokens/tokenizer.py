@@ -63,6 +63,7 @@ KINDS: Mapping[str, tuple[str, str, int, bool]] = {  # roles of start and end, e
     BERT: ("cls_token", "sep_token", 1, True),
     "RobertaTokenizer": ("bos_token", "eos_token", 2, False),
     "XLMRobertaTokenizer": ("cls_token", "sep_token", 2, False),
+    "CamembertTokenizer": ("cls_token", "sep_token", 2, False),
 }
 
 

@@ -1,4 +1,4 @@
-"""Tiny random BERT and XLM-R folders with a tokenizer of their own, for tests without downloads."""
+"""Tiny random BERT, XLM-R and CamemBERT folders with a tokenizer of their own, for tests without downloads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from transformers import (
     BertConfig,
     BertModel,
     BertTokenizerFast,
+    CamembertConfig,
+    CamembertForMaskedLM,
+    CamembertTokenizerFast,
     PreTrainedTokenizerFast,
     XLMRobertaConfig,
     XLMRobertaModel,
@@ -24,16 +27,20 @@ SHAPE = {
     "initializer_range": 0.3,
 }
 TEXTS = ["a kind neighbour came back with warm bread and quiet words", "我很难过 今天没有人和我说话 谢谢你听我说"] * 4
-KINDS = ("bert", "xlm-roberta")
+KINDS = ("bert", "xlm-roberta", "camembert")
 
 
 def tiny_backbone(folder: Path, kind: str) -> Path:
     """Write config, weights and tokenizer of a tiny model of this kind into ``folder`` and return it."""
     torch.manual_seed(7)
-    tokenizer = {"bert": _wordpiece, "xlm-roberta": _unigram}[kind]()
+    tokenizer = {"bert": _wordpiece, "xlm-roberta": _unigram, "camembert": _camembert}[kind]()
     tokenizer.save_pretrained(folder)
     if kind == "bert":
         network = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **SHAPE))
+    elif kind == "camembert":  # published with the head that guesses words, and with these special tokens
+        shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 5, "eos_token_id": 6, "type_vocab_size": 1}
+        config = CamembertConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **shape)
+        network = CamembertForMaskedLM(config)
     else:
         shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
         network = XLMRobertaModel(XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **shape))
@@ -52,10 +59,18 @@ def _wordpiece() -> PreTrainedTokenizerFast:
     return BertTokenizerFast(tokenizer_object=raw)
 
 
+def _camembert() -> PreTrainedTokenizerFast:
+    unused = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"]
+    return CamembertTokenizerFast(tokenizer_object=_pieces([*unused, "<s>", "</s>", "<mask>"]))
+
+
 def _unigram() -> PreTrainedTokenizerFast:
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    return XLMRobertaTokenizerFast(tokenizer_object=_pieces(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]))
+
+
+def _pieces(special: list[str]) -> Tokenizer:
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False)
     raw.train_from_iterator(TEXTS, trainer)
-    return XLMRobertaTokenizerFast(tokenizer_object=raw)
+    return raw

@@ -22,7 +22,7 @@ from harness.training.model import load_backbone
 from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
 from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
 
-KINDS = ("bert", "roberta", "xlm-roberta")
+KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
 PROBE = ["A kind NEIGHBOUR came back; a wärm café 谢谢你", " two  spaces <mask> here", "<s> [SEP] [CLS] </s>"]
 
 
@@ -45,7 +45,7 @@ def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("kinds")
     (root / "roberta").mkdir()
     made = {"roberta": roberta(root / "roberta")}
-    return made | {kind: tiny_backbone(root / kind, kind) for kind in ("bert", "xlm-roberta")}
+    return made | {kind: tiny_backbone(root / kind, kind) for kind in KINDS if kind != "roberta"}
 
 
 def config_of(folder):

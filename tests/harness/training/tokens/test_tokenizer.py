@@ -21,7 +21,7 @@ from tests.support.studies.tiny_backbones import SHAPE, TEXTS, tiny_backbone
 TAGS = ("none", "separator", "post_reply", "dialogue", "listener", "question")
 FORMATS = [("pair", "none"), *(("tags", style) for style in TAGS)]
 TRUNCATIONS = ("head", "tail", "head+tail", "windows")
-BACKBONES = ("random-tiny", "minilm", "bert", "roberta", "xlm-roberta")
+BACKBONES = ("random-tiny", "minilm", "bert", "roberta", "xlm-roberta", "camembert")
 SPECIAL = ("<s>", "</s>", "<mask>", "<unk>", "<pad>", "[SEP]", "[CLS]", "[MASK]")
 WORDS = (*TEXTS[:2], *SPECIAL, "CAFÉ", " ", "\n", "🙂", "a\u0301")
 texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=12), max_size=6).map(" ".join)
@@ -45,7 +45,7 @@ def roberta(folder):
 @pytest.fixture(scope="module")
 def backbones(tmp_path_factory):
     root = tmp_path_factory.mktemp("tokens")
-    folders = {kind: tiny_backbone(root / kind, kind) for kind in ("bert", "xlm-roberta")}
+    folders = {kind: tiny_backbone(root / kind, kind) for kind in ("bert", "xlm-roberta", "camembert")}
     folders["roberta"] = roberta(root / "roberta")
     resolved = {name: resolve(str(folder)) for name, folder in folders.items()}
     resolved["random-tiny"] = resolve("random-tiny")
