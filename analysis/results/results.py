@@ -218,8 +218,10 @@ def training(store: Store, manifest: Manifest) -> pd.DataFrame:
 
 def _settings_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     """How a cell was trained: the settings that its spec names, and its loss where that is not the usual one."""
-    loss = {"loss": inline(spec["loss"]).removeprefix("kind ")} if "loss" in spec else {}
-    return {**spec["training"], **loss}
+    if "loss" not in spec:
+        return dict(spec["training"])
+    numbers = {name: value for name, value in spec["loss"].items() if name != "kind"}
+    return {**spec["training"], "loss": f"{spec['loss']['kind']} ({inline(numbers)})"}
 
 
 def _rows(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, float]]:

@@ -32,16 +32,14 @@ FORBIDS = {
     "withdrawn": "its data were withdrawn",
 }
 TOKEN = "HF_TOKEN"
-TABLES = ("adapter", "training", "loss")
+TABLES = ("adapter", "training")
 USE = """## Use
 
 For research on how empathy is expressed and modelled in language: to score texts like those it was trained on, as an
 intermediate in transfer studies, or to be compared with others.
 
 ```python
-from adapters import AutoAdapterModel
-
-model = AutoAdapterModel.from_pretrained(ENCODER)
+LOADED
 name = model.load_adapter(FOLDER, use_safetensors=True)
 model.set_active_adapters(name)
 ```
@@ -52,6 +50,15 @@ model.set_active_adapters(name)
 - Its score holds for the test items of its own data; for other texts, people and languages it was not measured.
 - What it calls by a word is what the annotators of that data called so.
 """
+LOADED = """from adapters import AutoAdapterModel
+
+model = AutoAdapterModel.from_pretrained(ENCODER)"""
+LOADED_AS_ANOTHER = """from adapters import AutoAdapterModel
+from transformers import AutoConfig
+
+encoder = AutoConfig.from_pretrained(ENCODER).to_dict()
+shape = AutoConfig.for_model(**{{**encoder, "model_type": "{kind}"}})  # a {kind} under another name
+model = AutoAdapterModel.from_pretrained(ENCODER, config=shape)"""
 SYNTHETIC = ["synthetic-data"]  # tag of an adapter that was trained on synthetic texts
 HUB_METRICS = {"macro_f1": "f1", "multilabel_f1": "f1", "pearson_r": "pearsonr"}
 
@@ -174,15 +181,15 @@ def _text(facts: Facts, name: str) -> str:
 
 def _use(facts: Facts) -> str:
     """What the adapter is for, and how it is loaded on its encoder."""
-    own = LOADED_AS.get(str(facts.record.spec["backbone"]["model_type"]))  # a kind that no model class is named after
-    return USE.replace("AutoAdapterModel", f"{own.title()}AdapterModel") if own else USE
+    kind = LOADED_AS.get(str(facts.record.spec["backbone"]["model_type"]))
+    return USE.replace("LOADED", LOADED_AS_ANOTHER.format(kind=kind) if kind else LOADED)
 
 
 def _rows(facts: Facts) -> dict[str, str]:
     """The rows of the card's table."""
     spec, origin, task = facts.record.spec, facts.record.provenance, facts.task
-    settings = {what: ", ".join(f"{name} {value}" for name, value in spec.get(what, {}).items()) for what in TABLES}
-    training = "; loss of the ".join(filter(None, (settings["training"], settings["loss"])))
+    settings = {what: ", ".join(f"{name} {value}" for name, value in spec[what].items()) for what in TABLES}
+    training = f"{settings['training']}{_loss(spec.get('loss'))}"
     source = "synthetic texts" if facts.synthetic else task["data_source"] or "unstated"
     answers = ", ".join(map(_line, task["classes"])) or "a number"
     reads = f"at most {spec['max_tokens']} tokens, of a longer text the {spec['truncation']}"
@@ -198,6 +205,12 @@ def _rows(facts: Facts) -> dict[str, str]:
         "encoder": f"{origin['backbone']}, weights sha256 {spec['backbone']['weights_sha256']}",
         "made by": f"study {facts.study}, record {facts.record.key}, {origin['code']}, {origin['device']}",
     }
+
+
+def _loss(loss: Mapping[str, Any] | None) -> str:
+    """What was minimised, where that is not the usual loss of the label."""
+    numbers = ", ".join(f"{name} {value}" for name, value in (loss or {}).items() if name != "kind")
+    return f"; loss {loss['kind']} ({numbers})" if loss else ""
 
 
 def _line(text: object) -> str:

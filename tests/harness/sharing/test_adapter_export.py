@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -15,6 +16,8 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 from harness.run.pack import run_cells
+from harness.sharing.importing import import_adapter
+from harness.sharing.incoming import Source
 from harness.sharing.outgoing import FILES, Facts, card, export
 from harness.study.file import load_study
 from harness.study.manifest import manifest_of
@@ -24,6 +27,7 @@ from harness.training.trained import encoded
 from tasks import synthetic
 from tasks.errors import BadInput
 from tasks.registry import Registry
+from tests.support.studies.tiny_backbones import tiny_backbone
 
 ALONE = """
 import sys
@@ -175,3 +179,26 @@ def test_publishing_shows_everything_first_and_uploads_nothing_without_a_word(tr
     )
     assert "uploaded to address" in command(*asked, "--yes")[1]
     assert sent == [("me/mine", True, len(FILES) + 1)]
+
+
+def test_an_adapter_on_a_camembert_goes_out_and_comes_back_by_the_lines_of_its_card(tmp_path):
+    from adapters_store import Store
+
+    folder = tiny_backbone(tmp_path / "camembert", "camembert")
+    synthetic.write(tmp_path / "data", ["epitome"], rows=300, seed=1)
+    small = {"tasks": ("epitome_er",), "max_train": 32, "max_val": 16, "max_test": 20, "max_tokens": 64}
+    study = dataclasses.replace(load_study("tiny"), backbone=str(folder), loss={"kind": "focal"}, **small)
+    plan, store = make_plan(study, Registry.load(), tmp_path / "data"), Store(tmp_path / "runs")
+    (cell,) = plan.baselines[0].cells
+    run_cells([cell], plan.backbone, plan.splits[cell.target], store, lambda *_: None)
+    task = manifest_of(plan)["tasks"][cell.target]
+    out = export(store, Facts(store.get(cell.key), task, "tiny", True, 0.25, 0.75), tmp_path / "out")
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    assert "; loss focal (gamma 2.0); seed 1" in readme
+    names = {"ENCODER": str(folder), "FOLDER": str(out)}
+    exec(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1], names)  # as the card says
+    assert names["name"] == cell.target
+    assert names["model"].config.model_type == "roberta"
+    there = import_adapter(store, Source(out, out), "theirs", plan.backbone).record
+    mine, theirs = (load_file(model.stored_adapter(store, key) / FILES[1]) for key in (cell.key, there.key))
+    assert sorted(tensor.sum().item() for tensor in mine.values()) == sorted(t.sum().item() for t in theirs.values())

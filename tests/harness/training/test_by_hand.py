@@ -40,7 +40,14 @@ batch_size = 16
 learning_rate = 2e-3
 weight_decay = 0.01
 warmup = 0.1
+{loss}
 """
+LOSSES = {
+    "": "",
+    "focal": '[loss]\nkind = "focal"\ngamma = 3.0\ntasks = ["epitome_er"]',
+    "ldam": '[loss]\nkind = "ldam"\nscale = 5.0\ndeferred_from = 2\nbeta = 0.9\ntasks = ["epitome_er"]',
+}
+WAYS = [(trainer, loss) for loss in LOSSES for trainer in DROPOUT]
 
 
 def seed_of(*parts):
@@ -48,10 +55,20 @@ def seed_of(*parts):
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-@pytest.fixture(scope="module", params=list(DROPOUT))
-def trainer(request):
-    """A way of training."""
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
+def way(request):
+    """A way of training, and the study's loss."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def trainer(way):
+    return way[0]
+
+
+@pytest.fixture(scope="module")
+def loss(way):
+    return way[1]
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +102,10 @@ def folder(trainer, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(trainer, folder):
+def store(trainer, loss, folder):
     """The store after the harness has run the study in a process of its own."""
     study = folder.parent / "hand.toml"
-    study.write_text(STUDY.format(backbone=folder, trainer=trainer), encoding="utf-8")
+    study.write_text(STUDY.format(backbone=folder, trainer=trainer, loss=LOSSES[loss]), encoding="utf-8")
     store = folder.parent / "runs"
     command = [
         sys.executable,
@@ -128,7 +145,21 @@ def padded(tokenizer, rows):
     return tokenizer.pad([{k: e[k] for k in ("input_ids", "attention_mask")} for e in encoded], return_tensors="pt")
 
 
-def train_by_hand(folder, splits, intermediate=None):
+def loss_by_hand(logits, labels, kind, counts, epoch):
+    """Mean loss of a batch by the formulas of docs/training.md; ``counts`` are of the training rows of every class."""
+    rows = torch.arange(len(labels))
+    if kind == "focal":
+        shares = logits.softmax(dim=1)[rows, labels]
+        return (-((1 - shares) ** 3) * shares.log()).mean()
+    margins = torch.tensor([0.5 * (min(counts) / count) ** 0.25 for count in counts])
+    moved = logits.clone()
+    moved[rows, labels] -= margins[labels]
+    losses = -(5 * moved).log_softmax(dim=1)[rows, labels]
+    weights = torch.tensor([1 / (1 - 0.9**count) if epoch >= 2 else 1.0 for count in counts])[labels]
+    return (losses * weights).sum() / weights.sum()
+
+
+def train_by_hand(folder, splits, intermediate=None, loss=""):
     """Train one cell and return (model, test logits); ``intermediate`` is a saved adapter's folder."""
     torch.set_num_threads(1)
     name, outputs = splits.task.id, splits.task.label.n_outputs
@@ -148,6 +179,7 @@ def train_by_hand(folder, splits, intermediate=None):
     optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.01)
     schedule = get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
     lengths = [int(padded(tokenizer, [row])["attention_mask"].sum()) for row in splits.train]
+    kind, counts = loss if outputs > 1 else "", np.bincount([int(row.label) for row in splits.train]).tolist()
     best, kept, step = -np.inf, None, 0
     for epoch in range(1, EPOCHS + 1):
         network.train()
@@ -156,9 +188,10 @@ def train_by_hand(folder, splits, intermediate=None):
             numbers = sorted(order[start : start + BATCH].tolist(), key=lambda i: -lengths[i])
             labels = torch.tensor([splits.train[i].label for i in numbers])
             torch.manual_seed(seed_of(SEED, name, "dropout", step))
-            loss = network(**padded(tokenizer, [splits.train[i] for i in numbers]), labels=labels).loss
+            given = network(**padded(tokenizer, [splits.train[i] for i in numbers]), labels=labels)
+            mean = loss_by_hand(given.logits, labels, kind, counts, epoch) if kind else given.loss
             optimizer.zero_grad()
-            loss.backward()
+            mean.backward()
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             schedule.step()
@@ -191,16 +224,16 @@ def validation_score(network, tokenizer, splits):
 
 
 @pytest.mark.parametrize("target", ["epitome_er", "news_empathy"])
-def test_a_baseline_trained_by_hand_gives_the_stored_predictions(folder, store, target):
-    _, logits = train_by_hand(folder, rows_of(store, target))
+def test_a_baseline_trained_by_hand_gives_the_stored_predictions(folder, store, loss, target):
+    _, logits = train_by_hand(folder, rows_of(store, target), loss=loss)
     np.testing.assert_allclose(harness_logits(store, None, target), logits, atol=2e-5)
     assert np.ptp(logits) > 1e-2
 
 
-def test_a_transfer_trained_by_hand_gives_the_stored_predictions(folder, store, tmp_path):
+def test_a_transfer_trained_by_hand_gives_the_stored_predictions(folder, store, loss, tmp_path):
     intermediate, _ = train_by_hand(folder, rows_of(store, "news_empathy"))
     intermediate.save_adapter(str(tmp_path / "saved"), "news_empathy")
-    _, logits = train_by_hand(folder, rows_of(store, "epitome_er"), tmp_path / "saved")
+    _, logits = train_by_hand(folder, rows_of(store, "epitome_er"), tmp_path / "saved", loss)
     stored = harness_logits(store, "news_empathy", "epitome_er")
     np.testing.assert_allclose(stored, logits, atol=2e-5)
     assert np.abs(stored - harness_logits(store, None, "epitome_er")).max() > 1e-2
