@@ -120,6 +120,7 @@ MUST = {
     "cap": study(max_train=40),
     "retry": study(retry_collapsed=True),
     "noise": study(shared_noise=False),
+    "loss": study(loss={"kind": "focal"}),
 }
 MUST_NOT = {
     "name": study(name="another"),
@@ -134,6 +135,8 @@ MUST_NOT = {
     "other seeds": study(seeds=(1, 2), baseline_seeds=(1, 2, 3)),
     "a written default": config(hidden_dropout_prob=0.1, layer_norm_eps=1e-12, hidden_act="gelu", pad_token_id=1),
     "architecture's name": config(architectures=["RobertaForMaskedLM"], transformers_version="4.0"),
+    "the usual loss by its name": study(loss={"kind": "cross-entropy"}),
+    "a loss of other tasks": study(loss={"kind": "focal", "tasks": ["others"]}),
     "a device that lanes do not know": study(device="cuda"),
 }
 
