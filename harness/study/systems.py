@@ -44,7 +44,7 @@ from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
-from tasks.task import KINDS, Example, Label, Turn
+from tasks.task import KINDS, Example, Label, Task, Turn
 
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
@@ -59,6 +59,7 @@ class Reads:
 
     ``rationales``: the spans of ``Example.rationale``; their content then enters the keys of its cells.
     ``siblings``: other tasks of the same rows, which its configuration names in a field ``siblings``, by default none.
+    ``sibling_labels``: the kinds of labels that it learns from of siblings, none of which may then be the task itself.
     ``weights``: empty, or ``encoder`` for those of the study's backbone, whose identity then enters the keys.
     ``labels``: the kinds of labels that it can predict.
     ``package``: the import name of an optional package, and ``extra`` the extra of this project that installs it.
@@ -66,6 +67,7 @@ class Reads:
 
     rationales: bool = False
     siblings: bool = False
+    sibling_labels: tuple[str, ...] = ()
     weights: str = ""
     labels: tuple[str, ...] = KINDS
     package: str = ""
@@ -423,6 +425,7 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
     for other, of in siblings.items():
         if of is None:
             raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")
+        _check_sibling(kind, name, task, of.task)
         for part in ("train", "validation", "test"):
             ids, of_other = ({row.id for row in getattr(splits, part)} for splits in (rows, of))
             if ids != of_other:
@@ -430,3 +433,15 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
                     f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
                     f" {part} rows differ; siblings are cut alike (docs/adding-a-system.md)"
                 )
+
+
+def _check_sibling(kind: Kind, name: str, task: Task, other: Task) -> None:
+    """BadStudy where a system that learns from a sibling's labels can learn nothing from these."""
+    known = kind.reads.sibling_labels
+    if known and other.id == task.id:
+        raise BadStudy(f"system {name!r}: {task.id!r} is named as its own sibling; name its tasks: system.{name}.tasks")
+    if known and other.label.kind not in known:
+        raise BadStudy(
+            f"system {name!r} learns from no {other.label.kind} label, and sibling {other.id!r} has one; name a task of"
+            f" another kind: {', '.join(known)}"
+        )

@@ -147,9 +147,11 @@ class Checkpoint:
 
     def __init__(self, fit: Fit) -> None:
         """The checkpoint of a fit, which only one of equal settings on equal rows, by the same torch, goes on from."""
-        rows = hashlib.sha256(repr([(row.id, row.label, row.rationale) for row in fit.train]).encode()).hexdigest()
+        learned = [fit.train, *(sibling.train for sibling in fit.siblings.values())]
+        rows = repr([[(row.id, row.label, row.rationale) for row in part] for part in learned])
+        digest = hashlib.sha256(rows.encode()).hexdigest()
         self.path = fit.checkpoint / CHECKPOINT
-        self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": rows, **asdict(fit.config)}
+        self.identity = {"torch": torch.__version__, "seed": fit.seed, "rows": digest, **asdict(fit.config)}
 
     def write(
         self, fitted: EpochTrained, optimizer: torch.optim.Optimizer, best: Mapping[str, Tensor] | None = None

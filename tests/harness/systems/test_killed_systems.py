@@ -1,4 +1,4 @@
-"""A study whose bi-encoder is killed between two epochs goes on where it was, and ends with the same predictions."""
+"""A study whose system is killed between two epochs goes on where it was, and ends with the same predictions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from tests.support.faults.warm_start import completed
 pytestmark = pytest.mark.slow
 EPOCHS = 3
 SETTINGS = (
-    'tasks=["epitome_er"]',
-    'systems=["bi-encoder"]',
     "transfers=false",
-    f"system.bi-encoder.epochs={EPOCHS}",
-    "system.bi-encoder.tokens=16",
-    "system.bi-encoder.learning_rate=1e-3",
     *("synthetic_rows=120", "max_train=32", "max_val=16", "max_test=16", "training.epochs=1"),
 )
+SYSTEMS = {  # the study's tasks and settings of the system, by its name
+    "bi-encoder": ('tasks=["epitome_er"]', "tokens=16"),
+    "clsn": (
+        'tasks=["epitome_er", "epitome_ip"]',
+        'tasks=["epitome_er"]',
+        'siblings=["epitome_ip"]',
+        'sibling_labels="shuffled"',
+        "patience=3",
+        "tokens=16",
+        "width=16",
+    ),
+}
+KEPT = {"bi-encoder": {"spans.parquet", "rationales.parquet"}, "clsn": set()}
 LOGGING = """
 import os, signal
 from harness.systems.encoders import epochs
@@ -35,10 +43,13 @@ epochs.Checkpoint.write = logged
 """
 
 
-def run(folder, *, deadly=0):
+def run(folder, name, *, deadly=0):
     """Run the study in a process that dies by SIGKILL after this epoch; its code, and the epochs that it trained."""
+    tasks, *own = SYSTEMS[name]
+    own += [f"epochs={EPOCHS}", "learning_rate=1e-3"]
+    settings = [*SETTINGS, tasks, f'systems=["{name}"]', *(f"system.{name}.{value}" for value in own)]
     log = folder.with_suffix(f".{deadly}.log")
-    words = ["run", "tiny", "--store", folder, "--threads", "1", "--quiet", *(f"--set={value}" for value in SETTINGS)]
+    words = ["run", "tiny", "--store", folder, "--threads", "1", "--quiet", *(f"--set={value}" for value in settings)]
     done = completed(words, patch=LOGGING.format(log=str(log), deadly=deadly))
     return done.returncode, [int(line) for line in log.read_text().split()], done.stderr
 
@@ -54,18 +65,19 @@ def contents(store):
     }
 
 
-def test_a_bi_encoder_that_is_killed_between_epochs_goes_on_and_predicts_the_same(tmp_path):
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_that_is_killed_between_epochs_goes_on_and_predicts_the_same(name, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run(whole)[:2] == (0, [1, 2, 3])
+    assert run(whole, name)[:2] == (0, [1, 2, 3])
     for epoch in (1, 2):
-        code, trained, _ = run(killed, deadly=epoch)
+        code, trained, _ = run(killed, name, deadly=epoch)
         assert (code, trained) == (-signal.SIGKILL, [epoch])
         assert list(killed.glob(f"packs/**/{CHECKPOINT}")), "nothing is kept to go on from"
         assert contents(killed) == {}
-    code, trained, err = run(killed)
+    code, trained, err = run(killed, name)
     assert (code, trained) == (0, [3]), err
     expected = contents(whole)
-    assert {name for _, name in expected} >= {"test.parquet", "spans.parquet", "rationales.parquet", "history.json"}
+    assert {name for _, name in expected} >= {"test.parquet", "history.json"} | KEPT[name]
     assert contents(killed) == expected
     ((_, history),) = [item for item in expected.items() if item[0][1] == "history.json"]
     assert [step["epoch"] for step in json.loads(history)] == [1, 2, 3]

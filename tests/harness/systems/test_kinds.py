@@ -20,6 +20,7 @@ WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
 SETTINGS = {  # where the defaults are no tiny random model, or train it for long
     "micromodels": {"encoder": "random-tiny", "bags": 2},
     "encoder": {"epochs": 2, "tokens": 64},
+    "clsn": {"epochs": 2, "learning_rate": 1e-3},
 }
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 
