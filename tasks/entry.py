@@ -268,7 +268,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "files": "raw files (csv, tsv, json, jsonl, parquet, arrow; text also as .gz, .xz, .zip), below the data "
         "folder or else beside the entry; several are read one after another",
         "fallback_files": "smaller files that are read while `files` are not all there; a warning says so",
-        "reader": 'how files become rows; default: "table", one row per example',
+        "reader": 'how files become rows; default: "table", one row per example; "numbered" takes labels from a file '
+        "of their own, by the numbers of the rows",
         "theme": "`direct`, `abstract` or `adjacent`: how near the label is to empathy",
         "role": "what the task may be in a transfer: `both` (default), `intermediate`, `target`, or `control`: an "
         "intermediate without empathy, whose gains are told apart",

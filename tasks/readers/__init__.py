@@ -22,7 +22,7 @@ from tasks.readers.empathetic import empathetic_intents, empathetic_pairs, quest
 from tasks.readers.esconv import esconv, gap_notes
 from tasks.readers.labels import class_names, examples, relabel, spelling_note
 from tasks.readers.rows import RawRow, column_names, uses_fallback
-from tasks.readers.table import joined, table
+from tasks.readers.table import joined, numbered, table
 from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
@@ -32,6 +32,7 @@ NEXT_STEP = "name the `classes` in the entry or change `kind`"
 READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "table": table,
     "joined": joined,
+    "numbered": numbered,
     "wassa_essays": wassa_essays,
     "wassa_turns": wassa_turns,
     "empathetic_intents": empathetic_intents,

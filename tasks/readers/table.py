@@ -1,4 +1,4 @@
-"""The readers for one row per example in csv, tsv, JSON, Parquet and Arrow files: ``table`` and ``joined``.
+"""The readers for one row per example in csv, tsv, JSON, Parquet and Arrow files: ``table``, ``joined``, ``numbered``.
 
 With ``text = "reply"``, ``label = "level"`` and ``group = "post"`` in the entry, ``table`` reads
 
@@ -6,19 +6,30 @@ With ``text = "reply"``, ``label = "level"`` and ``group = "post"`` in the entry
     p7,I am so sorry.,2
 
 as the text ``I am so sorry.`` with the label ``2`` in the group ``p7``. ``joined`` is for data sets that publish ids
-instead of texts: labels are in one table, and the texts, which users have to get themselves, in another.
+instead of texts: labels are in one table, and the texts, which users have to get themselves, in another. ``numbered``
+is for labels of one's own of a table without ids, by the numbers of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.text_table import Raw
+from tasks.readers.formats.text_table import Cells, Raw
 from tasks.readers.labels import label_text
 from tasks.readers.raw import read_raw
-from tasks.readers.rows import RawRow, column_name, column_names, data_files, required_column, uses_fallback
+from tasks.readers.rows import (
+    RawRow,
+    column_name,
+    column_names,
+    data_files,
+    quote,
+    required_column,
+    uses_fallback,
+    whole_number,
+)
 from tasks.readers.sets import set_of_cell, sets_of_files
 from tasks.task import Task, Turn
 
@@ -38,7 +49,7 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
         sets = [""] * len(column_names(task, "fallback_files"))
     for path, split in zip(data_files(task, data), sets, strict=True):
         raw = read_table(task, path, wanted_columns(task))
-        yield from _rows(task, raw, number, seen, split)
+        yield from _rows(task, raw, number, seen, split, _labels(task, raw))
         number += len(raw.rows)
 
 
@@ -51,8 +62,13 @@ def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
 
 def wanted_columns(task: Task) -> tuple[str, ...]:
     """Names of the raw columns that the task needs."""
+    return (*_unlabelled_columns(task), *label_columns(task))
+
+
+def _unlabelled_columns(task: Task) -> tuple[str, ...]:
+    """Those without the label's."""
     parts = (column_name(task, part) for part in ("text", *OPTIONAL))
-    return (*filter(None, parts), *column_names(task, "unique_by"), *label_columns(task))
+    return (*filter(None, parts), *column_names(task, "unique_by"))
 
 
 def label_columns(task: Task) -> tuple[str, ...]:
@@ -60,13 +76,23 @@ def label_columns(task: Task) -> tuple[str, ...]:
     return task.label.columns or (task.label.column,)
 
 
-def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str) -> Iterator[RawRow]:
+_LabelOf = Callable[[int, Cells], str]  # of the row with this number in its file, by its cells
+
+
+def _labels(task: Task, raw: Raw) -> _LabelOf:
+    """The labels that a table's own columns hold."""
+    label = [raw.column(name) for name in label_columns(task)]
+    return lambda index, cells: label_text(task.label, raw.where(index), [cells[i] for i in label])
+
+
+def _rows(
+    task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str, label_of: _LabelOf
+) -> Iterator[RawRow]:
     """Yield one file's rows that are not in ``seen`` yet; ``split`` is the published set that the file is."""
     unique = [raw.column(name) for name in column_names(task, "unique_by")]
     text = raw.column(column_name(task, "text"))
     names = (column_name(task, part) for part in OPTIONAL)
     context, group, block, row_id, rationale, set_at = (raw.column(name) if name else None for name in names)
-    label = [raw.column(name) for name in label_columns(task)]
     for index, cells in enumerate(raw.rows):
         if unique:
             key = tuple(cells[i] for i in unique)
@@ -83,7 +109,7 @@ def _rows(task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: 
             of_group if block is None else cells[block].strip(),
             () if context is None or not cells[context].strip() else (Turn("speaker", cells[context]),),
             cells[text],
-            label_text(task.label, where, [cells[i] for i in label]),
+            label_of(index, cells),
             () if rationale is None else tuple(span for span in cells[rationale].split("|") if span.strip()),
             split if set_at is None else set_of_cell(task, where, cells[set_at]),
         )
@@ -120,3 +146,43 @@ def _texts(task: Task, file: Path, key: str) -> dict[str, str]:
         if texts.setdefault(id.strip(), text) is not text:
             raise BadRow(f"{raw.where(index)}: {key} occurs a second time; keep one of the rows")
     return texts
+
+
+def numbered(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield the rows of the second file that the first has a label for, in the second's order.
+
+    The first file is UTF-8; its column ``row_id`` holds the number of a row of the second, counted from 0 as ``table``
+    counts, so that rows and ids are those of another task of that table. Each names the line of its label. BadRow for
+    a number that is none of a row's, or recurs.
+    """
+    if len(task.files) != 2:
+        raise BadEntry(f"{task.entry_file}: reader 'numbered' needs files = [labels, texts], got {len(task.files)}")
+    labels_file, texts_file = data_files(task, data)
+    key = required_column(task, "row_id")
+    task = replace(task, columns={name: value for name, value in task.columns.items() if name != "row_id"})
+    texts = read_table(task, texts_file, _unlabelled_columns(task))
+    labels = _numbered_labels(task, labels_file, key, texts_file, len(texts.rows))
+    for row in _rows(task, texts, 0, set(), "", lambda index, _: labels.get(index, _UNLABELLED)[1]):
+        if int(row.id) in labels:
+            yield row._replace(where=labels[int(row.id)][0])
+
+
+_UNLABELLED = "", ""
+
+
+def _numbered_labels(task: Task, file: Path, key: str, texts: Path, count: int) -> dict[int, tuple[str, str]]:
+    """The ``file:line`` of a label and the label, by the number of a row of ``texts``, which has ``count``."""
+    raw = read_raw(file, columns=(key, *label_columns(task)))
+    number_at, label_of = raw.column(key), _labels(task, raw)
+    labels: dict[int, tuple[str, str]] = {}
+    for index, cells in enumerate(raw.rows):
+        where = raw.where(index)
+        number = whole_number(where, key, cells[number_at])
+        if not 0 <= number < count:
+            raise BadRow(
+                f"{where}: {key} {quote(cells[number_at])} is no row of {texts.name}, whose {count:,} rows count from 0"
+            )
+        if number in labels:
+            raise BadRow(f"{where}: {key} {number} occurs a second time; keep one of the rows")
+        labels[number] = where, label_of(index, cells)
+    return labels

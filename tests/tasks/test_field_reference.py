@@ -45,12 +45,15 @@ def blocks():
     return [table for table in tables if "kind =" in table]
 
 
-@pytest.mark.parametrize("number", range(2))
+EXAMPLES = (["tones"], ["tones", "warmth"], ["iempathize_intent"])  # the tasks of each
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_the_examples_of_the_page_are_entries(tmp_path, number):
-    assert len(blocks()) == 2
+    assert len(blocks()) == len(EXAMPLES)
     file = tmp_path / "example.toml"
     file.write_text(blocks()[number], encoding="utf-8")
-    assert [task.id for task in tasks_of(file)] == [["tones"], ["tones", "warmth"]][number]
+    assert [task.id for task in tasks_of(file)] == EXAMPLES[number]
 
 
 def test_every_toml_block_of_the_page_is_toml():
