@@ -61,6 +61,9 @@ BOARD = {
     "macro_precision": Declared("float64", "mean over the classes that occur in the test labels"),
     "macro_recall": Declared("float64", "the same of recall"),
     "macro_f1": Declared("float64", "the same of F1"),
+    "weighted_precision": Declared("float64", "mean over these classes, each weighted by its test rows"),
+    "weighted_recall": Declared("float64", "the same of recall; of one class a row it is accuracy"),
+    "weighted_f1": Declared("float64", "the same of F1"),
     "n_seeds": Declared("int64", "training runs behind the score"),
     "parameters": Declared("Int64", "numbers that a record keeps of what was learned; undefined: weights left out"),
     "seconds": Declared("float64", "wall clock of one training, mean over seeds"),
@@ -298,13 +301,16 @@ def _class_rows(answers: Sequence[Sequence[Answers]], classes: Sequence[str]) ->
 
 
 def _shares(answers: Sequence[Sequence[Answers]]) -> dict[str, float]:
-    """Accuracy and macro averages, means over seeds and repeats."""
+    """Accuracy, and macro and weighted averages over classes, means over seeds and repeats."""
     parts = [part for of_seed in answers for part in of_seed]
     if not parts:
         return {"accuracy": np.nan}
-    macro = np.mean([np.mean([score[:3] for score in of_classes(*part).values()], axis=0) for part in parts], axis=0)
-    shares = {f"macro_{name}": float(mean) for name, mean in zip(SCORES, macro, strict=True)}
-    return {"accuracy": float(np.mean([accuracy(*part) for part in parts])), **shares}
+    shares = {"accuracy": float(np.mean([accuracy(*part) for part in parts]))}
+    scores = [np.array(list(of_classes(*part).values()), dtype=np.float64) for part in parts]  # [classes, scores and n]
+    for average, weights in (("macro", np.ones_like), ("weighted", np.asarray)):
+        means = np.mean([np.average(own[:, :3], axis=0, weights=weights(own[:, 3])) for own in scores], axis=0)
+        shares |= {f"{average}_{name}": float(mean) for name, mean in zip(SCORES, means, strict=True)}
+    return shares
 
 
 def _number(value: float | None) -> float:

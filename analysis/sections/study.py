@@ -149,13 +149,14 @@ BOARD_TEXT = (
     " against all on resampled groups, or over repeated splits with the variance of Nadeau and Bengio, corrected by the"
     " step-down maximum within the target. What leaks was predicted from the test rows' own answers, as published code"
     " does: it has no rank. Macro averages are over"
-    " the classes that occur in the test labels. Parameters: numbers that a record keeps of what was learned."
+    " the classes that occur in the test labels, weighted ones count each as often as it does. Parameters: numbers"
+    " that a record keeps of what was learned."
     " leaderboard_pairs.csv has every test, leaderboard_classes.csv every class, leaderboard_rationales.csv how well"
     " rationales are marked, where a system marks any."
 )
 BOARD_HEAD = (
     *("system", "score", "95 % interval", "tied with the best", "accuracy", "macro P", "macro R", "macro F1"),
-    *("parameters", "seconds", "seeds"),
+    *("weighted F1", "parameters", "seconds", "seeds"),
 )
 
 
@@ -202,7 +203,7 @@ def rationale_rows(rows: pd.DataFrame) -> list[tuple[str, ...]]:
 def board_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the leaderboard
     """A contestant in words, with a note where it leaks."""
     name = f"{row.system} (leaks)" if row.is_leaking else row.system
-    shares = (row.accuracy, row.macro_precision, row.macro_recall, row.macro_f1)
+    shares = (row.accuracy, row.macro_precision, row.macro_recall, row.macro_f1, row.weighted_f1)
     return (
         *(name, number(row.score), interval(row.low, row.high, 2), yes_no(row.is_tied)),
         *("" if pd.isna(share) else number(share) for share in shares),

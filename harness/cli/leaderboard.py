@@ -14,7 +14,7 @@ from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
-SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "accuracy")
+SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", "accuracy")
 
 
 def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:

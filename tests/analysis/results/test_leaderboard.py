@@ -14,7 +14,7 @@ from adapters_store import Store, key_of
 from adapters_store.record import LEAKING
 from analysis.gains.cells import MixedRecords, planned_cells, predictions
 from analysis.results import leaderboard as leaderboards
-from analysis.results.leaderboard import leaderboard, parameters, picked_transfer
+from analysis.results.leaderboard import SCORES, leaderboard, parameters, picked_transfer
 from tasks.metrics import accuracy, macro_f1, of_classes
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -55,12 +55,17 @@ def test_scores_are_means_over_seeds_of_scikit_learn_s(study, board):
     expected = []
     for key in keys:
         shown = predictions(store, store.get(key))
-        macro = precision_recall_fscore_support(shown.labels, shown.decisions, average="macro")[:3]
-        expected.append([accuracy_score(shown.labels, shown.decisions), *macro])
+        macro, weighted = (
+            precision_recall_fscore_support(shown.labels, shown.decisions, average=average)[:3]
+            for average in ("macro", "weighted")
+        )
+        expected.append([accuracy_score(shown.labels, shown.decisions), *macro, *weighted])
     row = board.board[(board.board.system == "words") & (board.board.target == "hope")].iloc[0]
-    columns = ["accuracy", "macro_precision", "macro_recall", "macro_f1"]
+    columns = ["accuracy", *(f"{average}_{name}" for average in ("macro", "weighted") for name in SCORES)]
     np.testing.assert_allclose(row[columns].astype(float), np.mean(expected, axis=0))
     assert row.score == pytest.approx(row.macro_f1)
+    assert row.weighted_recall == pytest.approx(row.accuracy)
+    assert abs(row.weighted_f1 - row.macro_f1) > 1e-6
     assert row.low <= row.score <= row.high
     assert (row["rank"], row.n_seeds, row.is_tied) == (1, 2, True)
     own = board.classes[(board.classes.system == "words") & (board.classes.target == "hope")]
