@@ -15,7 +15,7 @@ from tasks.registry import Registry
 from tasks.splits.loading import load
 from tasks.synthetic import write
 from tasks.task import Task
-from tests.support.studies.intents import ENTRY, ROWS, write_entry, write_intents
+from tests.support.systems.intents import ENTRY, ROWS, write_entry, write_intents
 
 ONE_ROW = "row,intent\n3,neutral\n"
 
