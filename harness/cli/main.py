@@ -115,6 +115,11 @@ NOUNS = (
         "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes.",
     ),
     Noun(
+        "explain",
+        "explain",
+        "Show which tokens of stored test rows speak for a system's answer and which against it, coloured.",
+    ),
+    Noun(
         "leaderboard",
         "leaderboard",
         "Rank all systems of a study beside its adapters, task by task, with paired tests, from the store alone.",

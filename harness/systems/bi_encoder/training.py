@@ -17,6 +17,7 @@ from torch import Tensor
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.bi_encoder.network import IGNORED, BiEncoder, loss_of
+from harness.systems.encoders.attributions import Reading
 from harness.systems.encoders.epochs import EpochTrained, Schedule
 from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
@@ -44,6 +45,7 @@ class Trained(EpochTrained):
         encoders = load_backbone(place.backbone).base_model, None
         if has_seeker:
             encoders = encoders[0], load_backbone(place.backbone).base_model
+        self.embeddings: torch.nn.Module = encoders[0].get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = BiEncoder(
             encoders,
@@ -117,14 +119,18 @@ class Trained(EpochTrained):
         return Predicted(logits, sorted(spans) if has_marks else None, is_cut=is_cut)
 
     def _forward(self, rows: Sequence[tuple[Text, Text]]) -> tuple[Tensor, Tensor | None]:
-        """The network's logits of responses and posts, fp32. Without a mask, posts are padded to their full length."""
-        response, post = ([text.ids for text in texts] for texts in zip(*rows, strict=True))
-        fixed = None if self.config.is_masked else self.config.tokens
-        posts = padded_batch(post, self.tokenizer.padding, self.device, fixed)
-        mask = posts["attention_mask"] if self.config.is_masked else None
+        """The network's logits of responses and posts, fp32."""
+        response, post = zip(*rows, strict=True)
+        responses = padded_batch([text.ids for text in response], self.tokenizer.padding, self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            levels, marks = self.network(padded_batch(response, self.tokenizer.padding, self.device), posts, mask)
+            levels, marks = self.network(responses, *self._posts(post))
         return levels.float(), None if marks is None else marks.float()
+
+    def _posts(self, posts: Sequence[Text]) -> tuple[dict[str, Tensor], Tensor | None]:
+        """A batch of posts, and its mask; without one, posts are padded to their full length."""
+        fixed = None if self.config.is_masked else self.config.tokens
+        batch = padded_batch([text.ids for text in posts], self.tokenizer.padding, self.device, fixed)
+        return batch, batch["attention_mask"] if self.config.is_masked else None
 
     def _read(self, row: Example) -> tuple[Text, Text]:
         """A row's response and its post: all earlier turns, of which the end is what is left out if they are long."""
@@ -133,6 +139,19 @@ class Trained(EpochTrained):
 
     def _text(self, text: str) -> Text:
         return read_text(self.tokenizer, text, self.config.tokens)
+
+    def reading(self, row: Example) -> Reading:
+        """How the level's logits follow from the embeddings of a response, whose post stays as it is."""
+        self.network.eval()
+        response, post = self._read(row)
+
+        def logits(vectors: Tensor) -> Tensor:
+            ones = torch.ones(vectors.shape[:2], dtype=torch.int64, device=self.device)
+            read = {"inputs_embeds": vectors, "attention_mask": ones}
+            levels: Tensor = self.network(read, *self._posts([post] * len(vectors)))[0]
+            return levels
+
+        return Reading(response, self.embeddings, self.tokenizer.padding, logits)
 
     # Keeping.
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.clsn.network import Clsn, Plain
+from harness.systems.encoders.attributions import Reading
 from harness.systems.encoders.epochs import EpochTrained, Schedule
 from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
@@ -40,6 +41,7 @@ class Trained(EpochTrained):
         self.config, self.backbone, self.outputs, self.seed = config, place.backbone, tuple(outputs), seed
         self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
         encoder = load_backbone(place.backbone).base_model
+        self.embeddings: torch.nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = self._network(encoder).to(self.device)
         for name, parameter in self.network.named_parameters():
@@ -101,6 +103,17 @@ class Trained(EpochTrained):
 
     def _read(self, row: Example) -> Text:
         return read_text(self.tokenizer, row.text, self.config.tokens)
+
+    def reading(self, row: Example) -> Reading:
+        """How the target's logits follow from the embeddings of a row's text."""
+        self.network.eval()
+        return Reading(self._read(row), self.embeddings, self.tokenizer.padding, self._of)
+
+    def _of(self, vectors: Tensor) -> Tensor:
+        """The target's logits of embeddings ``[n, tokens, width]`` without padding."""
+        mask = torch.ones(vectors.shape[:2], dtype=torch.int64, device=self.device)
+        logits: Tensor = self.network({"inputs_embeds": vectors, "attention_mask": mask})[0]
+        return logits
 
     # Keeping.
 

@@ -1,0 +1,124 @@
+"""``explain``: tokens of stored test rows on the terminal and on a page, and nowhere in the store."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+
+from harness.cli.explain import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
+from harness.scoring.explained import ExplainedRow
+from harness.systems.encoders.attributions import Attribution
+from tests.support.studies.small_study import small_study
+
+pytest.importorskip("captum", reason="explain needs its extra")
+SYSTEMS = (
+    'tasks=["epitome_er", "news_empathy"]',
+    'systems=["alone", "bi-encoder", "tfidf"]',
+    'system.alone.kind="clsn"',
+    *(f'system.{name}.tasks=["epitome_er"]' for name in ("alone", "bi-encoder", "tfidf")),
+    *(f"system.{name}.epochs=1" for name in ("alone", "bi-encoder")),
+    *(f"system.{name}.tokens=40" for name in ("alone", "bi-encoder")),
+    "transfers=false",
+)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    study = small_study(tmp_path_factory.mktemp("explain") / "runs", *SYSTEMS)
+    assert study.run().is_complete
+    return study
+
+
+def row_of(text="too <b>bad</b>", contributions=(0.0, 0.5, -1.0, 0.0), whole=1.0, empty=1.5):
+    offsets = ((0, 0), (0, 3), (4, len(text)), (0, 0))
+    return ExplainedRow(
+        "7", text, "none", "seek", False, Attribution(offsets, np.array(contributions), 1, whole, empty)
+    )
+
+
+def contents(store):
+    return {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("system", ["alone", "bi-encoder"])
+def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study, command, system):
+    before = contents(study.store)
+    words = ("explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--rows", 3)
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    texts = {row.id: row.text for row in study.plan.splits["epitome_er"].test}
+    ids = re.findall(r"^row (\S+): ", out, re.MULTILINE)
+    assert len(ids) == 3
+    for id in ids:
+        assert texts[id] in out
+    assert contents(study.store) == before
+    code, out, _ = command(*words, "--row", ids[2])
+    assert re.findall(r"^row (\S+): ", out, re.MULTILINE) == [ids[2]]
+
+
+def test_a_page_holds_every_text_whole_and_says_so(study, command, tmp_path):
+    page = tmp_path / "own" / "page.html"
+    words = ("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    code, out, err = command(*words, "--html", page)
+    assert (code, out, err) == (0, f"{page}\n{HOLDS_TEXTS}\n", "")
+    content = page.read_text(encoding="utf-8")
+    assert HOLDS_TEXTS in content
+    assert not re.search(r"<script|https?://|src=|@import|url\(", content)
+    shown = [unescape(re.sub("<[^>]*>", "", part)) for part in re.findall(r'<p class="text">(.*?)</p>', content, re.S)]
+    texts = {row.text for row in study.plan.splits["epitome_er"].test}
+    assert len(shown) == 5
+    assert set(shown) <= texts
+
+
+def test_a_text_is_coloured_by_its_tokens_and_its_markup_is_text():
+    row = row_of()
+    assert [(piece.text, piece.share) for piece in pieces_of(row)] == [("too", 0.5), (" ", 0.0), ("<b>bad</b>", -1.0)]
+    page = html_of("a & b", [row])
+    assert "<b>" not in page
+    assert 'background:rgb(220, 90, 20);color:black" title="-1.000">&lt;b&gt;bad&lt;/b&gt;</span>' in page
+    assert "a &amp; b" in page
+    assert strongest(row) == "for: too +0.50; against: <b>bad</b> -1.00"
+    assert [piece.text for piece in pieces_of(row_of(contributions=(0.0,) * 4))] == ["too", " ", "<b>bad</b>"]
+
+
+def test_a_row_says_when_its_contributions_do_not_add_up():
+    assert "do not rely" not in heading(row_of())
+    assert heading(row_of(whole=2.0)).endswith("tokens add up to -0.50, 200 % off the difference: do not rely on them")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--system", "alone", "--row", "nobody"), "--row nobody: not one of the 16 stored test rows of epitome_er"),
+        (("--system", "alone", "--rows", "0"), "--rows 0: give a number from 1, or name rows by --row"),
+        (("--system", "alone", "--json"), "--json: texts are shown on the terminal"),
+        (("--system", "alone", "--out", "x"), "--out: texts are shown on the terminal"),
+        (("--system", "tfidf"), "system 'tfidf' is of the kind 'tfidf', which has no embeddings of tokens"),
+        (("--system", "alon"), "study 'tiny' has no system 'alon'; did you mean 'alone'?"),
+        (("--system", "alone", "--task", "epitome"), "--task epitome: not a task of study 'tiny'; did you mean"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, said):
+    words = ("explain", "tiny", "--store", study.store.root, "--task", "epitome_er", *words)
+    code, out, err = command(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert said in err
+
+
+def test_a_page_inside_the_store_is_refused(study, command):
+    page = study.store.root / "page.html"
+    words = ("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    code, out, err = command(*words, "--html", page)
+    assert (code, out) == (2, "")
+    assert "inside the store, which holds no texts; give a file elsewhere" in err
+    assert not page.exists()
+
+
+def test_without_its_extra_the_line_says_what_to_install(study, command, monkeypatch):
+    monkeypatch.setattr("harness.scoring.explained.find_spec", lambda name: None)
+    code, _, err = command("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "pip install 'empathy-transfer[explain]'" in err
