@@ -109,7 +109,10 @@ def test_a_kind_that_carries_no_adapters_is_refused_with_the_reason_and_the_way_
     (line,) = err.splitlines()
     assert f"backbone 'encoder': a {kind} carries no adapters here (" in line
     assert reason in line
-    assert "finetune it whole with the system 'encoder', or take a backbone of roberta, bert, xlm-roberta or" in line
+    assert (
+        "finetune it whole with the system 'encoder' (system.encoder.weights), or take a backbone of roberta, bert,"
+        in line
+    )
 
 
 def test_kinds_without_a_class_are_those_of_the_adapters_library():
