@@ -110,12 +110,14 @@ def test_intents_of_some_rows_alone_are_no_sibling(data, tmp_path):
     assert Registry.load([other]).task("iempathize_intent").label.classes == INTENTS
 
 
+SETTINGS = {
+    "plain": ('network="plain"', "epochs=12", "batch_size=16", "learning_rate=3e-3"),
+    "clsn": ("gamma=2.0", "epochs=10", "batch_size=8", "learning_rate=2e-3"),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [('network="plain"', "epochs=12", "batch_size=16", "learning_rate=3e-3")],
-    ids=["plain"],
-)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_joint_training_pays_where_intents_tell_more_than_few_labels_and_shuffled_ones_pay_nothing(settings, tmp_path):
     """The settings were chosen on rows of another seed."""
     data = tmp_path / "data"
