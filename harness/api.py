@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
     from harness.scoring.answers import TextScorer
+    from harness.search.choice import Choice, Round
     from harness.search.outcome import SearchResult, Trial
+    from harness.study.cell import Cell
     from harness.study.config import StudyConfig
     from harness.study.plan import Plan
     from tasks.registry import Registry
@@ -231,6 +233,47 @@ class Study:
             search, methods=tuple(methods) or search.methods, is_halving=is_halving, device=hardware
         )
         return search.run(trials, on_epoch, on_trial)
+
+    def choose(
+        self,
+        task: str,
+        *,
+        rounds: Sequence[int] = (),
+        again: int | None = None,
+        threads: int | None = None,
+        device: str = "auto",
+        on_epoch: Callable[[str, int, int], None] = _unwatched,
+        on_cell: Callable[[GridReport], None] = _unwatched,
+        on_round: Callable[[Round, int], None] = _unwatched,
+    ) -> Choice:
+        """Race all intermediates for a target on its validation rows, and train those that stay to their end.
+
+        The race is the study's first seed's. After each of ``rounds`` (epochs; by default 1, 2 and 4) the worse half
+        leaves. With ``again``, so many of the best are trained with all seeds of the study. Errors are those of
+        ``harness.search.race``.
+        """
+        from harness.search.choice import choice_of
+        from harness.search.race import need_stored, race_for, seeds_again, stands_on
+        from harness.study.device import Device
+
+        self.on(device)
+        race = race_for(self.plan, self.store, task, rounds, Device(device))
+        seeds, failed = seeds_again(race, again), dict[str, str]()
+
+        def train(cells: Collection[Cell]) -> None:
+            keys = {cell.key for cell in cells}
+            report = self.run(only_keys=keys, threads=threads, device=device, on_epoch=on_epoch, on_cell=on_cell)
+            failed.update((cell.label, reason) for cell, reason in (*report.failed, *report.not_run))
+
+        train(stands_on(race, race.cells))
+        need_stored(race)
+        journal = race.run(on_epoch, on_round)
+        train(race.staying(journal))
+        choice = choice_of(self.plan, self.store, journal, race.cells, seeds[:1], failed)
+        if again is None:
+            return choice
+        train(race.further(choice, again))
+        return choice_of(self.plan, self.store, journal, race.cells, seeds, failed)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

@@ -37,16 +37,23 @@ def need_optuna() -> None:
 @contextmanager
 def open_journal(folder: Path, inputs: Mapping[str, Any]) -> Iterator[optuna.Study]:
     """The Optuna study of a search, for this process alone; CannotSearch if it was begun with other ``inputs``."""
+    with alone_in(folder):
+        _mend(folder / JOURNAL)
+        study = _study(folder / JOURNAL)
+        _check_inputs(study, inputs, folder / JOURNAL)
+        yield study
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """A folder, made where it is not there, for this process alone; CannotSearch while another one has it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it whatever ends the process
         except BlockingIOError:
             raise CannotSearch(f"{folder}: another process searches here; wait for it, or stop it") from None
-        _mend(folder / JOURNAL)
-        study = _study(folder / JOURNAL)
-        _check_inputs(study, inputs, folder / JOURNAL)
-        yield study
+        yield
 
 
 def _mend(path: Path) -> None:

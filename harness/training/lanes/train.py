@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+Epoch = dict[str, float | int | None]  # of a history: its number, training loss and validation score
 
 # Lanes as checkpoints: where a training stands after an epoch, and what is left when it is evaluated.
 
@@ -184,41 +186,71 @@ class Lanes:
 
     def train(self) -> list[Finished]:
         """Every lane to its end, in the order of the cells."""
+        return self._in_chunks(self.finish)
+
+    def train_until(self, last: int) -> list[list[Epoch]]:
+        """Every lane to the end of epoch ``last``, in the order of the cells: its epochs until then."""
+        return self._in_chunks(lambda attempt, stage: self.advance(attempt, stage, last))
+
+    def _in_chunks(self, train: Callable[[Attempt, int], list[T]]) -> list[T]:
+        """What ``train`` makes of every lane, called with lanes of one stage, as many as memory has room for."""
         attempt, device = self.attempt, self.device
         shape = shape_of(attempt.recipe, attempt.backbone, self.parts, device.type)
         lanes = {cell.key: lane for lane, cell in enumerate(attempt.cells)}
-        finished = run_in_chunks(
+        trained = run_in_chunks(
             list(lanes),
             self.points.stages,
             lambda: shape.lanes_in(free_bytes(device, attempt.device.sharers())),
-            lambda keys, stage: self.finish(attempt.only([lanes[key] for key in keys]), stage),
+            lambda keys, stage: train(attempt.only([lanes[key] for key in keys]), stage),
         )
-        return [finished[key] for key in lanes]
+        return [trained[key] for key in lanes]
 
     def finish(self, attempt: Attempt, stage: int) -> list[Finished]:
         """Train lanes that are at one stage to their end, a checkpoint after every epoch, and evaluate them."""
-        cells, epochs, points = attempt.cells, attempt.recipe.epochs, self.points
+        cells, epochs = attempt.cells, attempt.recipe.epochs
         kept = self._kept(cells, stage)
-        stage = stage if kept else 0
-        if stage > epochs:
+        if kept and stage > epochs:
             return [Finished.of(checkpoint) for checkpoint in kept]
+        trainer, before = self._started(attempt, kept)
+        fitted = trainer.fit(self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
+        check_intermediates(cells, trainer.state, before)
+        finished = self._evaluated(cells, trainer, fitted)
+        checkpoints = {cell.key: lane.as_checkpoint() for cell, lane in zip(cells, finished, strict=True)}
+        self.points.write(epochs + 1, checkpoints)
+        return finished
+
+    def advance(self, attempt: Attempt, stage: int, last: int) -> list[list[Epoch]]:
+        """Train lanes that are at one stage to the end of epoch ``last``, and leave the rest to ``finish``.
+
+        The lanes' epochs until then; a lane that has come further is not trained.
+        """
+        kept = self._kept(attempt.cells, stage)
+        if kept and stage >= last:
+            return [checkpoint.facts["history"][:last] for checkpoint in kept]
+        trainer, _ = self._started(attempt, kept)
+        trainer.fit_until(last, self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
+        return trainer.history
+
+    def _started(self, attempt: Attempt, kept: Sequence[Checkpoint]) -> tuple[LaneTrainer, list[str]]:
+        """The lanes where their checkpoints have left them, and the digests of their intermediates at the beginning."""
         trainer = lane_trainer(attempt, self.pad_id, self.device)
-        before = digests(trainer.state, len(cells))
+        before = digests(trainer.state, len(attempt.cells))
         if kept:
             resume(trainer, kept)
         else:
-            points.write(0, {cell.key: Checkpoint() for cell in cells})
-        attempt.watch(attempt.label, stage, epochs)
+            self.points.write(0, {cell.key: Checkpoint() for cell in attempt.cells})
+        attempt.watch(attempt.label, trainer.epoch, attempt.recipe.epochs)
+        return trainer, before
+
+    def _keeper(self, attempt: Attempt, trainer: LaneTrainer) -> Callable[[int, int], None]:
+        """What keeps the lanes after every epoch."""
 
         def after_epoch(epoch: int, epochs: int) -> None:
-            points.write(epoch, dict(zip((cell.key for cell in cells), snapshots(trainer), strict=True)))
+            keys = [cell.key for cell in attempt.cells]
+            self.points.write(epoch, dict(zip(keys, snapshots(trainer), strict=True)))
             attempt.watch(attempt.label, epoch, epochs)
 
-        fitted = trainer.fit(self.parts["train"], self.parts["validation"], after_epoch)
-        check_intermediates(cells, trainer.state, before)
-        finished = self._evaluated(cells, trainer, fitted)
-        points.write(epochs + 1, {cell.key: lane.as_checkpoint() for cell, lane in zip(cells, finished, strict=True)})
-        return finished
+        return after_epoch
 
     def _kept(self, cells: Sequence[Cell], stage: int) -> list[Checkpoint]:
         """The lanes' checkpoints; none of stage 0, or if another run of the study has just written the next ones."""
@@ -268,6 +300,17 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
         )
         for cell, lane in zip(attempt.cells, finished, strict=True)
     ]
+
+
+def train_until(attempt: Attempt, last: int) -> list[list[Epoch]]:
+    """Train the cells of an attempt together to the end of epoch ``last``: their epochs, with validation scores.
+
+    Their checkpoints stay, so that ``train_lanes`` goes on from there. Test rows are not asked for.
+    """
+    device = attempt.device.ready()
+    points = Checkpoints(attempt.store, attempt.run, len(attempt.cells), device)
+    _, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, attempt.splits, ("train", "validation"))
+    return Lanes(attempt, parts, tokenizer.padding, points, device).train_until(last)
 
 
 def _saver(network: Callable[[], Any], recipe: Recipe, weights: dict[str, Tensor]) -> Callable[[Path], None]:
