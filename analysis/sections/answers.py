@@ -8,7 +8,11 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
+from analysis.figures.budget import TITLE as BUDGET_TITLE
+from analysis.figures.budget import budget_curves
+from analysis.figures.drawing import write_figure_files
 from analysis.gains.significance import LEVEL, p_text
+from analysis.importance.choosing.budget import RANDOM, budget, enough, row_share, share_by_chance
 from analysis.importance.choosing.ranking import (
     FEWEST_CANDIDATES,
     QUALITIES,
@@ -21,11 +25,11 @@ from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, theme_counts
-from analysis.sections.blocks import Block, Section, Table, Text
+from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer
 from analysis.sections.paper_tables import kept_agreement
 from analysis.sections.question import Question
-from analysis.tables import TABLES, interval, number, percent, write_frames, yes_no
+from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
 from tasks.ratings import constructs
 
 
@@ -222,6 +226,66 @@ def _cell(row: Any, name: str) -> str:  # noqa: ANN401 - a row of a frame
     return f"{number(getattr(row, name), DIGITS[name])} ({interval(low, high, DIGITS[name])})"
 
 
+# The section on what a budget of transfers costs: the finished grid, trained again in one order or another.
+
+BUDGET = "What a budget of transfers costs"
+SHOWN = (1, 2, 4, 8)  # transfers per target
+POINTS = 1.0  # a regret that is small
+BUDGET_TEXT = (
+    "The grid replayed: every target trains one candidate more at a time, and has the best of those trained. Regret: by"
+    " how many points that falls short of the best of all, the mean over targets, with 95 % limits that resample"
+    " targets. A random order is computed exactly; size, family and similarities are known before; by effects, a"
+    " target next trains the intermediate that has given most to those that have tried it, beside what each target"
+    " takes. The gain that judges also chooses, and is of few training runs, so compare with a random order, not with"
+    " 0. Limits are too narrow where targets agree in what intermediates differ by."
+)
+
+
+def budgeted(question: Question) -> Section | None:
+    """The regret of every order by transfers per target, beside a random one; nothing where nothing can be chosen."""
+    known = question.similarities
+    similarities = pd.DataFrame(columns=list(SIMILARITIES)) if known is None else known
+    asked = {"results": question.results, "similarities": similarities}
+    frame = question.kept.frame(
+        "what a budget costs", asked, lambda: budget(question.results, rankings(question.results, similarities))
+    )
+    if frame.empty:
+        return None
+    write_frames(frame, question.out / TABLES / "budget")
+    title = f"{question.results.banner}{BUDGET_TITLE}, {question.results.name}"
+    drawn = write_figure_files(frame, question.out / FIGURES / "budget", title, budget_curves, kept=question.kept)
+    counts = [k for k in SHOWN if k < frame.transfers.max()]
+    rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
+    head = ["order", *(f"regret after {k}" for k in counts), f"less than {POINTS:g} point after"]
+    shares = percent(row_share(question.results)), percent(share_by_chance(question.results))
+    share = (
+        f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
+        f" give {shares[1]}: this is all that an order by effects can learn."
+    )
+    return Section(
+        BUDGET, [Text(BUDGET_TEXT), Table(head, rows), Text(_verdict(frame, counts)), Text(share), Picture.of(drawn)]
+    )
+
+
+def _budget_row(frame: pd.DataFrame, name: str, counts: list[int]) -> list[str]:
+    own = frame[frame.order == name].set_index("transfers")
+    after = enough(frame, name, POINTS)
+    cells = f"{after} ({own.cells[after]} cells)" if after else "-"
+    return [name, *(f"{number(own.regret[k], 2)} ({interval(own.low[k], own.high[k], 2)})" for k in counts), cells]
+
+
+def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
+    """Which orders leave less regret than a random one, with the number of transfers at which most of it shows."""
+    lines = []
+    for name in dict.fromkeys(frame.order):
+        own = frame[(frame.order == name) & frame.transfers.isin(counts) & (frame.difference_high < 0)]
+        if name != RANDOM and len(own):
+            best = own.loc[own.difference.idxmin()]
+            limits = interval(best.difference_low, best.difference_high, 2)
+            lines.append(f"{name} (after {best.transfers}: {signed(best.difference, 2)} points, {limits})")
+    return f"Less regret than in a random order, with limits below 0: {'; '.join(lines) or 'none'}."
+
+
 # Every answer about a study's tasks and ratings, in the order in which pages give them.
 
 MODES = {"guarded": guarded_answer, "paper": paper_answer}
@@ -236,6 +300,6 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
     new_folder(question.out)
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
-    parts = (answer.further, themes(question), half_data(question), choosing(question))
+    parts = (answer.further, themes(question), half_data(question), choosing(question), budgeted(question))
     sections = (ratings(question), answer.section, *parts)
     return answer, [section for section in sections if section]
