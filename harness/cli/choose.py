@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ from tasks.plain_text import counted
 if TYPE_CHECKING:
     from harness.search.choice import Candidate, Choice, Round
 
-AGAIN = 5  # what the next command asks for
-SPARE = ("flags", "epoch", "seeds")
+AGAIN, FURTHER = 5, 3  # what the next command asks for: so many of the best, so many seeds
+SPARE = ("flags", "best epoch", "seeds")
 
 
 def add_choose(leaf: argparse.ArgumentParser) -> None:
@@ -85,7 +86,7 @@ def choose(options: argparse.Namespace) -> int:
         print_json(choice.as_json())
     else:
         _print(choice)
-        _print_next(choice, options)
+        _print_next(choice, options, study.config.seeds)
     return 1 if choice.failed else 0
 
 
@@ -139,19 +140,19 @@ def _row(rank: int, own: Candidate) -> dict[str, object]:
         "epochs": own.epochs,
         "state": f"left after {own.left_after}" if own.state == "left" else own.state,
         "seeds": own.seeds or "-",
-        "epoch": own.best_epoch or "-",
+        "best epoch": own.best_epoch or "-",
         "gain": "-" if own.gain is None else f"{own.gain:+.1f}",
         "flags": " ".join(flag for flag in own.flags if ":" not in flag) or "-",
     }
 
 
-def _print_next(choice: Choice, options: argparse.Namespace) -> None:
-    study = options.study
+def _print_next(choice: Choice, options: argparse.Namespace, seeds: Sequence[int]) -> None:
+    """More seeds for the best, those of the study where it has several; after them the report."""
     if len(choice.seeds) > 1:
-        print_next("report", study, *places(options))
+        print_next("report", options.study, *places(options))
         return
-    again = min(AGAIN, len(choice.candidates))
-    seed = choice.seeds[0]
-    words = ["--again", str(again), "--seeds", ",".join(str(seed + more) for more in range(3))]
-    typed = argparse.Namespace(**{**vars(options), "seed": []})
-    print_next("choose", choice.task, "--study", study, *words, *changes(typed), *places(options))
+    words = ["--again", str(min(AGAIN, len(choice.candidates)))]
+    words += ["--rounds", ",".join(map(str, options.rounds))] if options.rounds else []
+    named = list(seeds) if len(seeds) > 1 else [choice.seeds[0] + more for more in range(FURTHER)]
+    typed = argparse.Namespace(**{**vars(options), "seed": named})
+    print_next("choose", choice.task, "--study", options.study, *words, *changes(typed), *places(options))

@@ -23,7 +23,7 @@ from harness.study.plan import Plan
 from tasks.errors import BadInput
 
 SCHEMA = 1
-FEWEST = 2  # candidates that always stay: a choice is between two, and one lane alone is rounded unlike several
+FEWEST = 2  # candidates that always stay, so that the last choice is one of trainings that are over
 
 
 class BadJournal(BadInput):

@@ -11,11 +11,14 @@ import torch
 from adapters_store import Store, StoreError
 from harness.run.pack import PackRunner, run_cells
 from harness.study.cell import make_cell
+from harness.study.device import ANY_DEVICE
 from harness.study.plan import Pack
 from harness.training import checkpoint
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes import fit
+from harness.training.lanes.train import train_until
 from harness.training.memory import together
+from harness.training.recipe import Attempt, Recipe
 from tests.support.studies.toy_column import EPOCHS, Column, assert_close, assert_same_bytes, content
 
 
@@ -36,6 +39,34 @@ def test_a_pack_interrupted_after_any_epoch_ends_with_the_same_bytes(column, epo
     monkeypatch.setattr(fit.LaneTrainer, "train_epoch", counted)
     assert_same_bytes(column, column.run(store, column.lanes))
     assert trained == list(range(epoch + 1, EPOCHS + 1))
+
+
+def first_attempt(column, store, lanes):
+    whole = Attempt(lanes, Recipe.of(lanes), column.tiny, column.splits["one"], store, lambda *_: None, ANY_DEVICE)
+    return whole.folds()[0]
+
+
+def test_a_pack_that_is_trained_in_parts_ends_with_the_same_bytes(column):
+    """Its rates fall over all epochs, however many it is to be trained for at once."""
+    store = column.store_with_baselines()
+    for last in (1, 2, 2):
+        histories = train_until(first_attempt(column, store, column.lanes), last)
+        assert [[epoch["epoch"] for epoch in history] for history in histories] == [[*range(1, last + 1)]] * 3
+    earlier = train_until(first_attempt(column, store, column.lanes), 1)
+    assert earlier == [history[:1] for history in histories]
+    column.run(store, column.lanes)
+    assert_same_bytes(column, store)
+
+
+def test_lanes_that_stay_after_a_part_are_those_of_the_whole_pack_up_to_rounding(column):
+    store = column.store_with_baselines()
+    train_until(first_attempt(column, store, column.lanes), 1)
+    store.drop_pack(column.lanes[1].key)
+    stay = [column.lanes[0], column.lanes[2]]
+    train_until(first_attempt(column, store, stay), 2)
+    column.run(store, stay)
+    column.run(store, [column.lanes[1]])
+    assert_close(column, store)
 
 
 @pytest.mark.parametrize("dying", [1, 3, 5, 6, 10, 12, 13])
