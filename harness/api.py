@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from harness.scoring.answers import TextScorer
     from harness.search.choice import Choice, Round
     from harness.search.outcome import SearchResult, Trial
-    from harness.study.cell import Cell
     from harness.study.config import StudyConfig
     from harness.study.plan import Plan
     from tasks.registry import Registry
@@ -184,24 +183,9 @@ class Study:
         """What the jobs of a scheduler have in common, with absolute paths."""
         from harness.engines.remote import Launch
         from harness.raw.data_folder import data_folder
-        from harness.study.systems import own_files
 
-        config = self.config
-        folder = data_folder(config, self.registry, self.data, self.store.root)
-        is_folder = Path(config.backbone).expanduser().is_dir()
-        return Launch(
-            study=config.name,
-            backbone=str(Path(config.backbone).expanduser().resolve()) if is_folder else config.backbone,
-            registry=tuple(str(Path(folder).resolve()) for folder in config.registry),
-            data=str(folder.resolve()),
-            splits=config.splits,
-            ids=str(self.ids.resolve()) if self.ids else None,
-            store=str(self.store.root.resolve()),
-            device=device,
-            threads=threads,
-            keep=config.keep,
-            systems=own_files(),
-        )
+        data = data_folder(self.config, self.registry, self.data, self.store.root)
+        return Launch.of(self.config, data, self.ids, self.store.root, device, threads)
 
     def search(
         self,
@@ -240,40 +224,22 @@ class Study:
         *,
         rounds: Sequence[int] = (),
         again: int | None = None,
-        threads: int | None = None,
         device: str = "auto",
         on_epoch: Callable[[str, int, int], None] = _unwatched,
-        on_cell: Callable[[GridReport], None] = _unwatched,
         on_round: Callable[[Round, int], None] = _unwatched,
     ) -> Choice:
-        """Race all intermediates for a target on its validation rows, and train those that stay to their end.
+        """Race the intermediates of a target on validation rows and train those that stay (``harness.search.race``).
 
-        The race is the study's first seed's. After each of ``rounds`` (epochs; by default 1, 2 and 4) the worse half
-        leaves. With ``again``, so many of the best are trained with all seeds of the study. Errors are those of
-        ``harness.search.race``.
+        ``rounds`` are epochs after which the worse half leaves; ``again``: so many of the best train with all seeds.
         """
-        from harness.search.choice import choice_of
-        from harness.search.race import need_stored, race_for, seeds_again, stands_on
+        from harness.search.race import choose, race_for
         from harness.study.device import Device
 
-        self.on(device)
-        race = race_for(self.plan, self.store, task, rounds, Device(device))
-        seeds, failed = seeds_again(race, again), dict[str, str]()
+        def train(keys: Collection[str]) -> Mapping[str, str]:
+            return self.run(only_keys=keys, device=device, on_epoch=on_epoch).reasons
 
-        def train(cells: Collection[Cell]) -> None:
-            keys = {cell.key for cell in cells}
-            report = self.run(only_keys=keys, threads=threads, device=device, on_epoch=on_epoch, on_cell=on_cell)
-            failed.update((cell.label, reason) for cell, reason in (*report.failed, *report.not_run))
-
-        train(stands_on(race, race.cells))
-        need_stored(race)
-        journal = race.run(on_epoch, on_round)
-        train(race.staying(journal))
-        choice = choice_of(self.plan, self.store, journal, race.cells, seeds[:1], failed)
-        if again is None:
-            return choice
-        train(race.further(choice, again))
-        return choice_of(self.plan, self.store, journal, race.cells, seeds, failed)
+        race = race_for(self.on(device).plan, self.store, task, rounds, Device(device))
+        return choose(race, again, train, on_epoch, on_round)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.search.choice import Candidate, Choice, Round
 
 AGAIN, FURTHER = 5, 3  # what the next command asks for: so many of the best, so many seeds
-SPARE = ("flags", "best epoch", "seeds")
+SPARE = ("flags", "best", "seeds")
 
 
 def add_choose(leaf: argparse.ArgumentParser) -> None:
@@ -76,7 +76,6 @@ def choose(options: argparse.Namespace) -> int:
             options.task,
             rounds=options.rounds,
             again=options.again,
-            threads=options.threads,
             device=options.device,
             on_epoch=lambda what, epoch, epochs: bars.show(what, epoch, epochs, f"{what}: epoch {epoch}/{epochs}"),
             on_round=on_round,
@@ -103,13 +102,13 @@ def _write(choice: Choice, out: Path) -> None:
 
 
 def _print(choice: Choice) -> None:
-    rows = [_row(rank, candidate) for rank, candidate in enumerate(choice.candidates, start=1)]
+    rows = [_row(rank, candidate, choice) for rank, candidate in enumerate(choice.candidates, start=1)]
     print_rows(rows, as_json=False, spare=SPARE)
     seeds = ", ".join(map(str, choice.seeds))
     print(
         f"\nranked for {choice.task} ({choice.setting}, {'seeds' if len(choice.seeds) > 1 else 'seed'} {seeds}) by"
-        " validation alone, of equals in the study's order; gain: points over the target alone on test rows, shown"
-        " after the choice and only of candidates that were trained to their end"
+        " validation alone, of equals in the study's order; best: the epoch that is kept; gain: points over the target"
+        " alone on test rows, shown after the choice and only of candidates that were trained to their end"
     )
     for after in choice.rounds:
         left = [own.intermediate for own in choice.candidates if own.left_after == after]
@@ -132,17 +131,19 @@ def _seeds_note(choice: Choice) -> str:
     return "baselines not counted" if len(choice.seeds) == 1 else "baselines and further seeds not counted"
 
 
-def _row(rank: int, own: Candidate) -> dict[str, object]:
+def _row(rank: int, own: Candidate, choice: Choice) -> dict[str, object]:
+    """A line of the ranking; seeds and flags have a column where they tell something."""
+    flags = {candidate.key: [flag for flag in candidate.flags if ":" not in flag] for candidate in choice.candidates}
     return {
         "rank": rank,
         "intermediate": own.intermediate,
         "validation": "-" if own.validation is None else f"{own.validation:.3f}",
         "epochs": own.epochs,
-        "state": f"left after {own.left_after}" if own.state == "left" else own.state,
-        "seeds": own.seeds or "-",
-        "best epoch": own.best_epoch or "-",
+        "state": f"left at {own.left_after}" if own.state == "left" else own.state,
+        **({"seeds": own.seeds or "-"} if len(choice.seeds) > 1 else {}),
+        "best": own.best_epoch or "-",
         "gain": "-" if own.gain is None else f"{own.gain:+.1f}",
-        "flags": " ".join(flag for flag in own.flags if ":" not in flag) or "-",
+        **({"flags": " ".join(flags[own.key]) or "-"} if any(flags.values()) else {}),
     }
 
 

@@ -16,9 +16,10 @@ from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell
+from harness.study.config import StudyConfig
 from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
-from harness.study.systems import WINDOW, add_files, kind_of
+from harness.study.systems import WINDOW, add_files, kind_of, own_files
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, after_hash, load, rationale_hash
@@ -48,6 +49,26 @@ class Launch:
     threads: int | None = None
     keep: str = "all"
     systems: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, study: StudyConfig, data: Path, ids: Path | None, store: Path, device: str, threads: int | None
+    ) -> Launch:
+        """What the jobs of a study have in common, with absolute paths, and the systems' files that are known here."""
+        is_folder = Path(study.backbone).expanduser().is_dir()
+        return cls(
+            study=study.name,
+            backbone=str(Path(study.backbone).expanduser().resolve()) if is_folder else study.backbone,
+            registry=tuple(str(Path(folder).resolve()) for folder in study.registry),
+            data=str(data.resolve()),
+            splits=study.splits,
+            ids=str(ids.resolve()) if ids else None,
+            store=str(store.resolve()),
+            device=device,
+            threads=threads,
+            keep=study.keep,
+            systems=own_files(),
+        )
 
     def __call__(self, pack: Pack) -> Iterator[Outcome]:
         """Run the pack here, as a job would."""

@@ -62,6 +62,11 @@ class GridReport:
         """True when every planned cell has a record."""
         return not self.failed and not self.not_run
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why cells have no record, by what they are called."""
+        return {cell.label: reason for cell, reason in (*self.failed, *self.not_run)}
+
     def add(self, outcome: Outcome) -> None:
         """Enter an outcome into its list."""
         self.last = outcome

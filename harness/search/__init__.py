@@ -1,1 +1,1 @@
-"""The search for a task's training settings."""
+"""The search for a task's training settings, and the race for its intermediate."""

@@ -163,8 +163,8 @@ class Choice:
         best = self.chosen
         if best is None:
             return []
-        told = [(own.seeds, own.validation) for own in self.candidates]
-        same = [own.intermediate for own, by in zip(self.candidates, told, strict=True) if by == told[0]]
+        finished = [own for own in self.candidates if own.seeds == best.seeds]
+        same = [own.intermediate for own in finished if own.validation == best.validation]
         return same if len(same) > 1 else []
 
     def as_json(self) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store, disk
 from adapters_store.roles import BASELINE
-from harness.search.choice import FEWEST, Choice, Journal, Round, column, epochs_of, race_folder, to_leave
+from harness.search.choice import FEWEST, Choice, Journal, Round, choice_of, column, epochs_of, race_folder, to_leave
 from harness.search.journal import CannotSearch, alone_in
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
@@ -79,12 +79,32 @@ class Race:
         """The candidates that have not left."""
         return [cell for cell in self.cells if cell.key not in journal.left()]
 
-    def further(self, choice: Choice, count: int) -> list[Cell]:
-        """The cells of the best candidates, of every seed of the study, and what stands beside them."""
+    def further(self, choice: Choice, count: int) -> set[str]:
+        """The keys of the cells of the best candidates, of every seed of the study, and what stands beside them."""
         first = self.cells[0]
         best = {candidate.intermediate for candidate in choice.candidates[:count]}
         cells = [cell for cell in column(self.plan, first.target, first.setting) if cell.intermediate in best]
-        return [*stands_on(self, cells), *cells]
+        return self.beside(cells) | {cell.key for cell in cells}
+
+    def beside(self, cells: Sequence[Cell]) -> set[str]:
+        """The keys of what some of a column's cells need beside them: intermediates alone, and the target alone."""
+        keys = {cell.intermediate_key for cell in cells}
+        about = {(cell.target, cell.seed, cell.setting) for cell in cells}
+        alone = [cell for cell in self.plan.cells if cell.intermediate is None]
+        return {
+            cell.key
+            for cell in alone
+            if cell.key in keys or (cell.role == BASELINE and (cell.target, cell.seed, cell.setting) in about)
+        }
+
+    def need_intermediates(self) -> None:
+        """CannotSearch, naming the first, where a candidate's intermediate is not in the store."""
+        for cell in self.cells:
+            if cell.intermediate_key is None or cell.intermediate_key not in self.store:
+                raise CannotSearch(
+                    f"{cell.intermediate} alone could not be trained, so that {cell.target} cannot be stacked on it; "
+                    f"why: empathy-transfer logs {cell.intermediate} --study {self.plan.study.name}"
+                )
 
     def _drop(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -191,11 +211,32 @@ def _useful(count: int) -> int:
     return rounds
 
 
-def seeds_again(race: Race, again: int | None) -> tuple[int, ...]:
-    """The seeds of the study, that of the race first; CannotRace for a number of candidates that ``again`` cannot be.
+def choose(
+    race: Race,
+    again: int | None,
+    train: Callable[[Collection[str]], Mapping[str, str]],
+    watch: Watch,
+    on_round: Callable[[Round, int], None],
+) -> Choice:
+    """The ranking after a race; ``again`` is as for ``Study.choose``.
 
-    With ``again``, so many of the best candidates are trained with all of these.
+    ``train`` trains cells of the grid, by their keys, and returns why some failed, by their labels. CannotRace for a
+    number of candidates that ``again`` cannot be, CannotSearch if an intermediate could not be trained.
     """
+    seeds, failed = _seeds(race, again), dict[str, str]()
+    failed |= train(race.beside(race.cells))
+    race.need_intermediates()
+    journal = race.run(watch, on_round)
+    failed |= train({cell.key for cell in race.staying(journal)})
+    choice = choice_of(race.plan, race.store, journal, race.cells, seeds[:1], failed)
+    if again is None:
+        return choice
+    failed |= train(race.further(choice, again))
+    return choice_of(race.plan, race.store, journal, race.cells, seeds, failed)
+
+
+def _seeds(race: Race, again: int | None) -> tuple[int, ...]:
+    """The seeds of the study, that of the race first; CannotRace where ``again`` has no further one or is no number."""
     seeds, count = race.plan.study.seeds, len(race.cells)
     if again is not None and not 1 <= again <= count:
         raise CannotRace(f"--again {again} is not a number of candidates from 1 to {count}")
@@ -204,24 +245,3 @@ def seeds_again(race: Race, again: int | None) -> tuple[int, ...]:
             f"--again trains the best with further seeds, and {seeds[0]} is the only one; name all, as --seeds 1,2,3"
         )
     return seeds
-
-
-def stands_on(race: Race, cells: Sequence[Cell]) -> list[Cell]:
-    """What some of a column's cells need before them: their intermediates alone, and the target alone beside them."""
-    keys = {cell.intermediate_key for cell in cells}
-    about = {(cell.target, cell.seed, cell.setting) for cell in cells}
-    return [
-        cell
-        for cell in race.plan.cells
-        if cell.key in keys or (cell.role == BASELINE and (cell.target, cell.seed, cell.setting) in about)
-    ]
-
-
-def need_stored(race: Race) -> None:
-    """CannotSearch, naming the first, where a candidate's intermediate is not in the store."""
-    for cell in race.cells:
-        if cell.intermediate_key is None or cell.intermediate_key not in race.store:
-            raise CannotSearch(
-                f"{cell.intermediate} alone could not be trained, so that {cell.target} cannot be stacked on it; why: "
-                f"empathy-transfer logs {cell.intermediate} --study {race.plan.study.name}"
-            )

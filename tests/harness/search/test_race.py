@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from adapters_store import Store
 from adapters_store.verify import verify
 from harness.api import Study
-from harness.search import race
 from harness.search.choice import BadJournal, Journal, Round, choice_of, to_leave
 from harness.search.journal import CannotSearch, alone_in
 from harness.search.outcome import RESULT
@@ -324,7 +323,7 @@ def test_an_intermediate_that_could_not_be_trained_is_named(fresh, monkeypatch):
     empty = Store(fresh.store.root.parent / "empty")
     own = replace(race_for(fresh.plan, fresh.store, TARGET), store=empty)
     with pytest.raises(CannotSearch, match=r"news_emotion alone could not be trained.*logs news_emotion --study tiny"):
-        race.need_stored(own)
+        own.need_intermediates()
 
 
 def test_a_target_of_no_study_is_an_error_of_the_study(fresh):
