@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TITLE = "What a budget of transfers costs"
 RANDOM = "random"
+MARGIN = 1.05  # of the axis, by the highest value on it
 ACROSS = 4  # panels beside each other
 INK, BAND, CHANCE = "#2166ac", "#d1e5f0", "0.25"
 
@@ -28,6 +29,7 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
         _draw(axes, frame[frame.order == name], name)
+    panels[0].set_ylim(0, MARGIN * frame[["high", "regret", "chance"]].max().max())  # all panels share it
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(names) - across) : len(names)]:
@@ -47,5 +49,4 @@ def _draw(axes: Axes, own: pd.DataFrame, name: str) -> None:
     axes.plot(own.transfers, own.chance, color=CHANCE, linewidth=1.1, linestyle="--", label="a random order")
     axes.set_title(shortened(name.replace("_", " "), 26), fontsize=9)
     axes.xaxis.set_major_locator(whole_numbers(6))
-    axes.set_ylim(bottom=0)
     make_plain(axes)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.figures.budget import budget_curves
 from analysis.importance.choosing.budget import (
     BUDGET,
     EFFECTS,
@@ -163,6 +164,17 @@ def test_a_page_says_what_a_budget_costs_and_draws_it(published, tmp_path):
     assert (tmp_path / picture.file).is_file()
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"budget.csv", "budget.png", "budget.svg"}
     assert (tmp_path / "tables" / "budget.csv").is_file()
+
+
+def test_no_panel_is_cut_where_the_first_has_the_lowest_regret():
+    rows = [
+        {"order": name, "transfers": k, "regret": top / k, "low": 0.0, "high": 2 * top / k, "chance": 3.0}
+        for name, top in (("random", 3.0), ("size", 1.0), ("effects", 9.0))
+        for k in (1, 2)
+    ]
+    panels = [axes for axes in budget_curves(pd.DataFrame(rows), "Made up").axes if axes.get_visible()]
+    assert [axes.get_title() for axes in panels] == ["size", "effects"]
+    assert all(axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 18 for axes in panels)
 
 
 def test_where_nothing_can_be_chosen_there_is_no_section(published, tmp_path):
