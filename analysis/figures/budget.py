@@ -29,7 +29,8 @@ def budget_curves(frame: pd.DataFrame, title: str) -> Figure:
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
         _draw(axes, frame[frame.order == name], name)
-    panels[0].set_ylim(0, MARGIN * frame[["high", "regret", "chance"]].max().max())  # all panels share it
+    highest = frame[["high", "regret", "chance"]].max().max()
+    panels[0].set_ylim(0, MARGIN * highest if highest > 0 else 1)  # all panels share it
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(names) - across) : len(names)]:
