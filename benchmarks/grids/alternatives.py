@@ -13,7 +13,8 @@ most .05, by the larger of a test and the replication guard, and by the test alo
 - **product removed** (one, two): products of a number of the intermediate and one of the target, as additive and
   multiplicative models have them, are taken from the gains first, and the kept test is put to what they leave;
 - **second setting**, **three times the seeds**: the kept test itself, where noise falls as that of a mean of two
-  settings whose noises correlate by .5, or of three times as many runs.
+  settings whose noises correlate by .5, or of three times as many runs;
+- variants of the kept test (``benchmarks.grids.variants``).
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ import pandas as pd
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed import calibration
-from analysis.importance.mixed.backgrounds import BACKGROUNDS, independent, noise_sizes
+from analysis.importance.mixed.backgrounds import BACKGROUNDS, SLOPE_SPREAD, independent, noise_sizes
 from analysis.importance.mixed.likelihood import NEGLIGIBLE, Model, share_reaching
 from analysis.importance.mixed.tested import SIGNED, MixedTest
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 from analysis.tables import framed, write_csv
+from benchmarks.grids.variants import averaged, variants
 
 Array = np.ndarray
 GRIDS, SEED = calibration.GRIDS, calibration.SEED
@@ -51,6 +53,7 @@ SHARED, FAMILIES, BOTH = (0.0, 0.5), (0.0, 0.3, 1.0), (0.0, 0.3, 1.0)
 BLOCK = 250  # grids at a time
 WIDE, APART = (100.0,), (0.0,)  # variances of targets that may be anything
 FOLLOWED, STEEP = "task effects, targets follow their own rating", 2.0  # slope of targets in units of the noise
+DIFFERING, LITTLE = "slopes of all ratings differ a little", 0.4  # of what one rating's slopes differ by elsewhere
 MEND = 8  # rounds in which cells without a gain get what products say of them
 ALONE = "alone"
 ALTERNATIVES = {name: declared for name, declared in calibration.CALIBRATION.items() if name != "design"}
@@ -62,10 +65,8 @@ def alternatives(grid: Grid, grids: int = GRIDS, seed: int = SEED) -> Iterator[p
     simulated = calibration._simulated(tests.kept, SIGNED, KINDS, grids, seed)
     for background, name, gains in simulated:
         rows = [_row(test, background, name, alarms) for test, alarms in tests.alarms(gains).items()]
-        if (background, name) == ("task effects", ""):
-            unit = np.median(noise_sizes(grid)[grid.mask])
-            harder = gains + (STEEP * unit * tests.kept.ratings[:, 0])[None, :, None] * grid.mask[..., None]
-            rows += [_row(test, FOLLOWED, name, alarms) for test, alarms in tests.alarms(harder).items()]
+        for harder, own in _harder(tests.kept, background, name, gains, seed):
+            rows += [_row(test, harder, name, alarms) for test, alarms in tests.alarms(own).items()]
         rng = np.random.default_rng((seed, list(BACKGROUNDS).index(background)))
         noise = independent(grid, grids, rng) * grid.mask[..., None]  # the background drew it first
         for title, left in NOISES.items():
@@ -73,6 +74,19 @@ def alternatives(grid: Grid, grids: int = GRIDS, seed: int = SEED) -> Iterator[p
             part = tests.kept.asked(SIGNED, quiet)
             rows += _both(title, background, name, part.ratio_p, part.guard.corrected)
         yield framed(pd.DataFrame(rows), ALTERNATIVES)
+
+
+def _harder(test: MixedTest, background: str, name: str, gains: Array, seed: int) -> Iterator[tuple[str, Array]]:
+    """Backgrounds without an effect that are made of another one: their names, and gains [tasks, tasks, grids]."""
+    grid, mask = test.grid, test.grid.mask[..., None]
+    unit = np.median(noise_sizes(grid)[grid.mask])
+    if (background, name) == ("task effects", ""):
+        yield FOLLOWED, gains + (STEEP * unit * test.ratings[:, 0])[None, :, None] * mask
+    if (background, name) == ("independent noise", ""):
+        size = (len(grid.families), test.ratings.shape[1], gains.shape[2])
+        slopes = np.random.default_rng((seed, len(BACKGROUNDS))).normal(size=size)[grid.family]
+        little = LITTLE * SLOPE_SPREAD * unit
+        yield DIFFERING, gains + little * np.einsum("ic,jcg->ijg", test.ratings, slopes) * mask
 
 
 def _both(title: str, background: str, name: str, p: Array, guard: Array) -> list[dict[str, Any]]:
@@ -111,8 +125,9 @@ class Tests:
         contrasts = model.effects.estimated(gains / kept.unit(gains))
         p = {KEPT: part.ratio_p, PERMUTED: self._permuted(contrasts)}
         p |= {title: crossed.p(gains) for title, crossed in self.crossed.items()}
-        p |= {title: _averaged(model, contrasts, statistic) for title, statistic in RESTRICTED.items()}
+        p |= {title: averaged(model, contrasts, statistic) for title, statistic in RESTRICTED.items()}
         guarded = {title: (own, part.guard.corrected) for title, own in p.items()}
+        guarded |= variants(kept, part, contrasts)
         for title, count in REMOVED.items():
             again = kept.asked(SIGNED, without_products(kept.grid, gains, count))
             guarded[title] = again.ratio_p, again.guard.corrected
@@ -170,20 +185,6 @@ def _restricted_ratio(model: Model, contrasts: Array) -> Array:
 
 
 RESTRICTED: dict[str, Callable[[Model, Array], Array]] = {SLOPE: _restricted_slope, RATIO: _restricted_ratio}
-
-
-def _averaged(model: Model, contrasts: Array, statistic: Callable[[Model, Array], Array]) -> Array:
-    """P [constructs, grids] of a statistic by its largest in draws, mean over points as in the kept test."""
-    fit, observed = model.fitted(contrasts), statistic(model, contrasts)
-    p, total = np.zeros(observed.shape), np.zeros(observed.shape[1])
-    for point in np.flatnonzero((fit.weight > NEGLIGIBLE).any(1)):
-        used = fit.weight[point] > NEGLIGIBLE
-        rng = np.random.default_rng((model.seed, int(point)))
-        drawn = model.roots[point] @ rng.normal(size=(model.effects.count, model.draws))
-        null = np.sort(statistic(model, drawn).max(0))
-        p[:, used] += fit.weight[point, used] * share_reaching(null, observed[:, used])
-        total[used] += fit.weight[point, used]
-    return np.asarray(p / total)
 
 
 def without_products(grid: Grid, gains: Array, count: int) -> Array:

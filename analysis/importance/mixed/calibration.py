@@ -29,7 +29,9 @@ from analysis.results.published import results
 from analysis.tables import Declared, framed, write_csv
 
 Array = np.ndarray
-GRIDS, ARRANGEMENTS, SEED = 1000, 199, 20_261_123
+GRIDS, ARRANGEMENTS, SEED = 1000, 199, 20_261_124
+REPEATS = 20  # of as many grids without an effect
+MANY = "published, more grids"
 SHARE = 0.15  # of the variance of gains within targets, that a planted effect explains
 RATIO_ALONE, MIXED, MIXED_DISTANCE, RIDGE = "likelihood ratio alone", "mixed model", "mixed model, distance", "ridge"
 CORRELATIONS = (0.8, 0.9, 0.95)  # of a rating that gains follow and one that they do not
@@ -39,7 +41,10 @@ OF_SHAPES = ("independent noise", "task effects", "family effects", "family and 
 RATINGS_PER_SHAPE = 4
 
 CALIBRATION = {
-    "design": Declared("str", "whose tasks and ratings: the published ones, or so many families of so many tasks"),
+    "design": Declared(
+        "str",
+        "whose tasks and ratings: the published ones (or more grids of them), or so many families of so many tasks",
+    ),
     "test": Declared("str", "which test"),
     "background": Declared("str", "what gains differ by beside the effect"),
     "planted": Declared("str", "construct whose difference was planted, of distances its size; empty: none"),
@@ -77,6 +82,22 @@ def calibration(
     for background, name, gains in _simulated(test, DISTANCE, backgrounds, grids, seed):
         alarms = test.asked(DISTANCE, gains).p.min(0) <= LEVEL
         rows.append(_row("published", MIXED_DISTANCE, background, name, alarms))
+    return framed(pd.DataFrame(rows), CALIBRATION)
+
+
+def of_sizes(
+    grid: Grid, backgrounds: Sequence[str] = tuple(BACKGROUNDS), *, grids: int = GRIDS, seed: int = SEED
+) -> pd.DataFrame:
+    """False alarms of the mixed model alone on REPEATS times as many grids of each background."""
+    test, rows = MixedTest.of(grid), []
+    for background in backgrounds:
+        alarms: dict[str, list[Array]] = {}
+        for repeat in range(REPEATS):
+            rng = np.random.default_rng((seed, list(BACKGROUNDS).index(background), 1 + repeat))
+            noise = BACKGROUNDS[background](grid, grids, rng) * grid.mask[..., None]
+            for what, own in _signed_alarms(test, noise).items():
+                alarms.setdefault(what, []).append(own)
+        rows += [_row(MANY, what, background, "", np.concatenate(parts)) for what, parts in alarms.items()]
     return framed(pd.DataFrame(rows), CALIBRATION)
 
 
@@ -206,8 +227,8 @@ def main() -> None:
     if options.overlaps:
         write_csv(of_overlaps(grid, options.grids), options.file.with_suffix(""))
         return
-    frame = pd.concat([calibration(grid, grids=options.grids), of_shapes(options.grids)], ignore_index=True)
-    write_csv(frame, options.file.with_suffix(""))
+    parts = calibration(grid, grids=options.grids), of_sizes(grid, grids=options.grids), of_shapes(options.grids)
+    write_csv(pd.concat(parts, ignore_index=True), options.file.with_suffix(""))
 
 
 if __name__ == "__main__":

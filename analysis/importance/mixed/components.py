@@ -49,6 +49,11 @@ def points(parts: list[Component]) -> Array:
     return np.array(list(product(*(part.variances for part in parts))))
 
 
+def differs(parts: list[Component], tried: Array) -> Array:
+    """Points [points] of those tried [points, components] at which tasks differ each in its own way."""
+    return np.asarray(tried[:, [part.name for part in parts].index(TASKS)] > 0)
+
+
 def _candidates(grid: Grid) -> Iterator[Component]:
     yield Component(TASKS, np.eye(len(grid.tasks)), OF_TASKS)
     yield Component(DATA_SETS, _of_groups(grid.data_set), OF_OTHERS)
