@@ -17,7 +17,7 @@ from analysis.gains.significance import LEVEL
 from analysis.importance.mixed.tested import SIGNED, MixedTest
 
 Array = np.ndarray
-OVERLAP = 0.8  # correlation of two ratings over tasks
+OVERLAP, ROUNDING = 0.8, 1e-9  # correlation of two ratings over tasks
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Overlaps:
         """The overlaps of the ratings of a test."""
         count = len(test.constructs)
         correlations = np.corrcoef(test.ratings.T).reshape(count, count)
-        partners: Array = np.asarray((np.abs(correlations) >= OVERLAP) & ~np.eye(count, dtype=bool))
+        partners: Array = np.asarray((np.abs(correlations) >= OVERLAP - ROUNDING) & ~np.eye(count, dtype=bool))
         tests = {
             construct: MixedTest.beside(test, construct, np.flatnonzero(partners[construct]))
             for construct in range(count)

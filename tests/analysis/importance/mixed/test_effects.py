@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.components import DATA_SETS, FAMILIES, FEATURES, TASKS, components, points
+from analysis.importance.mixed.components import DATA_SETS, FAMILIES, FEATURES, TASKS, components, differs, points
 from analysis.importance.mixed.effects import Effects, contrasts
 from tests.analysis.importance.mixed.grids import noise_of, small_grid
 
@@ -75,3 +75,11 @@ def test_points_are_all_combinations_and_begin_with_no_variance_at_all() -> None
     tried = points(components(small_grid()))
     assert (tried[0] == 0).all()
     assert len(np.unique(tried, axis=0)) == len(tried) == 6 * 4 * 4 * 4
+
+
+def test_tasks_differ_at_points_whose_first_variance_is_not_zero() -> None:
+    parts = components(small_grid())
+    tried = points(parts)
+    assert parts[0].name == TASKS
+    np.testing.assert_array_equal(differs(parts, tried), tried[:, 0] > 0)
+    np.testing.assert_array_equal(differs(parts[::-1], tried[:, ::-1]), tried[:, 0] > 0)

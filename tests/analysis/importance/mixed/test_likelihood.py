@@ -102,14 +102,23 @@ def test_a_mean_of_a_target_changes_nothing() -> None:
     np.testing.assert_allclose(model.corrected(first), model.corrected(second))
 
 
-def test_weights_of_points_are_their_likelihoods() -> None:
+def test_weights_of_points_are_their_likelihoods_where_tasks_differ_and_else_none() -> None:
     grid = small_grid(6)
     model = Model.of(grid, _ratings(grid), draws=9)
     gains = noise_of(grid, 3, 6, intermediates=6.0)
     fit = model.fitted(model.effects.estimated(gains))
     dense = np.stack([_of_pairs(grid, point, None, gains) for point in model.points * model.unit])
-    shares = np.exp(dense - dense.max(0))
+    shares = np.exp(dense - dense.max(0)) * (model.points[:, [0]] > 0)
     np.testing.assert_allclose(fit.weight, shares / shares.sum(0), rtol=1e-6, atol=1e-12)
+
+
+def test_gains_that_no_difference_of_tasks_could_make_have_a_p_all_the_same() -> None:
+    grid = small_grid(6)
+    model = Model.of(grid, _ratings(grid), draws=49)
+    fit = model.fitted(np.zeros((model.effects.count, 1)))
+    assert fit.without[0] == 0, "the likelihood is largest where nothing differs"
+    assert fit.weight.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(model.corrected(fit), 1.0)
 
 
 def test_p_is_the_mean_over_points_of_the_share_of_null_draws_that_reach_the_ratio() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.calibration import drawn_grid, of_overlaps
+from analysis.importance.mixed.calibration import _overlapping, drawn_grid, of_overlaps
+from analysis.importance.mixed.components import standardised
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.overlap import Overlaps
 from analysis.importance.mixed.tested import SIGNED, MixedTest
@@ -69,6 +70,21 @@ def test_what_was_taken_beside_leaves_no_degree_of_freedom_to_the_noise() -> Non
     np.testing.assert_allclose(beside.scale(gains), test.scale(gains))
 
 
+def test_ratings_that_correlate_by_eight_tenths_overlap_whichever_way_that_is_rounded() -> None:
+    grid = drawn_grid(4, 3, np.random.default_rng(2))
+    first = standardised(grid.facts["definition"])
+
+    def with_other(r: float, seed: int) -> MixedTest:
+        other = _overlapping(first, r, np.random.default_rng(seed))
+        return MixedTest.of(replace(grid, facts={**grid.facts, "link": other}), draws=9)
+
+    tests = [with_other(0.8, seed) for seed in range(30)]
+    rounded = [np.corrcoef(test.ratings.T)[0, 1] for test in tests]
+    assert min(rounded) < 0.8 <= max(rounded)
+    assert all(Overlaps.of(tests[place(rounded)]).partners[0, 1] for place in (np.argmin, np.argmax))
+    assert not Overlaps.of(with_other(0.799, 0)).partners[0, 1]
+
+
 def test_verdicts_name_a_rating_only_if_it_is_supported_beside_those_that_overlap() -> None:
     pair = Overlaps(np.array([[False, True], [True, False]]), {})
     cases = [  # p, p beside, named alone, only together
@@ -105,8 +121,5 @@ def test_ratings_that_overlap_are_drawn_with_their_correlation_and_counted(monke
     grid = drawn_grid(4, 3, np.random.default_rng(4))
     frame = of_overlaps(grid, grids=20)
     assert len(frame) == 2 * 3 * 2
-    rates = frame.set_index(["planted", "rating", "verdict"]).rate
-    assert (
-        rates["first", "first", "named alone"] + rates["first", "first", "only together"]
-        >= (rates["first", "first", "supported without the other"])
-    )
+    counts = frame[(frame.planted == "first") & (frame.rating == "first")].set_index("verdict").alarms
+    assert counts["named alone"] + counts["only together"] >= counts["supported without the other"]
