@@ -38,7 +38,7 @@ from analysis.importance.mixed.tested import SIGNED, MixedTest
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 from analysis.tables import framed, write_csv
-from benchmarks.grids.variants import averaged, variants
+from benchmarks.grids.variants import Nulls, averaged, variants
 
 Array = np.ndarray
 GRIDS, SEED = calibration.GRIDS, calibration.SEED
@@ -106,6 +106,7 @@ class Tests:
     kept: MixedTest
     crossed: Mapping[str, Crossed]
     arranged: tuple[Array, Array]
+    nulls: Nulls = field(default_factory=dict)
 
     @classmethod
     def of(cls, grid: Grid) -> Tests:
@@ -125,9 +126,9 @@ class Tests:
         contrasts = model.effects.estimated(gains / kept.unit(gains))
         p = {KEPT: part.ratio_p, PERMUTED: self._permuted(contrasts)}
         p |= {title: crossed.p(gains) for title, crossed in self.crossed.items()}
-        p |= {title: averaged(model, contrasts, statistic) for title, statistic in RESTRICTED.items()}
+        p |= {title: averaged(model, contrasts, statistic, self.nulls) for title, statistic in RESTRICTED.items()}
         guarded = {title: (own, part.guard.corrected) for title, own in p.items()}
-        guarded |= variants(kept, part, contrasts)
+        guarded |= variants(kept, part, contrasts, self.nulls)
         for title, count in REMOVED.items():
             again = kept.asked(SIGNED, without_products(kept.grid, gains, count))
             guarded[title] = again.ratio_p, again.guard.corrected

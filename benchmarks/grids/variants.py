@@ -24,6 +24,8 @@ from analysis.importance.mixed.tested import MixedTest, Part
 
 Array = np.ndarray
 Statistic = Callable[[Model, Array], Array]
+Correction = Callable[[Array, Array], Array]
+Nulls = dict[tuple[Statistic, int], Array]  # statistics [constructs, draws] of each statistic at a point
 ALIKE, DATA_SETS_TOO = "tasks may be alike", "data sets differ, too"
 NORMAL, SMALLEST = "normal slope", "normal slope, smallest p"
 NO_FLOOR, NOT_CORRECTED = "guard without a floor", "guard not corrected"
@@ -33,7 +35,7 @@ OF_SLOPES = (
 )
 
 
-def variants(test: MixedTest, part: Part, contrasts: Array) -> dict[str, tuple[Array, Array]]:
+def variants(test: MixedTest, part: Part, contrasts: Array, nulls: Nulls) -> dict[str, tuple[Array, Array]]:
     """By variant p of its ratio and of its guard [constructs, grids]; ``part`` is the kept test of the contrasts."""
     model, guard = test.model, part.guard.corrected
     fit = model.fitted(contrasts)
@@ -44,8 +46,8 @@ def variants(test: MixedTest, part: Part, contrasts: Array) -> dict[str, tuple[A
     return {
         ALIKE: (model.corrected(replace(fit, weight=everywhere)), guard),
         DATA_SETS_TOO: (model.corrected(replace(fit, weight=sets / sets.sum(0))), guard),
-        NORMAL: (averaged(model, contrasts, normal_slope), guard),
-        SMALLEST: (averaged(model, contrasts, normal_slope, of_smallest), guard),
+        NORMAL: (averaged(model, contrasts, normal_slope, nulls), guard),
+        SMALLEST: (averaged(model, contrasts, normal_slope, nulls, of_smallest), guard),
         NO_FLOOR: (part.ratio_p, without_floor(part.guard, test.families._correlation())),
         NOT_CORRECTED: (part.ratio_p, part.guard.alone),
     }
@@ -66,16 +68,17 @@ def of_smallest(null: Array, observed: Array) -> Array:
 
 
 def averaged(
-    model: Model, contrasts: Array, statistic: Statistic, correct: Callable[[Array, Array], Array] = of_largest
+    model: Model, contrasts: Array, statistic: Statistic, nulls: Nulls, correct: Correction = of_largest
 ) -> Array:
-    """P [constructs, grids] of a statistic by draws, corrected, mean over points as in the kept test."""
+    """P [constructs, grids] of a statistic, mean over points as in the kept test; ``nulls`` keeps what was drawn."""
     fit, observed = model.fitted(contrasts), statistic(model, contrasts)
     p, total = np.zeros(observed.shape), np.zeros(observed.shape[1])
     for point in np.flatnonzero((fit.weight > NEGLIGIBLE).any(1)):
         used = fit.weight[point] > NEGLIGIBLE
-        rng = np.random.default_rng((model.seed, int(point)))
-        drawn = model.roots[point] @ rng.normal(size=(model.effects.count, model.draws))
-        p[:, used] += fit.weight[point, used] * correct(statistic(model, drawn), observed[:, used])
+        if (statistic, point) not in nulls:
+            drawn = np.random.default_rng((model.seed, int(point))).normal(size=(model.effects.count, model.draws))
+            nulls[statistic, point] = statistic(model, model.roots[point] @ drawn)
+        p[:, used] += fit.weight[point, used] * correct(nulls[statistic, point], observed[:, used])
         total[used] += fit.weight[point, used]
     return np.asarray(p / total)
 

@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
+from analysis.importance.mixed.backgrounds import SLOPE_SPREAD
 from analysis.importance.mixed.calibration import drawn_grid
 from analysis.importance.mixed.tested import MixedTest
 from benchmarks.grids import alternatives
 from benchmarks.grids.alternatives import (
+    DIFFERING,
     FOLLOWED,
     KINDS,
     RATIO,
@@ -24,10 +26,11 @@ from benchmarks.grids.alternatives import (
     projections,
     without_products,
 )
+from benchmarks.grids.variants import NO_FLOOR, NOT_CORRECTED, VARIANTS
 
 DOCS = Path(__file__).parents[3] / "docs"
 OTHERS = ("permutation in families", "crossed pairs", "crossed pairs, targets free", SLOPE, RATIO)
-TRIED = ("kept", *OTHERS, *alternatives.REMOVED, *alternatives.NOISES)
+TRIED = ("kept", *OTHERS, *alternatives.REMOVED, *alternatives.NOISES, *VARIANTS)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +124,27 @@ def test_the_page_has_the_rates_of_all_tests_that_were_tried():
     frame = tried()
     assert frame.grids.eq(1000).all()
     harder = frame[frame.background == FOLLOWED].set_index("test").rate
-    assert f"they alarm in {short(harder['crossed pairs'], 3)} of grids" in " ".join(text.split())
+    words = " ".join(text.split())
+    assert f"they alarm in {short(harder['crossed pairs'], 3)} of grids" in words
+    slopes = frame[frame.background == DIFFERING].set_index("test").rate
+    kept, *guards = (short(slopes[test], 3) for test in ("kept", NO_FLOOR, NOT_CORRECTED))
+    assert f"all three ratings differ a little, {' and '.join(guards)} alarms (kept test {kept})" in words
+
+
+def test_slopes_of_all_ratings_differ_by_family_of_targets_and_as_little_as_said(grid):
+    test, count = MixedTest.of(grid), 400
+    ((name, gains),) = alternatives._harder(test, "independent noise", "", np.zeros((*grid.mask.shape, count)), 1)
+    assert name == DIFFERING
+    slopes = []
+    for target in range(len(grid.tasks)):
+        rows = grid.mask[:, target]
+        slope, residuals, _, _ = np.linalg.lstsq(test.ratings[rows], gains[rows, target], rcond=None)
+        np.testing.assert_allclose(residuals, 0, atol=1e-9)
+        slopes.append(slope)
+    for family in range(3):
+        np.testing.assert_allclose(*(slopes[target] for target in np.flatnonzero(grid.family == family)), atol=1e-9)
+    little = alternatives.LITTLE * SLOPE_SPREAD * 5.0  # every pair has a standard deviation of 5
+    np.testing.assert_allclose(np.std(slopes[::2], axis=(0, 2)), little, rtol=0.1)
 
 
 def test_the_kept_test_was_put_to_the_grids_on_which_it_was_calibrated():
