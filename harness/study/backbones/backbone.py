@@ -242,7 +242,8 @@ def _refuse_unfit_kind(name: str, model_type: object) -> None:
     if isinstance(model_type, str) and model_type in UNFIT:
         raise BadBackbone(
             f"backbone {name!r}: a {model_type} carries no adapters here ({UNFIT[model_type]}); finetune it whole with "
-            f"the system 'encoder' (system.encoder.weights), or take a backbone of {', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+            f"the system 'encoder' (system.encoder.weights), or take a backbone of {', '.join(MODEL_TYPES[:-1])} or "
+            f"{MODEL_TYPES[-1]}"
         )
 
 
