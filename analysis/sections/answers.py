@@ -230,7 +230,7 @@ def _cell(row: Any, name: str) -> str:  # noqa: ANN401 - a row of a frame
 
 BUDGET = "What a budget of transfers costs"
 SHOWN = (1, 2, 4, 8)  # transfers per target
-POINTS = 1.0  # a regret that is small
+POINTS = 1  # a regret that is small
 BUDGET_TEXT = (
     "The grid replayed: every target trains one candidate more at a time, and has the best of those trained. Regret: by"
     " how many points that falls short of the best of all, the mean over targets, with 95 % limits that resample"
@@ -256,7 +256,7 @@ def budgeted(question: Question) -> Section | None:
     drawn = write_figure_files(frame, question.out / FIGURES / "budget", title, budget_curves, kept=question.kept)
     counts = [k for k in SHOWN if k < frame.transfers.max()]
     rows = [_budget_row(frame, name, counts) for name in dict.fromkeys(frame.order)]
-    head = ["order", *(f"regret after {k}" for k in counts), f"less than {POINTS:g} point after"]
+    head = ["ranking", *(f"regret, {k} trained" for k in counts), f"trained where regret is below {POINTS}"]
     shares = percent(row_share(question.results)), percent(share_by_chance(question.results))
     share = (
         f"Intermediates as such explain {shares[0]} of the variance of gains within targets, where noise alone would"
