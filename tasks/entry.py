@@ -24,7 +24,7 @@ from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
 from tasks.readers.sets import sets_of_files
-from tasks.task import Dataset, Download, Label, Task, why_taken
+from tasks.task import Dataset, Download, Instruction, Label, Task, why_taken
 
 FieldType = type | UnionType | GenericAlias
 TEXT_OR_LIST: FieldType = str | list
@@ -94,7 +94,12 @@ TASK_FIELDS: Mapping[str, FieldType] = {
     "training": dict,
     "split_salt": int,
 }
-NAME_FIELDS: Mapping[str, FieldType] = {"label": TEXT_OR_LIST, "dataset": str, "dataset_title": str}
+NAME_FIELDS: Mapping[str, FieldType] = {
+    "label": TEXT_OR_LIST,
+    "dataset": str,
+    "dataset_title": str,
+    "instruction": dict,
+}
 FIELDS: Mapping[str, FieldType] = {
     **NAME_FIELDS,
     **DATASET_FIELDS,
@@ -122,6 +127,13 @@ DOWNLOAD_FIELDS: Mapping[str, FieldType] = {
     "git_blob": str,
     "archive_member": str,
 }
+INSTRUCTION_FIELDS: Mapping[str, FieldType] = {
+    "question": str,
+    "options": list,
+    "domain": str,
+    "definition": str,
+    "new_tokens": bool,
+}
 PRINTED = (  # for people, on terminals, in figures and on pages
     *("title", "description", "names", "theme", "dataset_title", "family", "language", "setting", "data_source"),
     *("licence", "access", "version", "url", "citation"),
@@ -133,7 +145,7 @@ def tasks_of(file: Path) -> list[Task]:
     """Every task of one entry file, in file order; BadEntry says file, field and what is allowed instead.
 
     A file is one dataset: its ``[[task]]`` tables share what is written above them, and the file's name as dataset
-    where none is written.
+    where none is written. Of an ``[instruction]`` a task may replace single fields by its ``[task.instruction]``.
     """
     table = read_toml(file, BadEntry)
     shared = {name: value for name, value in table.items() if name != "task"}
@@ -145,7 +157,13 @@ def tasks_of(file: Path) -> list[Task]:
     untitled = sum("title" not in table for table in own)
     if "title" in shared and untitled > 1:
         raise BadEntry(f"{file}: `title` above [[task]] would name {untitled} tasks alike; write one below each")
-    return [_task(shared | table, str(file)) for table in own]
+    return [_task(shared | table | _shared_instruction(shared, table), str(file)) for table in own]
+
+
+def _shared_instruction(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's own instruction over the shared one, where both are tables."""
+    tables = shared.get("instruction"), own.get("instruction")
+    return {"instruction": tables[0] | tables[1]} if all(isinstance(table, dict) for table in tables) else {}
 
 
 def _task(entry: Mapping[str, Any], file: str) -> Task:
@@ -156,6 +174,7 @@ def _task(entry: Mapping[str, Any], file: str) -> Task:
             dataset=_dataset(entry),
             label=_label(entry),
             columns=_pick(entry, COLUMN_FIELDS),
+            instruction=_instruction(entry["instruction"]) if "instruction" in entry else None,
             entry_file=file,
             **{"title": entry["id"], "reader": "table"} | _pick(entry, TASK_FIELDS),
         )
@@ -184,14 +203,30 @@ def _dataset(entry: Mapping[str, Any]) -> Dataset:
 
 def _download(table: Mapping[str, Any]) -> Download:
     """One download; BadEntry for an unknown, missing or wrongly typed field of its table."""
-    for name, value in table.items():
-        if name not in DOWNLOAD_FIELDS:
-            raise BadEntry(f"unknown field `downloads.{name}`{nearest(name, DOWNLOAD_FIELDS)}")
-        if not _fits(value, DOWNLOAD_FIELDS[name]):
-            raise BadEntry(f"`downloads.{name}` must be {TYPE_NAMES[DOWNLOAD_FIELDS[name]]}, got {value!r}")
+    _check_table("downloads", table, DOWNLOAD_FIELDS)
     if not (table.get("url") and table.get("path")):
         raise BadEntry("a download needs `url` and `path`")
     return Download(**table)
+
+
+def _instruction(table: Mapping[str, Any]) -> Instruction:
+    """How a model is asked; BadEntry for an unknown, missing or wrongly typed field of its table."""
+    _check_table("instruction", table, INSTRUCTION_FIELDS)
+    if not (table.get("question") and table.get("options")):
+        raise BadEntry("an instruction needs `question` and `options`")
+    for name, value in table.items():
+        if letter := control_character(" ".join(value) if isinstance(value, list) else str(value)):
+            raise BadEntry(f"`instruction.{name}` has the control character {letter}; remove it")
+    return Instruction(**_pick(table, INSTRUCTION_FIELDS))
+
+
+def _check_table(field: str, table: Mapping[str, Any], fields: Mapping[str, FieldType]) -> None:
+    """BadEntry for a field of a table that is not among its ``fields``, or of another type."""
+    for name, value in table.items():
+        if name not in fields:
+            raise BadEntry(f"unknown field `{field}.{name}`{nearest(name, fields)}")
+        if not _fits(value, fields[name]):
+            raise BadEntry(f"`{field}.{name}` must be {TYPE_NAMES[fields[name]]}, got {value!r}")
 
 
 def _pick(entry: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
@@ -274,6 +309,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "role": "what the task may be in a transfer: `both` (default), `intermediate`, `target`, or `control`: an "
         "intermediate without empathy, whose gains are told apart",
         "training": "departures from the study's training: epochs, batch_size, learning_rate, weight_decay, ...",
+        "instruction": "how a model that follows instructions is asked; see below",
     },
     "The text": {
         "text": "column of the text that is judged; `post.body` reaches into nested JSON, as in every field that "
@@ -337,6 +373,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "downloads": "list of tables for `data fetch`; see below",
         "checksums": "table from file to sha256, for files that cannot simply be downloaded",
     },
+    "An instruction": {
+        "question": "what is asked about the text, which stands where `{text}` is written",
+        "options": "the answers, one for every class in their order",
+        "domain": "whose words the turns are, as in `a chat of a seeker and a supporter`",
+        "definition": "what the label means, where the question does not say it all",
+        "new_tokens": "true: a system that is trained answers by new tokens, and not by the words of the options",
+    },
     "A download": {
         "url": "https address, pinned to a commit or version",
         "path": "where it goes below the data folder; one of `files`",
@@ -346,6 +389,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "archive_member": "for a zip or tar archive: the one file in it to keep",
     },
 }  # fmt: skip
+TABLES_OF = {"A download": DOWNLOAD_FIELDS, "An instruction": INSTRUCTION_FIELDS}  # sections on fields of a table
 
 
 def field_rows() -> list[dict[str, str]]:
@@ -355,7 +399,7 @@ def field_rows() -> list[dict[str, str]]:
             "section": section,
             "field": name,
             "type": TYPE_NAMES[_type(section, name)],
-            "meaning": ("(mandatory) " if section != "A download" and name in MANDATORY else "") + meaning,
+            "meaning": ("(mandatory) " if section not in TABLES_OF and name in MANDATORY else "") + meaning,
         }
         for section, fields in SECTIONS.items()
         for name, meaning in fields.items()
@@ -376,4 +420,4 @@ def field_reference() -> str:
 
 
 def _type(section: str, name: str) -> FieldType:
-    return (DOWNLOAD_FIELDS if section == "A download" else FIELDS)[name]
+    return TABLES_OF.get(section, FIELDS)[name]

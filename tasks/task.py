@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -201,6 +203,48 @@ class Label:
         return 1 if self.kind == "continuous" else len(self.classes)
 
 
+ASKED = ("binary", "multiclass", "ordinal")  # kinds of labels whose rows each have one of the options as answer
+TEXT_OF_ROW = "{text}"  # where a question has the text that is judged
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """How a model that follows instructions is asked for a label, and the answers that it chooses from.
+
+    ``question`` holds ``{text}`` once, where the text that is judged stands in it. ``options`` are the answers, one per
+    class in their order; answers are compared with their end, so that one may be the beginning of another. ``domain``
+    says whose words the turns are, and ``definition`` what the label means, empty where the question says it all. With
+    ``new_tokens`` a model that is trained answers by a new token per class, whose meaning it learns, and not by the
+    words of its option.
+    """
+
+    question: str
+    options: tuple[str, ...]
+    domain: str = ""
+    definition: str = ""
+    new_tokens: bool = False
+
+    def __post_init__(self) -> None:
+        """Check question and options; raise BadEntry naming what is wrong."""
+        if (places := self.question.count(TEXT_OF_ROW)) != 1:
+            raise BadEntry(
+                f"instruction.question has {TEXT_OF_ROW} {places} times: {self.question!r}; write it once, where the "
+                "text that is judged stands"
+            )
+        if len(self.options) < 2:
+            raise BadEntry(f"instruction.options has {len(self.options)} options; name one for every class")
+        odd = [option for option in self.options if not option or option != option.strip()]
+        if odd:
+            raise BadEntry(f"instruction.options has {odd[0]!r}, which is empty or begins or ends with a space")
+        if len({option.casefold() for option in self.options}) != len(self.options):
+            raise BadEntry(f"instruction.options repeat: {', '.join(self.options)}; an answer stands for one class")
+
+    @property
+    def content_hash(self) -> str:
+        """Sha256 (hex) of all of it, for the keys of the cells that read it."""
+        return sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Download:
     """One file that may be fetched: from ``url`` to ``path`` below the data folder.
@@ -274,7 +318,8 @@ class Task:
     K folds, each tested by a training on the others. ``repeats`` is what happens to rows that repeat a later split's
     context and text: ``drop``, or ``together`` for splits that never separate equal texts.
     ``split_salt`` fixes the clean split of the whole family; with None it is searched for (tasks.splits.clean).
-    ``entry_file`` is the file of the entry; it takes no part in any key.
+    ``instruction`` is how a model is asked for the label, if anybody wrote one; only systems that read it have it in
+    their keys. ``entry_file`` is the file of the entry; it takes no part in any key.
     """
 
     id: str
@@ -296,6 +341,7 @@ class Task:
     repeats: str = "drop"
     training: Mapping[str, object] = field(default_factory=dict)
     split_salt: int | None = None
+    instruction: Instruction | None = None
     entry_file: str = ""
 
     def __post_init__(self) -> None:
@@ -311,6 +357,7 @@ class Task:
         if odd and self.label.kind == "multilabel":
             raise BadEntry(f"{odd[0]} reads a row's label as one, a multilabel row has several; remove it")
         self._check_reader()
+        self._check_instruction()
         if self.split != "clean" and not 2 <= self.folds <= MOST_FOLDS:
             raise BadEntry(f'split {self.split!r} is neither "clean" nor "cv2" to "cv{MOST_FOLDS}"')
         if self.split_salt is not None and not 0 <= self.split_salt < 2**32:
@@ -322,6 +369,20 @@ class Task:
             raise BadEntry(f"`{fields[0]}` is for the reader 'table'; {self.reader!r} reads none")
         if self.label.combine and self.reader not in ("table", "joined"):
             raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
+
+    def _check_instruction(self) -> None:
+        if self.instruction is None:
+            return
+        if self.label.kind not in ASKED:
+            raise BadEntry(f"a {self.label.kind} label is no choice of one option; remove `instruction`")
+        options, classes = self.instruction.options, self.label.classes
+        if not classes:
+            raise BadEntry("instruction.options are in the order of `classes`, which is missing; write both")
+        if len(options) != len(classes):
+            raise BadEntry(
+                f"instruction.options has {len(options)} options ({', '.join(options)}) for {len(classes)} classes "
+                f"({', '.join(classes)}); name one for every class, in their order"
+            )
 
     def _check_vocabularies(self) -> None:
         closed = {"truncation": TRUNCATIONS, "tags": TAG_STYLES, "role": ROLES, "class_weights": CLASS_WEIGHTS}

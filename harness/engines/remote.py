@@ -166,6 +166,10 @@ def _of_rows(pack: Pack, splits: Mapping[str, Splits]) -> Iterator[tuple[str, ob
         yield f"rationales of {target}", rationale_hash(splits[target]), spec["rationale_hash"]
     for name, content in spec.get("sibling_rationales", {}).items():
         yield f"rationales of {name}", rationale_hash(splits[name]), content
+    if "instruction_hash" in spec:
+        instruction = splits[target].task.instruction
+        here = instruction and instruction.content_hash
+        yield f"instruction of {target}", here, spec["instruction_hash"]
     if "after_hash" in spec:
         turns = spec["config"][WINDOW][1]
         for name, content in {target: spec["after_hash"], **spec.get("sibling_after", {})}.items():

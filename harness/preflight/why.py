@@ -17,13 +17,14 @@ NEVER = "never trained"
 IDENTITY = ("role", "system", "target", "intermediate", "seed", "setting")  # two specs that agree are of one cell
 OF_TASKS = (
     *("training", "adapter", "splits_hash", "label", "metric", "class_weights", "loss", "history", "truncation"),
-    *("tags", "after_hash"),
+    *("tags", "after_hash", "instruction_hash"),
 )
 USUAL = {"loss.kind": "cross-entropy"}  # of fields that a spec has only where they are set
 CHANGED = {
     "splits_hash": "data of {of} changed (content hash)",
     "label": "label of {of} changed",
     "after_hash": "later turns of {of} changed",
+    "instruction_hash": "instruction of {of} changed",
 }
 LONGEST = 40  # characters of a value that is printed
 MOST_NAMES = 3

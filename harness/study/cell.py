@@ -148,8 +148,8 @@ def make_system_cell(
 ) -> Cell:
     """The cell of a target that the study's system ``name`` solves; ``splits`` are those of all its tasks.
 
-    What it names follows from what its kind reads: the backbone, rationales, the rows of sibling tasks, and later turns
-    as far as its settings ask for them. BadStudy where the system cannot read this task.
+    What it names follows from what its kind reads: the backbone, rationales, an instruction, the rows of sibling tasks,
+    and later turns as far as its settings ask for them. BadStudy where the system cannot read this task.
     """
     kind, config = kind_and_config(name, study.system.get(name, {}), f"system.{name}")
     rows, task = splits[target], splits[target].task
@@ -177,6 +177,7 @@ def make_system_cell(
         **({"file_sha256": kind.file_sha256} if kind.file_sha256 else {}),
         **({"backbone": backbone.identity()} if kind.reads.weights else {}),
         **({"rationale_hash": rationale_hash(rows)} if kind.reads.rationales else {}),
+        **({"instruction_hash": task.instruction.content_hash} if kind.reads.instructions and task.instruction else {}),
         **({"siblings": {other: of.content_hash for other, of in siblings.items() if of}} if siblings else {}),
         **({"sibling_rationales": marked} if (marked := _rationales(kind, siblings)) else {}),
         **({"after_hash": after_hash(rows, later)} if (later := turns_after(config)) else {}),

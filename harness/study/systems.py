@@ -44,7 +44,7 @@ from harness.study.device import ANY_DEVICE, Device
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
-from tasks.task import KINDS, Example, Label, Task, Turn
+from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
 
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
@@ -62,6 +62,7 @@ class Reads:
     ``sibling_labels``: the kinds of labels that it learns from of siblings, none of which may then be the task itself.
     ``weights``: empty, or ``encoder`` for those of the study's backbone, whose identity then enters the keys.
     ``labels``: the kinds of labels that it can predict.
+    ``instructions``: how a model is asked for the label (``Task.instruction``), whose content then enters the keys.
     ``package``: the import name of an optional package, and ``extra`` the extra of this project that installs it.
     """
 
@@ -70,6 +71,7 @@ class Reads:
     sibling_labels: tuple[str, ...] = ()
     weights: str = ""
     labels: tuple[str, ...] = KINDS
+    instructions: bool = False
     package: str = ""
     extra: str = ""
 
@@ -99,6 +101,7 @@ def _no_step(step: int, steps: int) -> None:
 class Fit:
     """Everything that a system may learn from: no test row is in it.
 
+    ``instruction`` is the task's, for systems that read one, else None.
     ``metric`` is the task's, as tasks.metrics names it, and ``seed`` a 63-bit number from which all randomness comes.
     ``checkpoint`` is a folder of this fit alone, which survives when the process is killed and is removed once the
     record is stored; it need not exist yet. ``watch(step, steps)`` is told of every finished step, from 1.
@@ -114,6 +117,7 @@ class Fit:
     place: Place = Place()
     siblings: Mapping[str, Sibling] = field(default_factory=dict)
     watch: Callable[[int, int], None] = _no_step
+    instruction: Instruction | None = None
 
 
 class Source(NamedTuple):
@@ -422,6 +426,11 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
         raise BadStudy(f"system {name!r} predicts no {task.label.kind} label, and {task.id!r} has one; {only}")
     if kind.reads.rationales and not task.columns.get("rationale"):
         raise BadStudy(f"system {name!r} needs rationales, and task {task.id!r} has no column of them; {only}")
+    if kind.reads.instructions and task.instruction is None:
+        raise BadStudy(
+            f"system {name!r} asks by an instruction, and task {task.id!r} has none; write [instruction] in its entry"
+            f" (docs/adding-a-task.md), {only}"
+        )
     for other, of in siblings.items():
         if of is None:
             raise BadStudy(f"system {name!r}: sibling {other!r} is no task of the study with data here; add it")

@@ -87,6 +87,7 @@ class FittedSystem:
                 place=place,
                 siblings={name: _sibling(splits, rows, config) for name, splits in attempt.siblings.items()},
                 watch=lambda step, steps: attempt.watch(attempt.label, step, steps),
+                instruction=task.instruction if self.kind.reads.instructions else None,
             )
         )
         predicted = self._predicted(fitted, rows, attempt)

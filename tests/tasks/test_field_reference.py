@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from tasks.entry import DOWNLOAD_FIELDS, FIELDS, MANDATORY, SECTIONS, field_reference, field_rows, tasks_of
+from tasks.entry import FIELDS, MANDATORY, SECTIONS, TABLES_OF, field_reference, field_rows, tasks_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-task.md"
 
 
 def test_every_field_that_an_entry_may_have_is_explained_once():
-    of_entries = [name for section, fields in SECTIONS.items() for name in fields if section != "A download"]
+    of_entries = [name for section, fields in SECTIONS.items() for name in fields if section not in TABLES_OF]
     assert sorted(of_entries) == sorted(FIELDS)
-    assert sorted(SECTIONS["A download"]) == sorted(DOWNLOAD_FIELDS)
+    assert {"A download", "An instruction"} == TABLES_OF.keys()
+    for section, fields in TABLES_OF.items():
+        assert sorted(SECTIONS[section]) == sorted(fields)
 
 
 def test_mandatory_fields_are_marked_and_no_other():
