@@ -162,8 +162,8 @@ def tasks_of(file: Path) -> list[Task]:
 
 def _shared_instruction(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A task's own instruction over the shared one, where both are tables."""
-    tables = shared.get("instruction"), own.get("instruction")
-    return {"instruction": tables[0] | tables[1]} if all(isinstance(table, dict) for table in tables) else {}
+    above, below = shared.get("instruction"), own.get("instruction")
+    return {"instruction": above | below} if isinstance(above, dict) and isinstance(below, dict) else {}
 
 
 def _task(entry: Mapping[str, Any], file: str) -> Task:

@@ -132,6 +132,11 @@ class EpochTrained(Fitted):
                 value.copy_(weights[name])
 
 
+def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a Config has them, tuples for JSON's lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+
 def best_epoch(scores: Sequence[float]) -> int:
     """The epoch, from 1, whose validation score is highest, the earliest of equals."""
     return max(range(len(scores)), key=lambda place: scores[place]) + 1

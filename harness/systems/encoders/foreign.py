@@ -90,16 +90,18 @@ def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's mode
 
     if encoder.model_type not in POSITIONS:
         return load_backbone(encoder).base_model
-    return _load_foreign(encoder)
-
-
-def _load_foreign(encoder: Backbone) -> Any:  # noqa: ANN401
-    """The network of another family; BadBackbone unless all of it came from the folder's weights."""
     from transformers import AutoModel, T5EncoderModel
 
+    return load_foreign(encoder, T5EncoderModel if encoder.model_type == "t5" else AutoModel)
+
+
+def load_foreign(encoder: Backbone, kind: Any, spare: tuple[str, ...] = SPARE) -> Any:  # noqa: ANN401 - as above
+    """The network of another family, of the library's class ``kind``, in evaluation mode.
+
+    BadBackbone unless all of it came from the folder's weights, those apart whose names begin with one of ``spare``.
+    """
     from harness.training.model import check_finite
 
-    kind = T5EncoderModel if encoder.model_type == "t5" else AutoModel
     try:
         network, account = kind.from_pretrained(
             str(encoder.folder),
@@ -114,7 +116,7 @@ def _load_foreign(encoder: Backbone) -> Any:  # noqa: ANN401
     except Exception as problem:  # any, for a field of the config that the library reads and nobody else
         reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:LONGEST]}"
         raise BadBackbone(f"encoder {encoder.name!r}: cannot be loaded ({reason}); get its files again") from None
-    odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(SPARE)]
+    odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(spare)]
     if odd:
         raise BadBackbone(
             f"encoder {encoder.name!r}: {len(odd)} tensors of its config are not among its weights, first {odd[0]};"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
-from harness.systems.encoders.epochs import EpochTrained, Schedule
+from harness.systems.encoders.epochs import EpochTrained, Schedule, with_tuples
 from harness.systems.encoders.foreign import load_encoder, resolve_encoder
 from harness.systems.encoders.texts import padded_batch
 from harness.systems.encoders.window import Reader, Window
@@ -137,13 +137,8 @@ class Trained(EpochTrained):
         facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if place.backbone is None:
             raise BadInput(f"{folder}: an encoder is loaded with the backbone of its study, and none is given")
-        fitted = cls(config(**_pairs(facts["config"])), place, facts["kind"], facts["outputs"], seed=0)
+        fitted = cls(config(**with_tuples(facts["config"])), place, facts["kind"], facts["outputs"], seed=0)
         if odd := fitted.backbone.unlike(facts["encoder"]):
             raise BadInput(f"{folder}: trained from another encoder ({odd}); load it with its own")
         fitted.put(load_file(folder / "model.safetensors"))
         return fitted
-
-
-def _pairs(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as a Config has them, tuples for JSON's lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -21,6 +21,12 @@ class Window(NamedTuple):
     is_cut: bool
 
 
+def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
+    """How many tokens of two sides are read: each has half of the room, and what the other does not need."""
+    of_earlier = min(earlier, max(room // 2, room - later))
+    return of_earlier, min(later, room - of_earlier)
+
+
 class Reader:
     """Reads rows with a tokenizer, in at most so many tokens: the target first, then the turns nearest to it.
 
@@ -48,9 +54,7 @@ class Reader:
         target = turns[place][: self.room]
         earlier = [id for turn in turns[:place] for id in (*turn, *self.between)]
         later = [id for turn in turns[place + 1 :] for id in (*self.between, *turn)]
-        room = self.room - len(target)
-        of_earlier = min(len(earlier), max(room // 2, room - len(later)))
-        of_later = min(len(later), room - of_earlier)
+        of_earlier, of_later = sides(len(earlier), len(later), self.room - len(target))
         kept = [*self.before, *earlier[len(earlier) - of_earlier :]]
         ids = (*kept, *target, *later[:of_later], *self.after)
         is_cut = len(target) < len(turns[place]) or of_earlier < len(earlier) or of_later < len(later)

@@ -1,0 +1,1 @@
+"""A sequence-to-sequence model that reads an instruction and ranks the answers that it names."""
