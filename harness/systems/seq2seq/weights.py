@@ -25,7 +25,7 @@ def resolve_weights(name: str) -> Backbone:
     if name == "random-tiny":
         facts = {"weights": [RANDOM_TINY_VERSION, RANDOM_TINY], "config": 1, "tokenizer": 1}
         weights, config, tokenizer = (digest({f"random-tiny t5 {what}": fact}) for what, fact in facts.items())
-        return Backbone(name, FAMILY, weights, 512, config, tokenizer)
+        return Backbone(name, FAMILY, weights, 4096, config, tokenizer)
     if not Path(name).expanduser().is_dir():
         raise BadBackbone(f"weights {name!r}: there is no such folder; download them and name the folder")
     backbone = resolve_encoder(name)

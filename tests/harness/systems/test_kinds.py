@@ -14,13 +14,14 @@ import pytest
 from harness.study.systems import Fit, Kind, Place, Predicted, kind_names, kind_of
 from tasks import metrics
 from tasks.errors import BadStudy
-from tasks.task import METRICS, Example, Label, Turn
+from tasks.task import METRICS, Example, Instruction, Label, Turn
 
 WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
 SETTINGS = {  # where the defaults are no tiny random model, or train it for long
     "micromodels": {"encoder": "random-tiny", "bags": 2},
     "encoder": {"epochs": 2, "tokens": 64},
     "clsn": {"epochs": 2, "learning_rate": 1e-3},
+    "seq2seq": {"weights": "random-tiny", "epochs": 2, "tokens": 256},
 }
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 
@@ -54,6 +55,9 @@ def fit_of(name, kind, tmp_path, place, seed=7, **settings):
         pytest.skip(f"{name} needs its extra {system.reads.extra!r}")
     config = system.configured({**SETTINGS.get(name, {}), **settings}, "test")
     fit = Fit(train, validation, label_of(kind), METRICS[kind], seed, config, tmp_path / "checkpoint", place)
+    if system.reads.instructions:
+        options = tuple(f"level {number}" for number in range(CLASSES[kind]))
+        fit = dataclasses.replace(fit, instruction=Instruction("What is {text}?", options))
     return system.fit(fit)
 
 

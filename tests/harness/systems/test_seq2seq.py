@@ -1,0 +1,441 @@
+"""A T5 that is asked by an instruction: what it reads, how it ranks answers, what it learns, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import T5EncoderModel
+
+from harness.cli.main import main
+from harness.engines.remote import _of_rows
+from harness.study.backbones.backbone import BadBackbone, resolve
+from harness.study.plan import Pack
+from harness.study.systems import Fit, Place, kind_of
+from harness.systems.encoders.epochs import CHECKPOINT
+from harness.systems.seq2seq.new_tokens import LongerEmbedding, LongerHead
+from harness.systems.seq2seq.prompt import LEAST, Frame, Reader, frame_of, text_of
+from harness.systems.seq2seq.ranking import options_of, packed, scores
+from harness.systems.seq2seq.training import Trained
+from harness.systems.seq2seq.weights import resolve_weights
+from harness.training.tokens.tokenizer import load_tokenizer
+from tasks.errors import BadInput, BadStudy
+from tasks.task import METRICS, Instruction
+from tests.harness.systems.test_encoder import Killed, folder_of, row_of
+from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
+from tests.support.studies.small_study import small_study
+from tests.support.systems.tiny_t5 import tiny_t5
+
+KIND = kind_of("seq2seq")
+ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
+SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
+SPOKEN = (*SAID.split(), "or", *"Is no communication much means x z : , . ? -".split(), *WORDS)
+SMALL = {"weights": "random-tiny", "epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "tokens": 256}
+END = 2  # of a text of the byte tokenizer
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A T5 with a token per word, so that prompts are short."""
+    return str(tiny_t5(tmp_path_factory.mktemp("t5") / "words", SPOKEN))
+
+
+def fit_of(folder, watch=lambda step, steps: None, rows=48, asks=ASKS, **changes):
+    config = KIND.configured({**SMALL, **changes}, "test")
+    train, validation = rows_of("multiclass", rows, 1), rows_of("multiclass", 15, 2)
+    label = label_of("multiclass")
+    return Fit(train, validation, label, METRICS["multiclass"], 7, config, folder, watch=watch, instruction=asks)
+
+
+def trained(asks=ASKS, **changes):
+    return Trained(KIND.configured({**SMALL, **changes}, "test"), Place(), asks, 7)
+
+
+def by_a_pass_per_option(fitted, rows):
+    """Log-probabilities of options, each from a whole forward pass of a single row."""
+    expected = np.zeros((len(rows), len(fitted.options)))
+    with torch.inference_mode():
+        for row, prompt in enumerate(fitted.read(rows)):
+            for number, option in enumerate(fitted.options):
+                inputs = torch.tensor([[fitted.start, *option[:-1]]])
+                logits = fitted.network(input_ids=torch.tensor([prompt.ids]), decoder_input_ids=inputs).logits[0]
+                shares = logits.double().log_softmax(dim=-1)
+                expected[row, number] = sum(float(shares[place, id]) for place, id in enumerate(option))
+    return expected
+
+
+# What is read.
+
+FRAME = Frame("above", "before ", " after")
+TEXTS = st.text(alphabet="abc ", min_size=1, max_size=12)
+
+
+def ids_of(text):
+    return tuple(load_tokenizer(resolve("random-tiny")).ids([text])[0])
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, max_size=4), TEXTS, st.lists(TEXTS, max_size=4), st.integers(18 + 1 + LEAST, 120))
+def test_the_instruction_is_never_cut_and_the_outermost_turns_are_cut_first(earlier, text, later, tokens):
+    reader = Reader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, END)
+    (prompt,) = reader([row_of(earlier, text, later)])
+    above, before, after = map(ids_of, FRAME)
+    assert len(prompt.ids) <= tokens
+    assert prompt.ids[: len(above)] == above
+    asked = ids_of(text)[: tokens - len(above) - len(before) - len(after) - 1]
+    behind = (*before, *asked, *after, END)
+    assert prompt.ids[-len(behind) :] == behind, "the question and its text are whole"
+    dialogue = prompt.ids[len(above) : len(prompt.ids) - len(behind)]
+    own = ids_of(f"- {text}")
+    left, right = (tuple(id for turn in side for id in ids_of(f"- {turn}")) for side in (earlier, later))
+    whole = (*left, *own, *right)
+    is_whole = dialogue == whole
+    assert is_whole or len(prompt.ids) == tokens, "room is left"
+    ways = [
+        (kept, cut)
+        for kept in range(len(left) + 1)
+        for cut in range(len(right) + 1)
+        if dialogue == (*left[len(left) - kept :], *own, *right[:cut])
+    ]
+    if not ways:  # no room for a turn beside the text's own
+        assert dialogue == own[: len(dialogue)]
+    assert prompt.is_cut == (len(asked) < len(ids_of(text)) or (len(left), len(right)) not in (ways or [(0, 0)]))
+
+
+def test_a_prompt_holds_the_instruction_the_turns_in_order_and_the_question_about_the_text():
+    text = text_of(row_of(["first"], "second", ["third"]), frame_of(ASKS))
+    assert text.splitlines() == [
+        "You are an annotator. Read what follows, which is a chat, and answer the question.",
+        "Definition: A level is what it is.",
+        "- first",
+        "- second",
+        "- third",
+        "Question: Is second no? Answer with no, no communication or much.",
+    ]
+    assert text_of(row_of([], "second", []), Frame()) == "- second\nsecond"
+    assert "Definition" not in text_of(row_of([], "t", []), frame_of(Instruction("{text}?", ("a", "b"))))
+
+
+def test_braces_of_a_text_are_no_place_for_another():
+    assert "Question: Is {text} {0} no?" in text_of(row_of([], "{text} {0}", []), frame_of(ASKS))
+
+
+def test_what_is_read_is_what_the_text_says(words):
+    row = row_of(["calm", "warm"], "cold", ["grey"])
+    fitted = trained(weights=words)
+    (prompt,) = fitted.read([row])
+    whole = load_tokenizer(resolve_weights(words)).ids([text_of(row, frame_of(ASKS))])[0]
+    assert list(prompt.ids) == [*whole, 1]
+    assert not prompt.is_cut
+
+
+def test_an_instruction_that_leaves_no_room_is_refused_with_the_tokens_that_it_needs():
+    with pytest.raises(BadInput, match=r"reads tokens = 64, of which the instruction takes (\d+); set tokens to"):
+        trained(tokens=64)
+    with pytest.raises(BadInput, match="tokens = 5000, and 'random-tiny' reads at most 4096"):
+        trained(tokens=5000)
+
+
+# How answers are ranked.
+
+
+@pytest.mark.parametrize("changes", [{}, {"instruction": False}, {"epochs": 0}])
+@pytest.mark.parametrize("is_gated", [True, False])
+def test_ranked_answers_equal_a_forward_pass_per_option(is_gated, changes, tmp_path):
+    folder = tiny_t5(tmp_path / "t5", SPOKEN, is_gated=is_gated)
+    for asks in (ASKS, dataclasses.replace(ASKS, new_tokens=True)):
+        fitted, rows = trained(asks, weights=str(folder), **changes), rows_of("multiclass", 9, 3)
+        rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
+        np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+
+
+def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
+    fitted, (row,) = trained(), rows_of("multiclass", 1, 3)
+    (prompt,) = fitted.read([row])
+    with torch.inference_mode():
+        losses = [
+            float(fitted.network(input_ids=torch.tensor([prompt.ids]), labels=torch.tensor([option])).loss)
+            for option in fitted.options
+        ]
+    sums = [-loss * len(option) for loss, option in zip(losses, fitted.options, strict=True)]
+    np.testing.assert_allclose(fitted.predict([row]).logits[0], sums, rtol=1e-5)
+    assert float(fitted.loss([prompt], [1])) == pytest.approx(losses[1], rel=1e-5)
+    both = (losses[0] * len(fitted.options[0]) + losses[1] * len(fitted.options[1])) / sum(map(len, fitted.options[:2]))
+    assert float(fitted.loss([prompt, prompt], [0, 1])) == pytest.approx(both, rel=1e-5)
+
+
+def test_few_logits_at_a_time_rank_alike(monkeypatch):
+    fitted, rows = trained(), rows_of("multiclass", 9, 3)
+    whole = fitted.predict(rows).logits
+    monkeypatch.setattr("harness.systems.seq2seq.training.MOST_LOGITS", 1)
+    np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
+
+
+NO, COMMUNICATION, STOP, OPEN = 3, 4, 1, 0
+AFTER = {OPEN: {NO: 0.9, COMMUNICATION: 0.1}, NO: {COMMUNICATION: 0.8, STOP: 0.2}, COMMUNICATION: {STOP: 1.0}}
+
+
+class Constructed(torch.nn.Module):
+    """A model that says what AFTER has after each token, whatever it reads."""
+
+    def forward(self, input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, use_cache):
+        logits = torch.full((*decoder_input_ids.shape, 5), -1e9)
+        for row, ids in enumerate(decoder_input_ids.tolist()):
+            for place, id in enumerate(ids):
+                for token, share in AFTER.get(id, {}).items():
+                    logits[row, place, token] = np.log(share)
+        return type("Said", (), {"logits": logits})
+
+
+def test_no_does_not_beat_no_communication_because_it_begins_it():
+    options = packed([(NO, STOP), (NO, COMMUNICATION, STOP)], OPEN, torch.device("cpu"))
+    batch = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
+    ranked = scores(Constructed(), batch, options)
+    expected = torch.tensor([[0.9 * 0.2, 0.9 * 0.8]] * 2).log()
+    torch.testing.assert_close(ranked, expected)
+    without = packed([(NO,), (NO, COMMUNICATION)], OPEN, torch.device("cpu"))
+    wrong = scores(Constructed(), batch, without)
+    assert (wrong[:, 0] > wrong[:, 1]).all(), "without its end the shorter would win"
+
+
+def test_every_option_ends_and_the_end_counts():
+    tokenizer = load_tokenizer(resolve("random-tiny"))
+    options = options_of(tokenizer, ["no", "no communication"], END)
+    assert options == ((*ids_of("no"), END), (*ids_of("no communication"), END))
+    together = packed(options, 1, torch.device("cpu"))
+    assert together.targets.tolist() == [*options[0], *options[1]]
+    assert together.inputs.tolist() == [1, *options[0][:-1], 1, *options[1][:-1]]
+    sees = together.mask[0, 0] == 0
+    for place, option in enumerate(together.option.tolist()):
+        for other, of_other in enumerate(together.option.tolist()):
+            assert bool(sees[place, other]) == (option == of_other and other <= place)
+
+
+def test_options_that_are_the_same_tokens_or_none_are_refused(words):
+    tokenizer = load_tokenizer(resolve_weights(words))
+    with pytest.raises(BadInput, match="options 'yes' and 'nay' are the same tokens of these weights; rename one"):
+        options_of(tokenizer, ["yes", "nay"], 1)
+    with pytest.raises(BadInput, match="option ' ' has no token of these weights"):
+        options_of(tokenizer, ["no", " "], 1)
+
+
+def test_neighbours_in_a_batch_change_nothing():
+    fitted = trained()
+    short, long = row_of(["hi"], "you", []), row_of(["a" * 20], "b" * 20, ["c" * 9])
+    alone, beside = fitted.predict([short]).logits[0], fitted.predict([long, short]).logits[1]
+    np.testing.assert_allclose(alone, beside, atol=1e-4)
+
+
+# New tokens.
+
+
+def test_new_tokens_stand_behind_the_old_ones_whose_vectors_and_logits_stay():
+    old, head = torch.nn.Embedding(5, 3), torch.nn.Linear(3, 5, bias=False)
+    new, said = (torch.nn.Parameter(torch.randn(2, 3)) for _ in range(2))
+    ids, states = torch.tensor([[0, 4, 5, 6]]), torch.randn(1, 3)
+    expected = torch.cat([old.weight, new])[ids]
+    assert torch.equal(LongerEmbedding(old, new)(ids), expected)
+    logits = LongerHead(head, said)(states)
+    torch.testing.assert_close(logits, states @ torch.cat([head.weight, said]).T)
+
+
+@pytest.mark.parametrize(("is_gated", "parameters"), [(True, 2), (False, 1)])
+def test_new_tokens_are_answers_where_the_instruction_says_so_and_the_weights_are_trained(
+    is_gated, parameters, tmp_path
+):
+    weights = str(tiny_t5(tmp_path / "t5", SPOKEN, is_gated=is_gated))
+    asks = dataclasses.replace(ASKS, new_tokens=True)
+    fitted = trained(asks, weights=weights)
+    size = fitted.network.config.vocab_size
+    assert list(fitted.options) == [(size, 1), (size + 1, 1), (size + 2, 1)]
+    assert sum(name.endswith(".new") for name in fitted.weights) == parameters
+    words = trained(ASKS, weights=weights).options
+    for other in (trained(asks, weights=weights, new_tokens=False), trained(asks, weights=weights, epochs=0)):
+        assert other.options == words
+    before = {name: value.clone() for name, value in fitted.weights.items() if name.endswith(".new")}
+    fitted.fit(fit_of(tmp_path / "fit", weights=weights, asks=asks))
+    assert all(not torch.equal(value, fitted.weights[name]) for name, value in before.items())
+    fitted.save(tmp_path / "model")
+    rows = rows_of("multiclass", 9, 3)
+    again = KIND.load(tmp_path / "model", Place())
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+
+
+# What is learned.
+
+
+def test_it_learns_a_planted_rule_and_the_ablations_change_what_it_says(tmp_path, words):
+    rows = rows_of("multiclass", 60, 3)
+    changes = {"weights": words, "epochs": 12, "learning_rate": 1e-2, "tokens": 64}
+    fitted = KIND.fit(fit_of(tmp_path / "whole", rows=96, **changes))
+    whole = fitted.predict(rows).logits
+    assert np.mean(whole.argmax(axis=1) == [row.label for row in rows]) > 0.9
+    assert fitted.history[-1]["train_loss"] < fitted.history[0]["train_loss"]
+    for number, ablation in enumerate(({"instruction": False}, {"precision": "bf16"})):
+        other = KIND.fit(fit_of(tmp_path / str(number), rows=96, **{**changes, "epochs": 1}, **ablation))
+        plain = KIND.fit(fit_of(tmp_path / f"{number} plain", rows=96, **{**changes, "epochs": 1}))
+        assert np.abs(other.predict(rows).logits - plain.predict(rows).logits).max() > 1e-3
+
+
+def test_following_turns_are_read_as_far_as_the_window_asks_for_them(words):
+    rows = [row_of(["calm"], "warm", ["grey"])]
+    fitted = trained(weights=words)
+    bare = fitted.predict([rows[0]._replace(after=())]).logits
+    assert np.abs(fitted.predict(rows).logits - bare).max() > 1e-4
+
+
+@pytest.mark.parametrize("deadly", [1, 2])
+def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(deadly, tmp_path, words):
+    def die(step, steps):
+        if step == deadly:
+            raise Killed
+
+    asks = dataclasses.replace(ASKS, new_tokens=True)
+    changes = {"weights": words, "epochs": 4, "patience": 2, "asks": asks}
+    fit = fit_of(tmp_path / "killed", die, **changes)
+    with pytest.raises(Killed):
+        KIND.fit(fit)
+    assert (tmp_path / "killed" / CHECKPOINT).exists()
+    steps = []
+    again = KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
+    whole = KIND.fit(fit_of(tmp_path / "whole", **changes))
+    assert steps == list(range(deadly + 1, len(whole.history) + 1))
+    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
+    for name, value in whole.weights.items():
+        assert torch.equal(value, again.weights[name]), name
+
+
+def test_without_epochs_the_weights_answer_as_they_are_and_none_is_kept(tmp_path, words):
+    fitted, rows = KIND.fit(fit_of(tmp_path / "fit", weights=words, epochs=0)), rows_of("multiclass", 9, 3)
+    assert (list(fitted.history), fitted.best_epoch) == ([], None)
+    fitted.save(tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").stat().st_size < 100
+    again = KIND.load(tmp_path / "model", Place())
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+    np.testing.assert_allclose(again.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+
+
+def test_products_of_low_rank_and_new_tokens_are_trained_and_kept_alone(tmp_path, words):
+    pytest.importorskip("peft")
+    asks = dataclasses.replace(ASKS, new_tokens=True)
+    changes = {"weights": words, "lora_rank": 2, "asks": asks}
+    fitted = KIND.fit(fit_of(tmp_path / "fit", **changes))
+    assert {name.split(".")[-1] for name in fitted.weights if ".lora_" not in name} == {"new"}
+    assert sum(".lora_" in name for name in fitted.weights) > 2
+    fitted.save(tmp_path / "model")
+    rows = rows_of("multiclass", 9, 3)
+    again = KIND.load(tmp_path / "model", Place())
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+
+
+# Weights, keys, and what is refused.
+
+
+def test_weights_that_are_no_whole_t5_are_refused_in_one_line(tmp_path, words):
+    for name, refusal in (
+        ("", "answers by the weights of a T5; name their folder: system.seq2seq.weights"),
+        (str(tmp_path / "nowhere"), "there is no such folder"),
+        (str(folder_of("electra", tmp_path / "electra")), "are of the family 'electra'; system 'seq2seq' answers by a"),
+    ):
+        with pytest.raises(BadInput, match=refusal) as refused:
+            KIND.identity(KIND.configured({"weights": name}, "test"))
+        assert "\n" not in str(refused.value)
+    half = folder_of("t5", tmp_path / "half")
+    assert T5EncoderModel.from_pretrained(half) is not None
+    with pytest.raises(BadBackbone, match="tensors of its config are not among its weights, first decoder"):
+        trained(weights=str(half), tokens=64)
+
+
+def test_stored_weights_are_read_again_with_those_that_they_were_trained_from_alone(tmp_path, words):
+    folder = tiny_t5(tmp_path / "t5", SPOKEN)
+    KIND.fit(fit_of(tmp_path / "fit", weights=str(folder), epochs=1)).save(tmp_path / "model")
+    tiny_t5(folder, SPOKEN, seed=6)
+    with pytest.raises(BadInput, match=r"trained from other weights \(weights"):
+        KIND.load(tmp_path / "model", Place())
+
+
+def test_what_is_saved_is_the_instruction_and_no_text_of_a_row(tmp_path):
+    KIND.fit(fit_of(tmp_path / "fit", epochs=1)).save(tmp_path / "model")
+    facts = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert facts["instruction"]["options"] == list(ASKS.options)
+    assert not [word for word in WORDS if word in json.dumps(facts)]
+
+
+def studied(tmp_path, *changes, tasks='["epitome_er", "esconv_question"]'):
+    overrides = ('systems=["seq2seq", "majority"]', "transfers=false", 'system.seq2seq.weights="random-tiny"')
+    return small_study(tmp_path / "runs", *overrides, f"tasks={tasks}", *changes)
+
+
+def test_an_instruction_enters_the_keys_of_the_cells_that_read_it_alone(tmp_path):
+    plan = studied(tmp_path).plan
+    own = {cell.target: cell for cell in plan.cells if cell.system == "seq2seq"}
+    for cell in plan.cells:
+        assert ("instruction_hash" in cell.spec) == (cell.system == "seq2seq")
+    cell, task = own["epitome_er"], plan.splits["epitome_er"].task
+    assert cell.spec["instruction_hash"] == task.instruction.content_hash
+    changed = dataclasses.replace(task, instruction=dataclasses.replace(task.instruction, domain="a letter"))
+    here = {"epitome_er": dataclasses.replace(plan.splits["epitome_er"], task=changed)}
+    differing = [what for what, content, planned in _of_rows(Pack((cell,)), here) if content != planned]
+    assert differing == ["instruction of epitome_er"]
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_study_runs_it_with_and_without_training(epochs, tmp_path):
+    study = studied(tmp_path, f"system.seq2seq.epochs={epochs}", "system.seq2seq.tokens=1500", tasks='["epitome_er"]')
+    assert study.run().is_complete
+    (cell,) = [cell for cell in study.plan.cells if cell.system == "seq2seq"]
+    history = json.loads(study.store.open(cell.key, "history.json").read_text())
+    assert [step["epoch"] for step in history] == list(range(1, epochs + 1))
+    fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
+    assert isinstance(fitted, Trained)
+    assert fitted.instruction == study.plan.splits["epitome_er"].task.instruction
+
+
+def test_a_task_without_an_instruction_is_refused_before_anything_runs(tmp_path, capsys):
+    entry = 'id = "tones"\nfiles = ["a.csv"]\ntext = "t"\nlabel = "l"\nkind = "binary"\nclasses = ["cold", "warm"]\n'
+    (tmp_path / "tones.toml").write_text(entry)
+    rows = [f"text number {number},{'warm' if number % 2 else 'cold'}" for number in range(40)]
+    (tmp_path / "a.csv").write_text("\n".join(["t,l", *rows]))
+    study = tmp_path / "studies" / "study.toml"
+    study.parent.mkdir()
+    study.write_text(
+        f'extends = "tiny"\ntasks = ["tones"]\nregistry = ["{tmp_path}"]\nsystems = ["seq2seq"]\ntransfers = false\n'
+        '[system.seq2seq]\nweights = "random-tiny"\n'
+    )
+    arguments = ["plan", str(study), "--store", str(tmp_path / "runs"), "--data", str(tmp_path)]
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "system 'seq2seq' asks by an instruction, and task 'tones' has none; write [instruction] in its" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"tokens": 8}, "tokens 8 is not between 16 and 8192"),
+        ({"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
+        ({"lora_rank": 2, "epochs": 0}, "lora_rank 2 is to be trained in 0 epochs"),
+        ({"window": [3]}, "window"),
+        ({"stop_on": "test"}, "has no setting 'stop_on'"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(changes, refusal):
+    with pytest.raises(BadStudy, match=refusal):
+        KIND.configured(changes, "study.toml")
+
+
+def test_without_their_packages_products_of_low_rank_are_refused_with_the_command(monkeypatch):
+    monkeypatch.setattr("harness.systems.kinds.seq2seq.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
+        KIND.identity(KIND.configured({"lora_rank": 8, "weights": "random-tiny"}, "test"))
+
+
+def test_the_plan_counts_what_a_whole_model_keeps(tmp_path, tiny):
+    folder = tiny_t5(tmp_path / "t5", SPOKEN)
+    config = KIND.configured({"weights": str(folder)}, "test")
+    assert KIND.kept_bytes(config, 3, tiny) == (folder / "model.safetensors").stat().st_size
+    assert KIND.kept_bytes(dataclasses.replace(config, epochs=0), 3, tiny) == 0

@@ -1,0 +1,33 @@
+"""Tiny random T5s in folders of their own, encoder and decoder, with a token per word of what tests say."""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+SPECIAL = ["<pad>", "</s>", "<unk>"]
+SHAPE = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "n_positions": 256}
+
+
+def tiny_t5(folder, words, *, is_gated=True, dropout=0.1, seed=5, **shape):
+    """Write config, weights and tokenizer of a T5 into ``folder``; ``is_gated`` as Flan-T5's, whose head is its own."""
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *dict.fromkeys(words)])}
+    backend = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = T5Config(
+        vocab_size=len(vocabulary),
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+        feed_forward_proj="gated-gelu" if is_gated else "relu",
+        tie_word_embeddings=not is_gated,
+        dropout_rate=dropout,
+        **{**SHAPE, **shape},
+    )
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    return folder
