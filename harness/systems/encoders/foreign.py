@@ -106,7 +106,6 @@ def load_foreign(encoder: Backbone, kind: Any, spare: tuple[str, ...] = SPARE) -
         network, account = kind.from_pretrained(
             str(encoder.folder),
             local_files_only=True,
-            trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they stand in the account
