@@ -276,6 +276,13 @@ class Download:
             raise BadEntry(f"download bytes {self.bytes} is negative")
 
 
+FORBIDS = {  # words of a licence, in small letters, that keep its data where they are
+    "not to be passed on": "its data are not to be passed on",
+    "on request": "its data are given on request only",
+    "withdrawn": "its data were withdrawn",
+}
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Where rows come from, and what may be done with them.
@@ -299,6 +306,13 @@ class Dataset:
     downloads: tuple[Download, ...] = ()
     published: Mapping[str, object] = field(default_factory=dict)
     checksums: Mapping[str, object] = field(default_factory=dict)
+
+    def why_kept(self) -> str:
+        """Why texts may not be passed on, as far as the entry says; empty where it forbids nothing."""
+        if self.private:
+            return "its data are private"
+        licence = self.licence.lower()
+        return next((f"{why} (licence: {self.licence})" for words, why in FORBIDS.items() if words in licence), "")
 
     def __post_init__(self) -> None:
         """Refuse a checksum that is none; raise BadEntry naming the file."""

@@ -25,6 +25,8 @@ from tasks.registry import Registry
 from tasks.splits.loading import Splits, after_hash, load, rationale_hash
 from tasks.task import Task
 
+OF_CELLS = ("target", "intermediate", "seed", "setting", "role", "system")
+
 
 class OtherInputs(BadInput):
     """Data or backbone differ from those that the job was planned with."""
@@ -77,8 +79,7 @@ class Launch:
     def job(self, pack: Pack) -> RemotePack:
         """The pack as a job."""
         cells = tuple(
-            {name: getattr(cell, name) for name in ("target", "intermediate", "seed", "setting", "role", "system")}
-            | {"spec": dict(cell.spec)}
+            {name: getattr(cell, name) for name in OF_CELLS} | {"spec": dict(cell.spec), "local": dict(cell.local)}
             for cell in pack.cells
         )
         return RemotePack(self, pack.id, cells)

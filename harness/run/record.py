@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 CLOCKS = ("wall_seconds", "cpu_seconds")
+PREDICTED = ("validation", "test")
 OF_FIRST_ATTEMPT = ("validation", "test", "best_epoch", "flags")
 
 
@@ -71,6 +72,7 @@ class CellResult:
             "n_test_groups": len({row.group for fold in folds for row in fold.rows.test}),
             "cut": {name: _summed([fold.cut[name] for fold in folds]) for name in first.cut},
             "liveness": self._liveness(),
+            **({"unanswered": unanswered} if (unanswered := self._unanswered()) else {}),
             **({"folds": [_fold(fold) for fold in folds]} if len(folds) > 1 else {}),
         }
 
@@ -86,6 +88,11 @@ class CellResult:
                 if answer is not None
             ]
         )
+
+    def _unanswered(self) -> dict[str, int]:
+        """How many rows of each split count as wrong for want of an answer; nothing where every row has one."""
+        counts = {name: sum(len(fold.unanswered.get(name, ())) for fold in self.folds) for name in PREDICTED}
+        return counts if any(counts.values()) else {}
 
     def _liveness(self) -> float | None:
         """The least over the folds; None for a baseline."""
@@ -115,13 +122,15 @@ class CellResult:
         folds = self.folds
         if with_weights and folds[0].save is not None:
             folds[0].save(folder / ("model" if self.cell.role == SYSTEM else "adapter"))
-        for name in ("validation", "test"):
+        for name in PREDICTED:
             frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]
             _by_fold(frames).to_parquet(folder / f"{name}.parquet", index=False)
         if any(spans for fold in folds for spans in fold.spans.values()):
             _by_fold([_spans(fold) for fold in folds]).to_parquet(folder / "spans.parquet", index=False)
         if all(fold.marks for fold in folds):
             _by_fold([_marks(fold) for fold in folds]).to_parquet(folder / "rationales.parquet", index=False)
+        if self._unanswered():
+            _by_fold([_ids_unanswered(fold) for fold in folds]).to_parquet(folder / "unanswered.parquet", index=False)
         history = [fold.fitted.history for fold in folds]
         text = json.dumps(history if len(folds) > 1 else history[0], allow_nan=False)
         (folder / "history.json").write_text(text, encoding="utf-8")
@@ -181,6 +190,12 @@ def _spans(fold: Trained) -> pd.DataFrame:
         types |= {"source_id": "str", "source_start": "int64", "source_end": "int64"}
         rows = [(*row, *span.source) for row, (_, span) in zip(rows, every, strict=True) if span.source]
     return pd.DataFrame(rows, columns=list(types)).astype(types)
+
+
+def _ids_unanswered(fold: Trained) -> pd.DataFrame:
+    """One row per row that counts as wrong for want of an answer: split and id."""
+    rows = [(part, id) for part, ids in fold.unanswered.items() for id in ids]
+    return pd.DataFrame(rows, columns=["split", "id"]).astype("str")
 
 
 def _marks(fold: Trained) -> pd.DataFrame:

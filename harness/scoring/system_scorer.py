@@ -17,6 +17,7 @@ from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
 from harness.study.systems import Fitted, Kind, Place, check_installed, check_system, in_window, kind_of
+from harness.systems.fitted import answers_beside
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example
@@ -61,7 +62,7 @@ class SystemScorer(TextScorer):
         backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
         if backbone is not None:
             check_system(self.kind, system, backbone)
-        self.place = Place(Device(device), backbone)
+        self.place = Place(Device(device), backbone, answers_beside(store.root))
 
     @cached_property
     def fitted(self) -> list[Fitted]:

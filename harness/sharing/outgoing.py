@@ -23,14 +23,10 @@ from harness.study.backbones.backbone import LOADED_AS
 from tasks.errors import BadInput
 from tasks.metrics import MEASURES
 from tasks.plain_text import harmless
+from tasks.task import FORBIDS
 
 FILES = ("adapter_config.json", "adapter.safetensors", "head_config.json", "model_head.safetensors")
 PICKLED = {"adapter.safetensors": "pytorch_adapter.bin", "model_head.safetensors": "pytorch_model_head.bin"}
-FORBIDS = {
-    "not to be passed on": "its data are not to be passed on",
-    "on request": "its data are given on request only",
-    "withdrawn": "its data were withdrawn",
-}
 TOKEN = "HF_TOKEN"
 TABLES = ("adapter", "training")
 USE = """## Use

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapters_store import key_of
@@ -30,7 +30,7 @@ class Cell:
     ``role`` says what a study has the cell for: ``baseline`` or ``transfer``, a control (harness.study.plan) or a
     reference. ``spec`` holds every input that decides the result and nothing else, so two roles may share a cell;
     ``key`` is the sha256 of its canonical JSON. ``system`` is what the study calls the system that solves the task;
-    empty for adapters and whole models.
+    empty for adapters and whole models. ``local`` holds its settings that decide no prediction and are in no key.
     """
 
     target: str
@@ -41,6 +41,7 @@ class Cell:
     spec: Mapping[str, Any]
     key: str
     system: str = ""
+    local: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def intermediate_key(self) -> str | None:
@@ -155,13 +156,17 @@ def make_system_cell(
     rows, task = splits[target], splits[target].task
     check_system(kind, name, backbone)
     check_settings(config, name, splits[target].task.label, backbone)
+    if study.data != "synthetic":  # made-up texts are nobody's
+        kind.check(config, name, task)
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
+    local = {field: settings.pop(field) for field in kind.local}
     siblings = {sibling: splits.get(sibling) for sibling in getattr(config, "siblings", ())}
     check_rows(kind, name, rows, siblings)
     spec: dict[str, Any] = {
         "schema": SCHEMA,
         "system": kind.name,
         "version": kind.version,
-        "config": json.loads(json.dumps(dataclasses.asdict(config))),  # lists for tuples, as a record has them
+        "config": settings,
         "role": SYSTEM,
         "target": target,
         "intermediate": None,
@@ -184,7 +189,7 @@ def make_system_cell(
         **({"sibling_after": follows} if (follows := _later_turns(later, siblings)) else {}),
         **({"identity": identity} if (identity := dict(kind.identity(config))) else {}),
     }
-    return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name)
+    return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name, local)
 
 
 def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:

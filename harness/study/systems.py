@@ -15,7 +15,10 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
   encoder's backward pass costs two), for the plan's hours,
 - where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan, and
   ``CHECKPOINT_COPIES``, how many times these its checkpoints take while one replaces another, if not six,
-- where its settings name files, ``identity(config)``: what tells their content from any other, for the keys.
+- where its settings name files, ``identity(config)``: what tells their content from any other, for the keys,
+- ``LOCAL``, the settings that decide no prediction (an address, a cap), which are in no key,
+- ``check(config, name, task)``, which refuses a task when a study is planned,
+- where it sends texts to another machine, ``leaving(config, instruction, parts, seed)``: how much, for the plan.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
 """
@@ -49,6 +52,7 @@ from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
+FURTHER = ("LOCAL", "check", "leaving")  # what a file may declare and most do not
 LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
 WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
@@ -78,10 +82,14 @@ class Reads:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a system computes: a device, and the backbone of the study for those that read weights, else None."""
+    """Where a system computes: a device, and the backbone of the study for those that read weights, else None.
+
+    ``answers`` is a folder beside the store for what a system has paid for and no cell should pay for again.
+    """
 
     device: Device = ANY_DEVICE
     backbone: Backbone | None = None
+    answers: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -148,12 +156,44 @@ class Predicted:
     A class's logit is highest for the class that is predicted; of several labels those above 0 hold; a continuous
     label's single output is the value itself. ``spans`` is None where the system marks none in any row. ``cost`` may
     name tokens, money (in dollars) and seconds. ``is_cut [n]`` says which rows were read in part; None, of none.
+    ``unanswered [n]`` says for which rows there is no class: they count as wrong, and the record lists them. ``notes``
+    are what else a record says of how predictions came about, as JSON.
     """
 
     logits: NDArray[np.float32]
     spans: Sequence[Span] | None = None
     cost: Mapping[str, float] = field(default_factory=dict)
     is_cut: NDArray[np.bool_] | None = None
+    unanswered: NDArray[np.bool_] | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def counted_wrong(predicted: Predicted, labels: NDArray[Any]) -> NDArray[np.float32]:
+    """The logits ``[n, classes]`` where every unanswered row has another class than its own: the next, in a circle.
+
+    ``labels [n]`` are one class each; no other kind of label can be left unanswered.
+    """
+    logits = predicted.logits.astype(np.float32)
+    if predicted.unanswered is None or not predicted.unanswered.any():
+        return logits
+    rows = np.flatnonzero(predicted.unanswered)
+    logits[rows] = 0
+    logits[rows, (labels[rows].astype(int) + 1) % logits.shape[1]] = 1
+    return logits
+
+
+class Leaving(NamedTuple):
+    """What of a cell's rows would be sent to another machine, at most: estimates of tokens and dollars.
+
+    ``host`` is empty while nobody has named one; ``stays`` where it is this machine itself.
+    """
+
+    host: str
+    stays: bool
+    texts: int
+    calls: int
+    tokens: int
+    dollars: float
 
 
 class Fitted(ABC):
@@ -197,6 +237,9 @@ class Kind:
     passes: Callable[[Any], float | None]
     packages: tuple[str, ...] = ("numpy",)
     checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
+    local: tuple[str, ...] = ()
+    check: Callable[[Any, str, Task], None] = lambda config, name, task: None
+    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int], Leaving] | None = None
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
     @classmethod
@@ -214,7 +257,8 @@ class Kind:
         packages = tuple(getattr(module, "PACKAGES", cls.packages))
         parts = module.VERSION, module.READS, module.Config, module.fit, module.load
         copies = int(getattr(module, "CHECKPOINT_COPIES", cls.checkpoint_copies))
-        return cls(name, *parts, kept, identity, passes, packages, copies)
+        further = {part.lower(): getattr(module, part) for part in FURTHER if hasattr(module, part)}
+        return cls(name, *parts, kept, identity, passes, packages, copies, **further)
 
     @property
     def is_installed(self) -> bool:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.systems import Fitted as FittedKind
-from harness.study.systems import Kind, Place, Predicted, Sibling, Span, in_window, kind_of, leak_of
+from harness.study.systems import Kind, Place, Predicted, Sibling, Span, counted_wrong, in_window, kind_of, leak_of
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from tasks.splits.loading import Splits
     from tasks.task import Example
 
+NOTHING: Mapping[str, Any] = {}
 OF_SYSTEM = "system "  # how the ways of systems begin
 
 
@@ -73,8 +77,9 @@ class FittedSystem:
         from tasks import metrics
 
         (cell,), spec = attempt.cells, attempt.cells[0].spec
-        rows, task, config = rows_of(cell, attempt.splits), attempt.splits.task, self._config(spec)
-        place = Place(attempt.device, attempt.backbone if self.kind.reads.weights else None)
+        rows, task, config = rows_of(cell, attempt.splits), attempt.splits.task, self._config(spec, cell.local)
+        backbone = attempt.backbone if self.kind.reads.weights else None
+        place = Place(attempt.device, backbone, answers_beside(attempt.store.root))
         fitted = self.kind.fit(
             Fit(
                 train=in_window(rows.train, config),
@@ -91,7 +96,10 @@ class FittedSystem:
             )
         )
         predicted = self._predicted(fitted, rows, attempt)
-        logits = {name: part.logits.astype("float32") for name, part in predicted.items()}
+        logits = {
+            name: counted_wrong(part, np.array([row.label for row in getattr(rows, name)]))
+            for name, part in predicted.items()
+        }
         score = metrics.score(spec["metric"], [row.label for row in rows.validation], logits["validation"])
         history = [dict(step) for step in fitted.history]
         marks_rationales = bool(task.columns.get("rationale")) and predicted["test"].spans is not None
@@ -101,7 +109,8 @@ class FittedSystem:
                 rows,
                 logits,
                 Fitted(fitted.best_epoch, score, history),
-                proofs={"cost": dict(predicted["test"].cost)},
+                proofs=_proofs(predicted),
+                unanswered={name: _unanswered(getattr(rows, name), part) for name, part in predicted.items()},
                 spans={name: part.spans or () for name, part in predicted.items()},
                 marks=_marks(rows.test, predicted["test"].spans, attempt.backbone) if marks_rationales else (),
             )
@@ -126,8 +135,8 @@ class FittedSystem:
             predicted[name] = part
         return predicted
 
-    def _config(self, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the kind's own Config
-        return self.kind.configured(spec["config"], f"system {self.kind.name!r}")
+    def _config(self, spec: Mapping[str, Any], local: Mapping[str, Any] = NOTHING) -> Any:  # noqa: ANN401 - the kind's
+        return self.kind.configured({**spec["config"], **local}, f"system {self.kind.name!r}")
 
 
 def way_of_system(kind: str) -> str:
@@ -138,6 +147,24 @@ def way_of_system(kind: str) -> str:
 def system_of_kind(name: str) -> FittedSystem:
     """The system of a kind; BadStudy if there is none of its name."""
     return FittedSystem(kind_of(name))
+
+
+def answers_beside(store: Path) -> Path:
+    """Where systems keep what cells of a store have paid for: ``runs-answers`` beside ``runs``, in no archive of it."""
+    return store.absolute().with_name(f"{store.absolute().name}-answers")
+
+
+def _proofs(predicted: Mapping[str, Predicted]) -> dict[str, Any]:
+    """What a record says of the predictions of test rows: their costs, and what the system notes of them."""
+    test = predicted["test"]
+    return {"cost": dict(test.cost), **({"answers": dict(test.notes)} if test.notes else {})}
+
+
+def _unanswered(rows: Sequence[Example], predicted: Predicted) -> tuple[str, ...]:
+    """The ids of rows for which a system has no class."""
+    if predicted.unanswered is None:
+        return ()
+    return tuple(rows[place].id for place in np.flatnonzero(predicted.unanswered).tolist())
 
 
 def _blank(rows: Sequence[Example]) -> tuple[Example, ...]:

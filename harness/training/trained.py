@@ -80,8 +80,9 @@ class Trained:
     ``logits`` are of the validation and test rows, ``[rows, outputs]``. ``cut`` counts per split what a length limit
     took from its rows, and ``proofs`` are facts that a record keeps of how it was trained; systems without tokens or
     without adapters leave them empty. ``spans`` are predicted rationales by split, and ``marks`` say of every test row
-    which tokens of the backbone people mark and which the system. ``lanes`` is how many cells were trained at once,
-    ``earlier`` the wall and CPU seconds of interrupted runs.
+    which tokens of the backbone people mark and which the system. ``unanswered`` are ids, by split, of rows that count
+    as wrong for want of an answer. ``lanes`` is how many cells were trained at once, ``earlier`` the wall and CPU
+    seconds of interrupted runs.
     """
 
     save: Callable[[Path], None] | None
@@ -92,6 +93,7 @@ class Trained:
     proofs: dict[str, Any] = field(default_factory=dict)
     spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     marks: Sequence[tuple[Marks, Marks]] = ()
+    unanswered: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lanes: int = 1
     earlier: tuple[float, float] = (0.0, 0.0)
 
