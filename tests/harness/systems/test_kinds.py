@@ -15,6 +15,7 @@ from harness.study.systems import Fit, Kind, Place, Predicted, kind_names, kind_
 from tasks import metrics
 from tasks.errors import BadStudy
 from tasks.task import METRICS, Example, Instruction, Label, Turn
+from tests.support.systems.fake_server import MODEL, fake_server
 
 WORDS = ("calm", "warm", "cold", "harsh", "grey", "loud")
 SETTINGS = {  # where the defaults are no tiny random model, or train it for long
@@ -22,6 +23,7 @@ SETTINGS = {  # where the defaults are no tiny random model, or train it for lon
     "encoder": {"epochs": 2, "tokens": 64},
     "clsn": {"epochs": 2, "learning_rate": 1e-3},
     "seq2seq": {"weights": "random-tiny", "epochs": 2, "tokens": 256},
+    "prompted": {"model": MODEL},
 }
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 
@@ -64,9 +66,17 @@ def fit_of(name, kind, tmp_path, place, seed=7, **settings):
 EVERY = [(name, kind) for name in kind_names() for kind in kind_of(name).reads.labels]
 
 
+@pytest.fixture(autouse=True)
+def server(monkeypatch):
+    """What systems ask that ask a server."""
+    with fake_server("class 0", "class 1") as server:
+        monkeypatch.setenv("EMPATHY_SERVER", server.url)
+        yield server
+
+
 @pytest.fixture
-def place(tiny):
-    return Place(backbone=tiny)
+def place(tiny, tmp_path):
+    return Place(backbone=tiny, answers=tmp_path / "answers")
 
 
 @pytest.mark.parametrize(("name", "kind"), EVERY)

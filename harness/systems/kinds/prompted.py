@@ -1,0 +1,272 @@
+"""A model that is asked: an instruction, perhaps some exemplars, and the row, sent to an OpenAI-compatible server.
+
+Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses", section 4.4: GPT-4 zero-shot, or with
+one exemplar per class, drawn from the training rows once and the same for every row; three templates, of which 100
+validation rows choose; three turns before and after the text. Nothing is trained.
+
+Texts leave the machine. A private task, and one whose licence says that its data are not passed on, is refused unless
+``allow`` names it. What was answered is kept beside the store and never asked again (harness/systems/prompting).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, counted_wrong
+from harness.systems.prompting.answers import FREE, Answer, Answers, Prices
+from harness.systems.prompting.asking import Asker, Question
+from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
+from harness.systems.prompting.server import ADDRESS, Server, checked_address, is_this_machine
+from tasks import metrics
+from tasks.errors import BadInput, BadStudy
+from tasks.task import ASKED, Example, Instruction
+
+if TYPE_CHECKING:
+    from tasks.task import Task
+
+VERSION = 1
+READS = Reads(labels=ASKED, instructions=True)
+LOCAL = ("url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
+TRIED_ROWS = 100  # validation rows on which a template is chosen
+LIMITS = ("max_tokens", "max_completion_tokens")
+BYTES_OF_TOKEN = 4  # of English text, for plans
+SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
+RANGES = (
+    *(("shots", 0, 100), ("temperature", 0, 2), ("answer_tokens", 1, 4096), ("repeats", 1, 100), ("in_flight", 1, 256)),
+    *(("timeout", 0.001, 3600), ("price_in", 0, 1000), ("price_out", 0, 1000), ("most_cost", 0, 1_000_000)),
+)
+FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is asked, of whom, and what it may cost.
+
+    ``shots`` is how many exemplars each class has. ``templates`` are names (harness/systems/prompting/prompts.py) or
+    texts with fields; of several, validation rows choose. ``limit`` is the field in which the server takes
+    ``answer_tokens``. ``repeats`` is how often everything is asked: the commonest answer counts, and how often answers
+    agree is in the record.
+
+    The others decide no answer and are in no key: the address of the server (the same model elsewhere is the same
+    model), calls ``in_flight``, ``timeout`` in seconds, prices in dollars per 1,000 tokens, the most that the model may
+    cost in this store in dollars (0: no cap), and the tasks whose texts may leave though nobody else may have them.
+    """
+
+    model: str = "gpt-4"
+    shots: int = 0
+    window: tuple[int, int] = (3, 3)
+    temperature: float = 0.0
+    answer_tokens: int = 16
+    limit: str = "max_tokens"
+    templates: tuple[str, ...] = tuple(TEMPLATES)
+    repeats: int = 1
+    url: str = ""
+    in_flight: int = 32
+    timeout: float = 60.0
+    price_in: float = 0.0
+    price_out: float = 0.0
+    most_cost: float = 0.0
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check ranges, templates and address; ValueError naming the field."""
+        if not self.model or not self.model.isprintable():
+            raise ValueError(f"model {self.model!r} is no name of a model")
+        if self.limit not in LIMITS:
+            raise ValueError(f"limit {self.limit!r} is not one of {', '.join(LIMITS)}")
+        for name, least, most in RANGES:
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        if self.most_cost and not (self.price_in or self.price_out):
+            raise ValueError("most_cost needs price_in and price_out, in dollars per 1,000 tokens")
+        if not self.templates:
+            raise ValueError(f"templates is empty; name some of {', '.join(TEMPLATES)}, or write one")
+        for template in self.templates:
+            checked_template(template)
+        if self.url:
+            checked_address(self.url)
+
+    @property
+    def prices(self) -> Prices:
+        """Dollars per 1,000 tokens."""
+        return Prices(self.price_in, self.price_out)
+
+    @property
+    def address(self) -> str:
+        """Of the server: the setting, or what the environment says; empty where neither does."""
+        return self.url or os.environ.get(ADDRESS, "")
+
+
+def check(config: Config, name: str, task: Task) -> None:
+    """BadStudy where a task's texts may not leave the machine, and the study does not allow it by name."""
+    if task.id in config.allow:
+        return
+    if reason := task.dataset.why_kept():
+        raise BadStudy(
+            f"system {name!r} sends texts to a server, and task {task.id!r} may not leave: {reason}; leave it out"
+            f" (system.{name}.tasks), or name it in system.{name}.allow if you may send it there"
+        )
+
+
+def leaving(config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int) -> Leaving:
+    """What a cell sends at most, if nothing of it is kept; the longest template stands for that which is chosen."""
+    shots = _shots(config, instruction, parts["train"], seed)
+    rows = [*parts["validation"], *parts["test"]]
+    sizes = {
+        template: [len(prompt_of(checked_template(template), instruction, shots, row).encode()) for row in rows]
+        for template in config.templates
+    }
+    longest = max(sizes.values(), key=sum)
+    tried = min(TRIED_ROWS, len(parts["validation"])) if len(sizes) > 1 else 0
+    others = sum(sum(own[:tried]) for own in sizes.values() if own is not longest)
+    calls = config.repeats * len(rows) + tried * (len(sizes) - 1)
+    tokens = (config.repeats * sum(longest) + others) // BYTES_OF_TOKEN
+    dollars = config.prices.of(tokens, calls * config.answer_tokens)
+    host = checked_address(config.address).hostname if config.address else ""
+    return Leaving(host or "", is_this_machine(host or ""), len(rows) + len(shots), calls, tokens, dollars)
+
+
+class Prompted(Fitted):
+    """A model with the template and the exemplars that it is asked with."""
+
+    def __init__(
+        self, config: Config, instruction: Instruction, shots: Sequence[Shot], place: Place, template: str = ""
+    ) -> None:
+        """A model that nothing has been asked; BadInput where no address or folder of answers is known."""
+        self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
+        self.asker = _asker(config, place)
+
+    def choose(self, fit: Fit) -> None:
+        """Take the only template, or that which does best on some validation rows; the first of equals."""
+        self.template, *others = self.config.templates
+        if not others:
+            return
+        order = np.random.default_rng(fit.seed).permutation(len(fit.validation))[:TRIED_ROWS]
+        rows = [fit.validation[place] for place in sorted(order.tolist())]
+        labels = np.array([row.label for row in rows])
+        scores = {}
+        for template in self.config.templates:
+            predicted = self._predicted(rows, template, repeats=1)
+            scores[template] = metrics.score(fit.metric, labels, counted_wrong(predicted, labels))
+        self.template = max(self.config.templates, key=lambda template: scores[template])
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """The option that most repeats name, as logarithms of shares of votes."""
+        return self._predicted(rows, self.template, self.config.repeats)
+
+    def _predicted(self, rows: Sequence[Example], template: str, repeats: int) -> Predicted:
+        text = checked_template(template)
+        prompts = [prompt_of(text, self.instruction, self.shots, row) for row in rows]
+        answers = self.asker.ask(prompts, repeats)
+        options = self.instruction.options
+        places = [[option_of(answer.text, options) for answer in own] for own in answers]
+        logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
+        nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
+        notes = {"template": self._name(template), **_notes([answer for own in answers for answer in own], places)}
+        cost = _cost([answer for own in answers for answer in own], self.config.prices)
+        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
+
+    def _name(self, template: str) -> str:
+        return template if template in TEMPLATES else f"own, number {self.config.templates.index(template) + 1}"
+
+    def save(self, folder: Path) -> None:
+        """Write settings, instruction, template and the ids of exemplars: no text of a row, no address, no key."""
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            "config": {name: value for name, value in asdict(self.config).items() if name not in LOCAL},
+            "instruction": asdict(self.instruction),
+            "template": self.template,
+            "shots": [shot.row.id for shot in self.shots],
+        }
+        (folder / "prompted.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def fit(fit: Fit) -> Prompted:
+    """Draw exemplars from the training rows, and choose the template by validation rows."""
+    assert fit.instruction is not None  # a study is refused without (harness.study.systems)
+    shots = _shots(fit.config, fit.instruction, fit.train, fit.seed)
+    prompted = Prompted(fit.config, fit.instruction, shots, fit.place)
+    prompted.choose(fit)
+    fit.watch(1, 1)
+    return prompted
+
+
+def load(folder: Path, place: Place) -> Prompted:
+    """What ``save`` has written; BadInput where it needs exemplars, whose texts are not stored."""
+    facts = json.loads((folder / "prompted.json").read_text(encoding="utf-8"))
+    if facts["shots"]:
+        raise BadInput(
+            f"{folder}: this model is asked with exemplars, whose texts no store has; take a system with shots = 0"
+        )
+    settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts["config"].items()}
+    table = facts["instruction"]
+    instruction = Instruction(**{**table, "options": tuple(table["options"])})
+    return Prompted(Config(**settings), instruction, (), place, facts["template"])
+
+
+def _asker(config: Config, place: Place) -> Asker:
+    if not config.address:
+        raise BadInput(f"no server to ask {config.model!r}: set url of the system, or the variable {ADDRESS}")
+    if place.answers is None:
+        raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
+    settings = {"temperature": config.temperature, config.limit: config.answer_tokens}
+    return Asker(
+        Server(config.address, config.timeout),
+        Answers(place.answers),
+        Question(config.model, settings, config.answer_tokens),
+        prices=config.prices,
+        most_cost=config.most_cost,
+        in_flight=config.in_flight,
+    )
+
+
+def _shots(config: Config, instruction: Instruction, rows: Sequence[Example], seed: int) -> tuple[Shot, ...]:
+    """``shots`` training rows of every class, as many as there are, in a drawn order."""
+    if not config.shots:
+        return ()
+    rng, drawn = np.random.default_rng(seed), []
+    for place, option in enumerate(instruction.options):
+        own = [row for row in rows if row.label == place]
+        drawn += [Shot(own[i], option) for i in rng.permutation(len(own))[: config.shots].tolist()]
+    return tuple(drawn[i] for i in rng.permutation(len(drawn)).tolist())
+
+
+def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
+    """Logarithms of the shares of votes ``[options]``; all equal where no repeat names an option."""
+    votes = np.full(options, SMOOTHING)
+    for number, place in enumerate(places):
+        if place is not None:
+            votes[place] += 1 + FIRST * (number == 0)
+    return np.log(votes / votes.sum())
+
+
+def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
+    """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
+    pairs = [first == second for own in places for first, second in combinations(own, 2)]
+    days = sorted({answer.day for answer in answers})
+    return {
+        "models": dict(Counter(answer.model for answer in answers)),
+        "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
+        "days": [days[0], days[-1]] if days else [],
+        "calls": len(answers),
+        **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
+    }
+
+
+def _cost(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
+    """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
+    counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
+    money = {"money": prices.of(*counts)} if prices != FREE else {}
+    return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}
