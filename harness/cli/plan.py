@@ -20,6 +20,7 @@ from harness.preflight.smoke import records
 if TYPE_CHECKING:
     from adapters_store import Record
     from harness.preflight.estimate import Disk, Rates, Todo
+    from harness.preflight.leaving import Sent
     from harness.preflight.why import Why
     from harness.study.cell import Cell
     from harness.study.plan import Plan
@@ -46,6 +47,7 @@ class Costs:
     def __init__(self, study: Study, plan: Plan, records: Sequence[Record]) -> None:
         """Read some rows of every task with the backbone's tokenizer, and the costs of ``records``."""
         from harness.preflight.estimate import assumed_rates, disk_of, measured_rates, to_do
+        from harness.preflight.leaving import sent
 
         self.plan, self.store = plan, study.store
         names = dict.fromkeys(cell.target for cell in plan.cells)
@@ -60,6 +62,7 @@ class Costs:
         self.todo = [todo for todo, is_so in zip(self.todo, is_unknown, strict=True) if not is_so]
         self.rates: list[Rates] = measured or (assumed_rates(plan.backbone) if self.todo else [])
         self.disk: Disk = disk_of(plan, study.store, records)
+        self.sent: list[Sent] = sent(plan, study.store)
 
     def column(self, target: str, *, as_json: bool) -> dict[str, object]:
         """Hours of one target's cells, by device; every target has the same fields."""
@@ -82,6 +85,7 @@ class Costs:
             "free_bytes": _free(self.store.root),
             "further_seed": self._further_seed(),
             "not_forecast": dict(Counter(todo.way for todo in self.unknown)),
+            **({"sent": [system.as_json() for system in self.sent]} if self.sent else {}),
         }
 
     def lines(self) -> list[str]:
@@ -267,7 +271,7 @@ def show_plan(options: argparse.Namespace) -> int:
     left = len(plan.cells) - len(stored)
     print(f"\n{len(plan.cells)} cells in {counts['packs']} packs; {len(stored)} stored, {left} to train")
     print(", ".join(f"{role} {count}" for role, count in roles.items()))
-    for line in costs.lines():
+    for line in (*costs.lines(), *(line for system in costs.sent for line in system.lines())):
         print(line)
     print_warnings(plan)
     print_missing(plan.missing)

@@ -18,7 +18,7 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - where its settings name files, ``identity(config)``: what tells their content from any other, for the keys,
 - ``LOCAL``, the settings that decide no prediction (an address, a cap), which are in no key,
 - ``check(config, name, task)``, which refuses a task when a study is planned,
-- where it sends texts to another machine, ``leaving(config, instruction, parts, seed)``: how much, for the plan.
+- where it sends texts to a server, ``leaving(config, instruction, parts, seed, answers)``: what, for the plan.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
 """
@@ -183,17 +183,16 @@ def counted_wrong(predicted: Predicted, labels: NDArray[Any]) -> NDArray[np.floa
 
 
 class Leaving(NamedTuple):
-    """What of a cell's rows would be sent to another machine, at most: estimates of tokens and dollars.
+    """What of a cell's rows would be sent to a server, at most: ids of rows, and tokens and dollars of every call.
 
-    ``host`` is empty while nobody has named one; ``stays`` where it is this machine itself.
+    Calls stand under names that equal calls share; what is kept already is not among them. ``host`` is empty while
+    nobody has named one; ``stays`` where it is this machine itself.
     """
 
     host: str
     stays: bool
-    texts: int
-    calls: int
-    tokens: int
-    dollars: float
+    ids: frozenset[str]
+    calls: Mapping[str, tuple[float, float]]
 
 
 class Fitted(ABC):
@@ -239,7 +238,7 @@ class Kind:
     checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
     local: tuple[str, ...] = ()
     check: Callable[[Any, str, Task], None] = lambda config, name, task: None
-    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int], Leaving] | None = None
+    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int, Path], Leaving] | None = None
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
     @classmethod

@@ -120,22 +120,25 @@ def check(config: Config, name: str, task: Task) -> None:
         )
 
 
-def leaving(config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int) -> Leaving:
-    """What a cell sends at most, if nothing of it is kept; the longest template stands for that which is chosen."""
-    shots = _shots(config, instruction, parts["train"], seed)
-    rows = [*parts["validation"], *parts["test"]]
-    sizes = {
-        template: [len(prompt_of(checked_template(template), instruction, shots, row).encode()) for row in rows]
-        for template in config.templates
-    }
-    longest = max(sizes.values(), key=sum)
-    tried = min(TRIED_ROWS, len(parts["validation"])) if len(sizes) > 1 else 0
-    others = sum(sum(own[:tried]) for own in sizes.values() if own is not longest)
-    calls = config.repeats * len(rows) + tried * (len(sizes) - 1)
-    tokens = (config.repeats * sum(longest) + others) // BYTES_OF_TOKEN
-    dollars = config.prices.of(tokens, calls * config.answer_tokens)
-    host = checked_address(config.address).hostname if config.address else ""
-    return Leaving(host or "", is_this_machine(host or ""), len(rows) + len(shots), calls, tokens, dollars)
+def leaving(
+    config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int, answers: Path
+) -> Leaving:
+    """What a cell sends at most; the longest template stands for that which is chosen."""
+    shots, kept, settings = _shots(config, instruction, parts["train"], seed), Answers(answers), _settings(config)
+    rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
+    longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
+    asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
+    asked += [(text, row, 0) for text in texts for row in _tried(config, parts["validation"], seed)]
+    calls, ids = {}, set()
+    for text, row, repeat in asked:
+        prompt = prompt_of(text, instruction, shots, row)
+        key = kept.key(config.model, prompt, settings, repeat)
+        if key not in calls and kept.get(key) is None:
+            tokens = len(prompt.encode("utf-8", "replace")) / BYTES_OF_TOKEN
+            calls[key] = tokens, config.prices.of(tokens, config.answer_tokens)
+            ids |= {row.id, *(shot.row.id for shot in shots)}
+    host = (checked_address(config.address).hostname or "") if config.address else ""
+    return Leaving(host, is_this_machine(host), frozenset(ids), calls)
 
 
 class Prompted(Fitted):
@@ -150,11 +153,9 @@ class Prompted(Fitted):
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
-        self.template, *others = self.config.templates
-        if not others:
+        self.template = self.config.templates[0]
+        if not (rows := _tried(self.config, fit.validation, fit.seed)):
             return
-        order = np.random.default_rng(fit.seed).permutation(len(fit.validation))[:TRIED_ROWS]
-        rows = [fit.validation[place] for place in sorted(order.tolist())]
         labels = np.array([row.label for row in rows])
         scores = {}
         for template in self.config.templates:
@@ -221,15 +222,27 @@ def _asker(config: Config, place: Place) -> Asker:
         raise BadInput(f"no server to ask {config.model!r}: set url of the system, or the variable {ADDRESS}")
     if place.answers is None:
         raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
-    settings = {"temperature": config.temperature, config.limit: config.answer_tokens}
     return Asker(
         Server(config.address, config.timeout),
         Answers(place.answers),
-        Question(config.model, settings, config.answer_tokens),
+        Question(config.model, _settings(config), config.answer_tokens),
         prices=config.prices,
         most_cost=config.most_cost,
         in_flight=config.in_flight,
     )
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What a call says beside model and prompt."""
+    return {"temperature": config.temperature, config.limit: config.answer_tokens}
+
+
+def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:
+    """The validation rows on which a template is chosen; none where there is nothing to choose."""
+    if len(config.templates) == 1:
+        return []
+    order = np.random.default_rng(seed).permutation(len(rows))[:TRIED_ROWS]
+    return [rows[place] for place in sorted(order.tolist())]
 
 
 def _shots(config: Config, instruction: Instruction, rows: Sequence[Example], seed: int) -> tuple[Shot, ...]:

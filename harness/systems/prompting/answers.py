@@ -92,7 +92,7 @@ class Prices:
     tokens_in: float = 0.0
     tokens_out: float = 0.0
 
-    def of(self, tokens_in: int, tokens_out: int) -> float:
+    def of(self, tokens_in: float, tokens_out: float) -> float:
         """Dollars of a call."""
         return (tokens_in * self.tokens_in + tokens_out * self.tokens_out) / 1000
 
