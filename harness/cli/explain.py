@@ -40,7 +40,7 @@ def add_explain(explain: argparse.ArgumentParser) -> None:
     leaf_options(explain, "explain my-study --system joint --task iempathize --rows 3", explain_rows)
     out_option(explain, "refused, as is --json: texts go to the terminal, or to the page of --html")
     explain.add_argument("study", metavar="STUDY", help="a study that the store has")
-    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn or bi-encoder")
+    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
     explain.add_argument("--task", metavar="ID", required=True, help="whose test rows")
     explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")
     explain.add_argument("--rows", metavar="N", type=int, default=5, help="so many of the first (default: 5)")
@@ -89,16 +89,27 @@ def _page_of(options: argparse.Namespace, store: Store) -> Path | None:
     return page
 
 
+def contributions_of(row: ExplainedRow) -> list[tuple[int, int, float]]:
+    """Start, end and contribution of every token's part of the text; tokens that share a letter are one part."""
+    parts: list[tuple[int, int, float]] = []
+    for (start, end), contribution in zip(row.attribution.offsets, row.attribution.contributions, strict=True):
+        if parts and start < parts[-1][1] and start < end:
+            first, last, before = parts.pop()
+            parts.append((first, max(last, end), before + float(contribution)))
+        elif start < end:
+            parts.append((start, end, float(contribution)))
+    return parts
+
+
 def pieces_of(row: ExplainedRow) -> Iterator[Piece]:
     """The row's text in parts, tokens and what lies between them, in order."""
-    contributions = row.attribution.contributions
-    largest = float(abs(contributions).max()) or 1.0
-    end = 0
-    for (start, stop), contribution in zip(row.attribution.offsets, contributions, strict=True):
-        if start < stop and start >= end:
-            yield from [Piece(row.text[end:start], 0.0)] if end < start else []
-            yield Piece(row.text[start:stop], float(contribution) / largest)
-            end = stop
+    parts, end = contributions_of(row), 0
+    largest = max((abs(contribution) for *_, contribution in parts), default=0.0) or 1.0
+    for start, stop, contribution in parts:
+        if end < start:
+            yield Piece(row.text[end:start], 0.0)
+        yield Piece(row.text[start:stop], contribution / largest)
+        end = stop
     if end < len(row.text):
         yield Piece(row.text[end:], 0.0)
 
@@ -117,12 +128,8 @@ def heading(row: ExplainedRow) -> str:
 
 def strongest(row: ExplainedRow) -> str:
     """The tokens that add most, and those that take away most, with their numbers."""
-    own = row.attribution
-    tokens = [
-        (float(contribution), row.text[start:stop].strip())
-        for (start, stop), contribution in zip(own.offsets, own.contributions, strict=True)
-        if row.text[start:stop].strip()
-    ]
+    parts = contributions_of(row)
+    tokens = [(value, row.text[start:end].strip()) for start, end, value in parts if row.text[start:end].strip()]
     ordered = sorted(tokens, key=lambda token: -token[0])
     sides = {
         "for": [token for token in ordered[:NAMED] if token[0] > 0],
@@ -194,7 +201,7 @@ def html_of(title: str, rows: list[ExplainedRow]) -> str:
 
 
 def _coloured(row: ExplainedRow) -> str:
-    largest = float(abs(row.attribution.contributions).max())
+    largest = max((abs(contribution) for *_, contribution in contributions_of(row)), default=0.0)
     return "".join(
         f'<span style="background:rgb{_colour(piece.share)};color:{_ink(piece.share)}"'
         f' title="{largest * piece.share:+.3f}">{escape(piece.text)}</span>'

@@ -11,8 +11,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.scoring.probe.measured import tested_rows
+from harness.scoring.probe.measured import check_later_turns, tested_rows
 from harness.scoring.system_scorer import SystemScorer
+from harness.study.systems import in_window
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 from tasks.splits.loading import Splits
@@ -57,6 +58,7 @@ def explained_rows(
         raise BadInput("explain needs an optional package; install it with: pip install 'empathy-transfer[explain]'")
     scorer = SystemScorer(store, manifest, system, tasks=[splits.task.id], seed=seed, device=device)
     (task,) = scorer.tasks
+    check_later_turns(store, task.record.key, splits)
     rows = _chosen(tested_rows(store, task.record.key, splits), ids, count, task.name)
     if task.metric in ("pearson_r", "multilabel_f1"):
         raise BadInput(f"explain holds one class against the others, and the label of {task.name} is {task.kind}")
@@ -64,9 +66,10 @@ def explained_rows(
     if not isinstance(fitted, Readable):
         raise BadInput(
             f"system {system!r} is of the kind {scorer.kind.name!r}, which has no embeddings of tokens to go by;"
-            " explain a clsn or a bi-encoder"
+            " explain a clsn, an encoder or a bi-encoder"
         )
-    return _each(fitted, rows, task.names)
+    config = scorer.kind.configured(task.record.spec["config"], f"system {system!r}")
+    return _each(fitted, in_window(rows, config), task.names)
 
 
 def _chosen(rows: Sequence[Example], ids: Sequence[str], count: int, task: str) -> Sequence[Example]:

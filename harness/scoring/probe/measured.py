@@ -80,7 +80,7 @@ class Probe:
             tick()
             rows = tested_rows(self.store, cell.key, splits)
             try:
-                _check_later_turns(self.store, cell.key, splits)
+                check_later_turns(self.store, cell.key, splits)
                 self._cell(cell, rows, material)
             except (BadInput, StoreError) as reason:
                 self.missing[f"{task} by {cell.system or 'adapter'}, {cell.key[:12]}"] = str(reason)
@@ -154,7 +154,7 @@ def tested_rows(store: Store, key: str, splits: Splits) -> list[Example]:
     return [by_id[id]._replace(context=by_id[id].context[turns]) for id in ids]
 
 
-def _check_later_turns(store: Store, key: str, splits: Splits) -> None:
+def check_later_turns(store: Store, key: str, splits: Splits) -> None:
     """BadInput where a system asked for later turns, which are not in the content hash, and these differ here."""
     spec = store.get(key).spec
     if "after_hash" in spec and after_hash(splits, spec["config"][WINDOW][1]) != spec["after_hash"]:

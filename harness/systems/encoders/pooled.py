@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
+from harness.systems.encoders.attributions import Reading
 from harness.systems.encoders.epochs import EpochTrained, Schedule, with_tuples
 from harness.systems.encoders.foreign import load_encoder, resolve_encoder
-from harness.systems.encoders.texts import padded_batch
+from harness.systems.encoders.texts import Text, padded_batch
 from harness.systems.encoders.window import Reader, Window
 from harness.training.batches import evaluation_batches
 from harness.training.objective import Objective
@@ -82,7 +83,7 @@ class Trained(EpochTrained):
         self.tokenizer = load_tokenizer(self.backbone)
         self.read = Reader(self.tokenizer, config.tokens)
         encoder = load_encoder(self.backbone)
-        width = encoder.config.hidden_size
+        width, self.embeddings = encoder.config.hidden_size, encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         if config.lora_rank:
             encoder = with_products(encoder, config.lora_rank)
@@ -125,6 +126,26 @@ class Trained(EpochTrained):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             logits: Tensor = self.network(batch, to_device(target, self.device))
         return logits.float()
+
+    def reading(self, row: Example) -> Reading:
+        """How the logits follow from the embeddings of a row's window; of its tokens the target turn's have places."""
+        self.network.eval()
+        ((window,), pieces) = self.read([row]), self.tokenizer.pieces(row.text)
+        places = [place for _, place in pieces][: window.end - window.start]
+        if tuple(id for id, _ in pieces)[: len(places)] != window.ids[window.start : window.end]:
+            raise BadInput(f"row {row.id}: its text has a word that is one of the tokenizer's own; take another row")
+        offsets = [(0, 0)] * window.start + places + [(0, 0)] * (len(window.ids) - window.end)
+        is_target = torch.zeros(len(window.ids), device=self.device)
+        is_target[window.start : window.end] = 1
+
+        def logits(vectors: Tensor) -> Tensor:
+            ones = torch.ones(vectors.shape[:2], dtype=torch.int64, device=self.device)
+            read = {"inputs_embeds": vectors, "attention_mask": ones}
+            made: Tensor = self.network(read, is_target.expand(len(vectors), -1))
+            return made
+
+        text = Text(window.ids, tuple(offsets), window.is_cut)
+        return Reading(text, self.embeddings, self.tokenizer.padding, logits)
 
     def save(self, folder: Path) -> None:
         """Write encoder and head, and the settings."""

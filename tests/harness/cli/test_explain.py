@@ -14,13 +14,14 @@ from harness.systems.encoders.attributions import Attribution
 from tests.support.studies.small_study import small_study
 
 pytest.importorskip("captum", reason="explain needs its extra")
+NETWORKS = ("alone", "bi-encoder", "encoder")
 SYSTEMS = (
     'tasks=["epitome_er", "news_empathy"]',
-    'systems=["alone", "bi-encoder", "tfidf"]',
+    'systems=["alone", "bi-encoder", "encoder", "tfidf"]',
     'system.alone.kind="clsn"',
-    *(f'system.{name}.tasks=["epitome_er"]' for name in ("alone", "bi-encoder", "tfidf")),
-    *(f"system.{name}.epochs=1" for name in ("alone", "bi-encoder")),
-    *(f"system.{name}.tokens=40" for name in ("alone", "bi-encoder")),
+    *(f'system.{name}.tasks=["epitome_er"]' for name in ("alone", "bi-encoder", "encoder", "tfidf")),
+    *(f"system.{name}.epochs=1" for name in NETWORKS),
+    *(f"system.{name}.tokens=40" for name in NETWORKS),
     "transfers=false",
 )
 
@@ -43,7 +44,7 @@ def contents(store):
     return {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("system", ["alone", "bi-encoder"])
+@pytest.mark.parametrize("system", NETWORKS)
 def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study, command, system):
     before = contents(study.store)
     words = ("explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--rows", 3)
@@ -82,6 +83,13 @@ def test_a_text_is_coloured_by_its_tokens_and_its_markup_is_text():
     assert "a &amp; b" in page
     assert strongest(row) == "for: too +0.50; against: <b>bad</b> -1.00"
     assert [piece.text for piece in pieces_of(row_of(contributions=(0.0,) * 4))] == ["too", " ", "<b>bad</b>"]
+
+
+def test_tokens_that_share_a_letter_are_one_part_with_their_sum():
+    own = Attribution(((0, 0), (0, 1), (0, 1), (1, 4)), np.array([0.0, 0.25, 0.25, -2.0]), 1, 1.0, 2.5)
+    row = ExplainedRow("7", "\u00e4rgh", "none", "seek", False, own)
+    assert [(piece.text, piece.share) for piece in pieces_of(row)] == [("\u00e4", 0.25), ("rgh", -1.0)]
+    assert strongest(row) == "for: \u00e4 +0.50; against: rgh -2.00"
 
 
 def test_a_row_says_when_its_contributions_do_not_add_up():

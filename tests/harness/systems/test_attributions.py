@@ -15,7 +15,12 @@ from tests.harness.systems.test_kinds import label_of, rows_of
 
 pytest.importorskip("captum", reason="explain needs its extra")
 SMALL = {"epochs": 8, "batch_size": 16, "learning_rate": 3e-3, "tokens": 24}
-KINDS = {"clsn": {"width": 16}, "plain": {"network": "plain"}, "bi-encoder": {"rationale_weight": 0.0}}
+KINDS = {
+    "clsn": {"width": 16},
+    "plain": {"network": "plain"},
+    "bi-encoder": {"rationale_weight": 0.0},
+    "encoder": {"window": [1, 0], "tokens": 64},
+}
 
 
 def fitted_of(folder, tiny, name):
