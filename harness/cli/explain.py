@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store import Store, disk
 from harness.api import stored_manifest
@@ -19,6 +19,7 @@ from tasks.plain_text import nearest
 
 if TYPE_CHECKING:
     from harness.scoring.explained import ExplainedRow
+    from tasks.splits.loading import Splits
 
 SHADES = 4  # of each colour, the strongest for the row's largest contribution
 FOR, AGAINST = (0, 90, 181), (220, 90, 20)  # blue and orange, which most colour-blind people tell apart
@@ -39,30 +40,42 @@ def add_explain(explain: argparse.ArgumentParser) -> None:
     """Add the options of ``explain``."""
     leaf_options(explain, "explain my-study --system joint --task iempathize --rows 3", explain_rows)
     out_option(explain, "refused, as is --json: texts go to the terminal, or to the page of --html")
-    explain.add_argument("study", metavar="STUDY", help="a study that the store has")
-    explain.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
-    explain.add_argument("--task", metavar="ID", required=True, help="whose test rows")
+    rows_options(explain)
     explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")
     explain.add_argument("--rows", metavar="N", type=int, default=5, help="so many of the first (default: 5)")
-    explain.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
     explain.add_argument("--html", metavar="FILE", help="write a page of your own in place of the terminal")
-    device_option(explain)
-    registry_option(explain)
-    splits_option(explain)
+
+
+def rows_options(leaf: argparse.ArgumentParser) -> None:
+    """Which test rows are looked at, and by whom."""
+    leaf.add_argument("study", metavar="STUDY", help="a study that the store has")
+    leaf.add_argument("--system", metavar="NAME", required=True, help="of the kind clsn, encoder or bi-encoder")
+    leaf.add_argument("--task", metavar="ID", required=True, help="whose test rows")
+    leaf.add_argument("--seed", metavar="N", type=int, help="of the training (default: the study's lowest)")
+    device_option(leaf)
+    registry_option(leaf)
+    splits_option(leaf)
+
+
+def splits_named(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
+    """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
+    from harness.raw.stored_study import stored_splits
+
+    if options.task not in (known := list(manifest["tasks"])):
+        name = manifest["name"]
+        raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
+    ids = Path(options.splits) if options.splits else None
+    return stored_splits(store, manifest, options.task, Path(options.data), ids=ids, registry=options.registry)
 
 
 def explain_rows(options: argparse.Namespace) -> int:
     """Print the rows one after the other, or write them as a page."""
-    from harness.raw.stored_study import stored_splits
     from harness.scoring.explained import explained_rows
 
     store, name = Store(Path(options.store)), name_of(options.study)
     page = _page_of(options, store)
     manifest = stored_manifest(store, name)
-    if options.task not in (known := list(manifest["tasks"])):
-        raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
-    places = {"ids": Path(options.splits) if options.splits else None, "registry": options.registry}
-    splits = stored_splits(store, manifest, options.task, Path(options.data), **places)
+    splits = splits_named(store, manifest, options)
     chosen = {"ids": options.row, "count": options.rows, "seed": options.seed, "device": options.device}
     rows = explained_rows(store, manifest, splits, options.system, **chosen)
     if page is None:

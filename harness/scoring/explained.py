@@ -1,17 +1,20 @@
-"""Stored test rows and what each token of them adds to a system's answer, read at view time.
+"""Stored test rows as a system sees them: what each token adds to its answer, and how near rows come to each other.
 
-Texts come from the raw files and attributions from the stored weights, each time anew: nothing of it is kept.
+Texts come from the raw files and all else from the stored weights, each time anew: nothing of it is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from adapters_store import Store
 from harness.scoring.probe.measured import check_later_turns, tested_rows
+from harness.scoring.scoring_tasks import ScoringTask
 from harness.scoring.system_scorer import SystemScorer
 from harness.study.systems import in_window
 from tasks.errors import BadInput
@@ -20,6 +23,8 @@ from tasks.splits.loading import Splits
 from tasks.task import Example
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from harness.systems.encoders.attributions import Attribution, Readable
 
 
@@ -52,24 +57,39 @@ def explained_rows(
     lowest. BadInput, before the first row, for an unknown row, a system that reads no tokens, a label without classes
     to hold against each other, and where Captum is not installed.
     """
-    from harness.systems.encoders.attributions import Readable
-
     if find_spec("captum") is None:
         raise BadInput("explain needs an optional package; install it with: pip install 'empathy-transfer[explain]'")
+    seen = _seen(store, manifest, splits, system, seed, device)
+    return _each(seen, _chosen(seen.rows, ids, count, seen.task.name))
+
+
+class _Seen(NamedTuple):
+    """What a system has learned of a task, and the record's test rows as it reads them."""
+
+    task: ScoringTask
+    fitted: Readable
+    rows: Sequence[Example]
+
+
+def _seen(
+    store: Store, manifest: Mapping[str, Any], splits: Splits, system: str, seed: int | None, device: str
+) -> _Seen:
+    """Load what the study calls ``system``; BadInput where it has no tokens and classes. Torch is loaded here."""
+    from harness.systems.encoders.attributions import Readable
+
     scorer = SystemScorer(store, manifest, system, tasks=[splits.task.id], seed=seed, device=device)
     (task,) = scorer.tasks
     check_later_turns(store, task.record.key, splits)
-    rows = _chosen(tested_rows(store, task.record.key, splits), ids, count, task.name)
     if task.metric in ("pearson_r", "multilabel_f1"):
-        raise BadInput(f"explain holds one class against the others, and the label of {task.name} is {task.kind}")
+        raise BadInput(f"a class is held against the others, and the label of {task.name} is {task.kind}")
     (fitted,) = scorer.fitted
     if not isinstance(fitted, Readable):
         raise BadInput(
             f"system {system!r} is of the kind {scorer.kind.name!r}, which has no embeddings of tokens to go by;"
-            " explain a clsn, an encoder or a bi-encoder"
+            " take a clsn, an encoder or a bi-encoder"
         )
     config = scorer.kind.configured(task.record.spec["config"], f"system {system!r}")
-    return _each(fitted, in_window(rows, config), task.names)
+    return _Seen(task, fitted, in_window(tested_rows(store, task.record.key, splits), config))
 
 
 def _chosen(rows: Sequence[Example], ids: Sequence[str], count: int, task: str) -> Sequence[Example]:
@@ -80,12 +100,68 @@ def _chosen(rows: Sequence[Example], ids: Sequence[str], count: int, task: str) 
     return [by_id[id] for id in ids] or rows[:count]
 
 
-def _each(fitted: Readable, rows: Sequence[Example], names: Sequence[str]) -> Iterator[ExplainedRow]:
+def _each(seen: _Seen, rows: Sequence[Example]) -> Iterator[ExplainedRow]:
     from harness.systems.encoders.attributions import attribution
 
     for row in rows:
-        reading = fitted.reading(row)
+        reading = seen.fitted.reading(row)
         made = attribution(reading)
         assert isinstance(row.label, int)
-        gold, predicted = names[row.label], names[made.predicted]
+        gold, predicted = seen.task.names[row.label], seen.task.names[made.predicted]
         yield ExplainedRow(row.id, row.text, gold, predicted, reading.text.is_cut, made)
+
+
+MAP_SEED = 20_241
+PERPLEXITY = 30.0  # of t-SNE; a third of the rows where there are fewer than three times as many
+FEWEST = 10  # rows of a map
+
+
+class RowsMap(NamedTuple):
+    """Test rows in a plane, with the columns ``x``, ``y``, ``gold`` and ``predicted`` and without ids.
+
+    ``silhouette`` is that of the gold classes among the vectors themselves, which a plane distorts: from -1 to 1, 0
+    where classes lie across each other; NaN where there are none to part.
+    """
+
+    frame: pd.DataFrame
+    silhouette: float
+
+
+def rows_map(
+    store: Store,
+    manifest: Mapping[str, Any],
+    splits: Splits,
+    system: str,
+    *,
+    seed: int | None = None,
+    device: str = "auto",
+    watch: Callable[[int, int], None] = lambda done, of: None,
+) -> RowsMap:
+    """All stored test rows of a task by the vector from which a system classifies each, laid out by t-SNE.
+
+    Van der Maaten and Hinton 2008, by scikit-learn. ``watch(done, of)`` hears of rows. BadInput as ``explained_rows``,
+    and for fewer than FEWEST rows.
+    """
+    import pandas as pd
+    from sklearn.manifold import TSNE
+    from sklearn.metrics import silhouette_score
+
+    from harness.systems.encoders.attributions import vector_of
+
+    seen = _seen(store, manifest, splits, system, seed, device)
+    if len(seen.rows) < FEWEST:
+        raise BadInput(f"{seen.task.name}: {len(seen.rows)} stored test rows make no map; it takes {FEWEST}")
+    vectors, answers = [], []
+    for number, row in enumerate(seen.rows, start=1):
+        vector, answer = vector_of(seen.fitted, row)
+        vectors.append(vector)
+        answers.append(answer)
+        watch(number, len(seen.rows))
+    stacked, gold = np.stack(vectors), [int(row.label) for row in seen.rows]  # type: ignore[arg-type]
+    perplexity = min(PERPLEXITY, (len(stacked) - 1) / 3)
+    places = TSNE(perplexity=perplexity, init="pca", random_state=MAP_SEED).fit_transform(stacked)
+    can_part = 1 < len(set(gold)) < len(gold)
+    silhouette = float(silhouette_score(stacked, gold)) if can_part else float("nan")
+    columns = {"x": places[:, 0].astype(float), "y": places[:, 1].astype(float)}
+    named = {name: [seen.task.names[of] for of in part] for name, part in (("gold", gold), ("predicted", answers))}
+    return RowsMap(pd.DataFrame(columns | named), silhouette)

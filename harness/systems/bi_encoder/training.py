@@ -55,6 +55,7 @@ class Trained(EpochTrained):
             dropout=config.dropout,
             has_marks=config.rationale_weight > 0,
         ).to(self.device)
+        self.head: torch.nn.Module = self.network.level
         for name, parameter in self.network.named_parameters():
             is_frozen = name.startswith("seeker.") and not config.is_seeker_trained
             parameter.requires_grad_(".pooler." not in name and not is_frozen)

@@ -44,6 +44,7 @@ class Trained(EpochTrained):
         self.embeddings: torch.nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = self._network(encoder).to(self.device)
+        self.head: torch.nn.Module = self.network.heads[0]
         for name, parameter in self.network.named_parameters():
             parameter.requires_grad_(".pooler." not in name)
         self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}

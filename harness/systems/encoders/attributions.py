@@ -9,7 +9,7 @@ enough, which networks with sharp turns need not allow: an attribution says how 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from harness.study.systems import Predicted
 from harness.systems.encoders.texts import Text
 from harness.training.tensors import to_device
 from tasks.task import Example
@@ -42,10 +43,19 @@ class Reading(NamedTuple):
 
 @runtime_checkable
 class Readable(Protocol):
-    """A fitted system whose answers can be led back to tokens: its network begins with an embedding of each."""
+    """A fitted system that can be looked into: its network begins with an embedding of each token.
+
+    ``head`` makes the logits, from one vector a row.
+    """
+
+    head: nn.Module
 
     def reading(self, row: Example) -> Reading:
         """How it reads the text of a row."""
+        ...
+
+    def predict(self, rows: Sequence[Example]) -> Predicted:
+        """As every system."""
         ...
 
 
@@ -109,3 +119,17 @@ def advantage(logits: Tensor, predicted: int) -> Tensor:
     """F ``[n]``: the logit of a class less the mean of the others', of ``logits [n, outputs]``."""
     others = (logits.sum(dim=1) - logits[:, predicted]) / (logits.shape[1] - 1)
     return logits[:, predicted] - others
+
+
+def vector_of(fitted: Readable, row: Example) -> tuple[NDArray[np.float32], int]:
+    """The vector ``[width]`` of a row that the head reads, and the class that it then predicts."""
+    taken: list[NDArray[np.float32]] = []
+    hook = fitted.head.register_forward_pre_hook(
+        lambda module, inputs: taken.append(inputs[0][0].detach().float().cpu().numpy())
+    )
+    try:
+        logits = fitted.predict([row]).logits
+    finally:
+        hook.remove()
+    (vector,) = taken
+    return vector, int(logits[0].argmax())

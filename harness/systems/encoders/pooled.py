@@ -88,6 +88,7 @@ class Trained(EpochTrained):
         if config.lora_rank:
             encoder = with_products(encoder, config.lora_rank)
         self.network = Pooled(encoder, width, outputs, config.dropout).to(self.device)
+        self.head: nn.Module = self.network.head
         for name, parameter in self.network.named_parameters():
             is_frozen = config.lora_rank and not name.startswith("head.") and ".lora_" not in name
             parameter.requires_grad_(".pooler." not in name and not is_frozen)

@@ -21,6 +21,7 @@ from analysis.figures.heatmaps import _own_heatmap, write_map
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.planned.boards import board_frame, board_plan
 from analysis.figures.planned.plan import figure_of_plan
+from analysis.figures.rows import draw_rows
 from analysis.figures.specification_curve import CHOICES, choices_of_slopes, specification_curve
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
@@ -43,6 +44,13 @@ def published_similarities(name: str) -> pd.DataFrame:
     measured = ~frame[["intermediate", "target"]].eq("condolence").any(axis=1)
     frame[name] = np.where(measured, RNG.uniform(size=len(frame)), np.nan)
     return paper_figures.similarity_squares(results(), frame, name)
+
+
+def mapped() -> pd.DataFrame:
+    """Made-up places of rows of ten classes, of which there are more than colours."""
+    classes = [f"class {number}" for number in RNG.integers(10, size=80)]
+    columns = {"x": RNG.normal(size=80), "y": RNG.normal(size=80), "gold": classes, "predicted": classes[::-1]}
+    return pd.DataFrame(columns)
 
 
 def profile() -> pd.DataFrame:
@@ -115,6 +123,7 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "slopes by choice": lambda: (slopes_by_choice(), choices_of_slopes),
     "compared": lambda: (compared(), _compared),
     "context": lambda: (sensitivities(), draw_context),
+    "rows": lambda: (mapped(), draw_rows),
     "correlations": lambda: (corpus.correlations(texts()), corpus.draw_map),
     "groups": lambda: (corpus.group_means(texts()), corpus.draw_groups),
     "leaderboard": lambda: (board(), partial(figure_of_plan, planner=board_plan)),

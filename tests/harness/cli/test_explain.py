@@ -1,4 +1,4 @@
-"""``explain``: tokens of stored test rows on the terminal and on a page, and nowhere in the store."""
+"""``explain`` and ``tsne``: test rows by tokens and by vectors; on the terminal, a page, a figure, and not stored."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import re
 from html import unescape
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from harness.cli.explain import HOLDS_TEXTS, heading, html_of, pieces_of, strongest
 from harness.scoring.explained import ExplainedRow
-from harness.systems.encoders.attributions import Attribution
+from harness.scoring.system_scorer import SystemScorer
+from harness.systems.encoders.attributions import Attribution, vector_of
 from tests.support.studies.small_study import small_study
 
 pytest.importorskip("captum", reason="explain needs its extra")
@@ -130,3 +133,39 @@ def test_without_its_extra_the_line_says_what_to_install(study, command, monkeyp
     code, _, err = command("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "pip install 'empathy-transfer[explain]'" in err
+
+
+@pytest.mark.parametrize("system", NETWORKS)
+def test_a_map_has_every_test_row_with_its_classes_and_no_id(study, command, tmp_path, system):
+    before = contents(study.store)
+    words = ("tsne", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--quiet")
+    code, out, err = command(*words, "--out", tmp_path)
+    assert (code, err) == (0, "")
+    stem = tmp_path / "figures" / f"tsne-epitome_er-{system}"
+    assert out.splitlines() == [f"{stem}.{ending}" for ending in ("csv", "png", "svg")]
+    frame = pd.read_csv(f"{stem}.csv")
+    assert list(frame) == ["x", "y", "gold", "predicted"]
+    (cell,) = [cell for cell in study.plan.cells if cell.system == system]
+    test = pd.read_parquet(study.store.open(cell.key, "test.parquet"))
+    names = study.store.manifest("tiny")["tasks"]["epitome_er"]["classes"]
+    assert frame.gold.tolist() == [names[label] for label in test.label]
+    stored = test.filter(like="logit_").to_numpy()
+    margin = np.sort(stored)[:, -1] - np.sort(stored)[:, -2]
+    own = np.array([names[place] for place in stored.argmax(axis=1)])
+    assert (frame.predicted.to_numpy() == own)[margin > 1e-4].all()
+    assert frame[["x", "y"]].drop_duplicates().shape[0] > 8
+    first = (stem.with_suffix(".png")).read_bytes()
+    assert command(*words, "--out", tmp_path)[0] == 0
+    assert stem.with_suffix(".png").read_bytes() == first
+    assert contents(study.store) == before
+
+
+def test_the_vectors_are_those_that_the_head_makes_logits_of(study):
+    for system in NETWORKS:
+        scorer = SystemScorer(study.store, study.store.manifest("tiny"), system, tasks=["epitome_er"])
+        (fitted,) = scorer.fitted
+        row = study.plan.splits["epitome_er"].test[0]
+        vector, predicted = vector_of(fitted, row)
+        logits = fitted.head(torch.tensor(vector)[None]).detach().numpy()
+        np.testing.assert_allclose(logits, fitted.predict([row]).logits, atol=1e-5)
+        assert predicted == logits.argmax()
