@@ -155,7 +155,7 @@ def make_system_cell(
     kind, config = kind_and_config(name, study.system.get(name, {}), f"system.{name}")
     rows, task = splits[target], splits[target].task
     check_system(kind, name, backbone)
-    check_settings(config, name, splits[target].task.label, backbone)
+    check_settings(kind, config, name, splits[target].task.label, backbone)
     if study.data != "synthetic":  # made-up texts are nobody's
         kind.check(config, name, task)
     settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them

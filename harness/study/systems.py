@@ -444,13 +444,19 @@ def check_system(kind: Kind, name: str, backbone: Backbone) -> None:
         )
 
 
-def check_settings(config: Any, name: str, label: Label, backbone: Backbone) -> None:  # noqa: ANN401 - a kind's Config
+def check_settings(
+    kind: Kind,
+    config: Any,  # noqa: ANN401 - the kind's own Config
+    name: str,
+    label: Label,
+    backbone: Backbone,
+) -> None:
     """BadStudy where settings ask for more tokens than the study's backbone reads, or a loss that no such label has.
 
     Settings say so by fields ``tokens`` (and ``weights``, where another encoder reads them) and ``objective``.
     """
     tokens, objective = getattr(config, "tokens", 0), getattr(config, "objective", None)
-    if tokens > backbone.max_tokens and not getattr(config, "weights", ""):
+    if kind.reads.weights and tokens > backbone.max_tokens and not getattr(config, "weights", ""):
         raise BadStudy(
             f"system.{name}.tokens {tokens} is longer than backbone {backbone.name!r} reads; set it to at most"
             f" {backbone.max_tokens}"

@@ -164,9 +164,9 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
         ]
     sums = [-loss * len(option) for loss, option in zip(losses, fitted.options, strict=True)]
     np.testing.assert_allclose(fitted.predict([row]).logits[0], sums, rtol=1e-5)
-    assert float(fitted.loss([prompt], [1])) == pytest.approx(losses[1], rel=1e-5)
+    assert fitted.loss([prompt], [1]).item() == pytest.approx(losses[1], rel=1e-5)
     both = (losses[0] * len(fitted.options[0]) + losses[1] * len(fitted.options[1])) / sum(map(len, fitted.options[:2]))
-    assert float(fitted.loss([prompt, prompt], [0, 1])) == pytest.approx(both, rel=1e-5)
+    assert fitted.loss([prompt, prompt], [0, 1]).item() == pytest.approx(both, rel=1e-5)
 
 
 def test_few_logits_at_a_time_rank_alike(monkeypatch):
@@ -280,6 +280,45 @@ def test_it_learns_a_planted_rule_and_the_ablations_change_what_it_says(tmp_path
         other = KIND.fit(fit_of(tmp_path / str(number), rows=96, **{**changes, "epochs": 1}, **ablation))
         plain = KIND.fit(fit_of(tmp_path / f"{number} plain", rows=96, **{**changes, "epochs": 1}))
         assert np.abs(other.predict(rows).logits - plain.predict(rows).logits).max() > 1e-3
+
+
+def accuracy_on_renamed_options(folder, *, is_asked, most_steps):
+    """Train one T5 on two instructions that name the same classes the other way round; accuracy on unseen rows of both.
+
+    Rows are a word that tells the class and two letters; pairs of letters that are scored were not trained on.
+    """
+    names = (("x", "z"), ("z", "x"))
+    both = [trained(Instruction("{text}", pair), weights=folder, instruction=is_asked, tokens=64) for pair in names]
+    both[1].network = both[0].network
+    optimizer, rng = torch.optim.AdamW(both[0].weights.values(), lr=2e-3), np.random.default_rng(1)
+    torch.manual_seed(0)
+    pairs = [f"{first} {second}" for first in "abcd" for second in "abcd" if first != second]
+    rows = [(row_of([], f"{word} {pair}", []), place) for place, word in enumerate(WORDS[:2]) for pair in pairs]
+    train = [row for row in rows if row[0].text[-3:] not in pairs[::4]]
+    unseen = [row for row in rows if row not in train]
+    prompts = [fitted.read([row for row, _ in train]) for fitted in both]
+    for _ in range(most_steps):
+        both[0].network.train()
+        numbers = rng.integers(0, len(train), 24)
+        gold = [train[number][1] for number in numbers]
+        losses = [part.loss([own[n] for n in numbers], gold) for part, own in zip(both, prompts, strict=True)]
+        optimizer.zero_grad()
+        sum(losses).backward()
+        optimizer.step()
+        if float(sum(losses).detach()) < 0.02:
+            break
+    labels = [place for _, place in unseen]
+    each = [np.mean(part.predict([row for row, _ in unseen]).logits.argmax(axis=1) == labels) for part in both]
+    return float(np.mean(each))
+
+
+@pytest.mark.slow
+def test_on_renamed_options_the_instruction_is_followed_and_without_it_nothing_can_be(tmp_path):
+    spoken = (*SPOKEN, *"abcd")
+    shape = {"d_model": 64, "d_ff": 128, "num_heads": 4, "dropout": 0.0}
+    folder = str(tiny_t5(tmp_path / "t5", spoken, **shape))
+    assert accuracy_on_renamed_options(folder, is_asked=True, most_steps=500) == 1.0
+    assert accuracy_on_renamed_options(folder, is_asked=False, most_steps=100) == 0.5
 
 
 def test_following_turns_are_read_as_far_as_the_window_asks_for_them(words):
