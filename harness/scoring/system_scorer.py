@@ -16,7 +16,8 @@ from harness.scoring.answers import Answers, TextScorer
 from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
-from harness.study.systems import Fitted, Kind, Place, check_installed, check_system, in_window, kind_of
+from harness.study.systems import Fitted, Kind, Place, in_window, kind_of
+from harness.study.systems.checks import check_installed, check_system
 from harness.systems.fitted import answers_beside
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns

@@ -15,7 +15,8 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import Kind, check_rows, check_settings, check_system, kind_and_config, turns_after
+from harness.study.systems import Kind, kind_and_config, turns_after
+from harness.study.systems.checks import check_rows, check_settings, check_system
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
 

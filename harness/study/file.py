@@ -31,7 +31,7 @@ from harness.study.config import (
 )
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
-from harness.study.systems import check_systems
+from harness.study.systems.checks import check_systems
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import control_character, is_inside, nearest, read_toml

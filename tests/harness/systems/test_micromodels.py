@@ -19,7 +19,8 @@ from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.study.device import ANY_DEVICE
-from harness.study.systems import Fit, Place, Sibling, check_system, kind_of
+from harness.study.systems import Fit, Place, Sibling, kind_of
+from harness.study.systems.checks import check_system
 from harness.systems import system_of
 from harness.systems.micromodels import reduction as reductions
 from harness.systems.micromodels.machine import Machine

@@ -26,7 +26,7 @@ from harness.systems.seq2seq.weights import resolve_weights
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput, BadStudy
 from tasks.task import METRICS, Instruction
-from tests.harness.systems.test_encoder import Killed, folder_of, row_of
+from tests.harness.systems.encoders.test_encoder import Killed, folder_of, row_of
 from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
 from tests.support.studies.small_study import small_study
 from tests.support.systems.tiny_t5 import tiny_t5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,14 +17,24 @@ from tasks.readers.rows import column_names
 from tasks.registry import Registry
 from tasks.synthetic import SAME_FILES, write
 from tasks.task import Task
+from tests.support.systems.intents import write_entry, write_intents
 
-REGISTRY = Registry.load()
+
+def registry() -> Registry:
+    """The built-in tasks, and a user's own labels on the rows of one of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_entry(Path(folder))
+        return Registry.load([Path(folder)])
+
+
+REGISTRY = registry()
 # One task per reader and format, with the file that is broken (its place among all of the task's).
 CASES = {
     "questions": ("empdial_qint", 0),
     "questions from the test set": ("empdial_qact", 1),
     "motivational": ("mi_behavior", 0),
     "joined": ("empathy_hope", 1),
+    "numbered": ("iempathize_intent", 0),
     "esconv": ("esconv_strategy", 0),
     "esconv from flat files": ("esconv_question", 2),
     "parlai": ("control_reply", 0),
@@ -63,9 +74,11 @@ EDITS = st.lists(
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for task, _ in CASES.values():
-        dataset = REGISTRY.task(task).dataset.id
+        dataset = "iempathize" if task == "iempathize_intent" else REGISTRY.task(task).dataset.id
         found[task] = tmp_path_factory.mktemp(task)
         write(found[task], [SAME_FILES.get(dataset, dataset)], rows=24, seed=5)
+        if task == "iempathize_intent":
+            write_intents(found[task], random.Random(5))
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness.cli.main import main
 from tasks.entry import FIELDS, MANDATORY, SECTIONS, TABLES_OF, field_reference, field_rows, tasks_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-task.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "adding-a-task.md"
 
 
 def test_every_field_that_an_entry_may_have_is_explained_once():
