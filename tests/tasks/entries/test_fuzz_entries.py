@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.entry import DOWNLOAD_FIELDS, FIELDS, tasks_of
+from tasks.entry import DOWNLOAD_FIELDS, FIELDS, INSTRUCTION_FIELDS, tasks_of
 from tasks.errors import BadInput
 from tasks.splits.as_published import Published
 from tasks.splits.loading import load
@@ -15,6 +15,7 @@ from tests.support.studies.toml_values import ODD, VALUES, toml
 GOOD = {"id": "mine", "files": ["mine.csv"], "text": "text", "label": "label", "kind": "binary"}
 ROWS = "text,label,other\n" + "".join(f"words {i},{'no' if i % 2 else 'yes'},{i % 7}\n" for i in range(40))
 NESTED = [f"downloads.{name}" for name in DOWNLOAD_FIELDS]
+NESTED += [f"instruction.{name}" for name in INSTRUCTION_FIELDS]
 NESTED += [f"published.{name}" for name in ("key", "rows", "unit", "train", "validation", "test")]
 WORDS = st.sampled_from(["text", "label", "other", "mine.csv", "group", "train", "cv3", "utf-16", "hex", "yes", ";"])
 ANY = VALUES | WORDS | st.lists(WORDS | ODD, max_size=2) | st.lists(st.floats(), max_size=2)
@@ -41,6 +42,8 @@ def test_any_value_in_every_field_is_used_or_refused(tmp_path, field, value):
     table, _, inner = field.partition(".")
     if table == "downloads" and inner:
         value = [{"url": "https://x.example", "path": "x", inner: value}]
+    elif table == "instruction" and inner:
+        value = {"question": "Is {text} so?", "options": ["no", "yes"], inner: value}
     elif inner:
         value = {"train": [0.0, 0.5], "validation": [0.5, 0.7], "test": [0.7, 1.0], inner: value}
     tried(tmp_path, GOOD | {table: value})
