@@ -31,6 +31,7 @@ CHAT = "/chat/completions"
 MOST_BYTES = 1 << 20  # of an answer; those asked for here have some hundred
 PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})  # statuses that another call may not meet
 NO_MONEY = "insufficient_quota"  # a 429 that no waiting mends
+EVENT = b"data:"  # what lines of a stream begin with
 CODE = re.compile(r"[a-z][a-z0-9_.-]{1,63}")
 
 
@@ -179,7 +180,7 @@ def _reply(content: bytes) -> Reply:
     try:
         if len(content) > MOST_BYTES:
             raise ValueError
-        table = json.loads(content)
+        table = _joined(content) if content.startswith(EVENT) else json.loads(content)
         message = table["choices"][0]["message"]
         usage = table.get("usage") or {}
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
@@ -188,6 +189,19 @@ def _reply(content: bytes) -> Reply:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise NoAnswer("an answer that is cut or no answer of a chat", is_paid=True) from None
     return Reply(_text(text), _text(model), tokens[0], tokens[1], _text(fingerprint))
+
+
+def _joined(content: bytes) -> dict[str, Any]:
+    """The answer that a stream of events makes, which some servers send unasked; ValueError where it has no end."""
+    lines = [line[len(EVENT) :].strip() for line in content.splitlines() if line.startswith(EVENT)]
+    events = [json.loads(line) for line in lines if line != b"[DONE]"]
+    choices = [choice for event in events for choice in event["choices"]]
+    if not any(choice.get("finish_reason") for choice in choices):
+        raise ValueError
+    pieces = [_text((choice.get("delta") or {}).get("content")) for choice in choices]
+    usage = [event["usage"] for event in events if event.get("usage")]
+    message = {"message": {"content": "".join(pieces)}}
+    return {**events[0], "choices": [message], "usage": usage[-1] if usage else None}
 
 
 def _text(value: object) -> str:

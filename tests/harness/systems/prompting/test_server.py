@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import socket
 import threading
 from email.utils import formatdate
@@ -135,6 +136,32 @@ def test_a_delay_may_be_a_date_or_nonsense(monkeypatch):
 )
 def test_an_answer_may_lack_what_nobody_needs(content, text):
     assert _reply(content) == Reply(text, "", None, None, "")
+
+
+EVENTS = (
+    {"model": "m", "choices": [{"delta": {"role": "assistant"}}], "system_fingerprint": "fp"},
+    {"model": "m", "choices": [{"delta": {"content": "no commu"}}]},
+    {"model": "m", "choices": [{"delta": {"content": "nication"}}]},
+    {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}]},
+    {"model": "m", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}},
+)
+
+
+def streamed(events):
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+@pytest.mark.parametrize("end", [b"", b"data: [DONE]\n\n"])
+def test_a_stream_of_events_is_one_answer(end):
+    assert _reply(streamed(EVENTS) + end) == Reply("no communication", "m", 7, 2, "fp")
+    assert _reply(streamed(EVENTS[:-1]) + end) == Reply("no communication", "m", None, None, "fp")
+
+
+def test_a_stream_that_was_cut_anywhere_is_no_answer():
+    whole = streamed(EVENTS[:-1])
+    for length in range(len(whole) - 2):
+        with pytest.raises(NoAnswer):
+            _reply(whole[:length])
 
 
 @pytest.mark.parametrize(
