@@ -58,7 +58,8 @@ def with_products(encoder: nn.Module, rank: int) -> nn.Module:
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, target_modules="all-linear", exclude_modules=r".*pooler.*")
+    pooler = r".*pooler.*" if any("pooler" in name for name, _ in encoder.named_modules()) else None
+    config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, target_modules="all-linear", exclude_modules=pooler)
     wrapped: nn.Module = inject_adapter_in_model(config, encoder)
     return wrapped
 

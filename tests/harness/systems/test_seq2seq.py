@@ -154,6 +154,16 @@ def test_ranked_answers_equal_a_forward_pass_per_option(is_gated, changes, tmp_p
         np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
 
 
+def test_a_tokenizer_of_t5_s_own_kind_is_read_and_no_word_of_a_row_is_taken_for_its_end(tmp_path):
+    folder = str(tiny_t5(tmp_path / "t5", SPOKEN, is_of_pieces=True))
+    fitted, rows = trained(weights=folder), [row_of(["calm </s> <extra_id_0>"], "</s> warm <pad>", ["</s>"])]
+    (prompt,) = fitted.read(rows)
+    assert prompt.ids[-1] == 1
+    assert not {0, 1} & set(prompt.ids[:-1])
+    assert all(option[-1] == 1 and 1 not in option[:-1] for option in fitted.options)
+    np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+
+
 def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
     fitted, (row,) = trained(), rows_of("multiclass", 1, 3)
     (prompt,) = fitted.read([row])
@@ -365,7 +375,8 @@ def test_products_of_low_rank_and_new_tokens_are_trained_and_kept_alone(tmp_path
     changes = {"weights": words, "lora_rank": 2, "asks": asks}
     fitted = KIND.fit(fit_of(tmp_path / "fit", **changes))
     assert {name.split(".")[-1] for name in fitted.weights if ".lora_" not in name} == {"new"}
-    assert sum(".lora_" in name for name in fitted.weights) > 2
+    of_blocks = {name.split(".")[0] for name in fitted.weights if ".lora_" in name}
+    assert of_blocks == {"encoder", "decoder"}, "the head has its own vectors"
     fitted.save(tmp_path / "model")
     rows = rows_of("multiclass", 9, 3)
     again = KIND.load(tmp_path / "model", Place())

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration, T5TokenizerFast
 
 SPECIAL = ["<pad>", "</s>", "<unk>"]
 SHAPE = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "n_positions": 256}
 
 
-def tiny_t5(folder, words, *, is_gated=True, dropout=0.1, seed=5, **shape):
-    """Write config, weights and tokenizer of a T5 into ``folder``; ``is_gated`` as Flan-T5's, whose head is its own."""
-    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *dict.fromkeys(words)])}
-    backend = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
-    ).save_pretrained(folder)
+def tiny_t5(folder, words, *, is_gated=True, is_of_pieces=False, dropout=0.1, seed=5, **shape):
+    """Write config, weights and tokenizer of a T5 into ``folder``; ``is_gated`` as Flan-T5's, whose head is its own.
+
+    ``is_of_pieces`` makes a tokenizer of T5's own kind, with more rows of weights than tokens, as published ones have.
+    """
+    tokenizer = _of_pieces(words) if is_of_pieces else _of_words(words)
+    tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     config = T5Config(
-        vocab_size=len(vocabulary),
+        vocab_size=len(tokenizer) + 18 * is_of_pieces,
         pad_token_id=0,
         eos_token_id=1,
         decoder_start_token_id=0,
@@ -31,3 +30,18 @@ def tiny_t5(folder, words, *, is_gated=True, dropout=0.1, seed=5, **shape):
     )
     T5ForConditionalGeneration(config).save_pretrained(folder)
     return folder
+
+
+def _of_words(words):
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *dict.fromkeys(words)])}
+    backend = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+
+
+def _of_pieces(words):
+    backend = Tokenizer(models.Unigram())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
+    backend.train_from_iterator([" ".join(words)] * 4, trainer)
+    return T5TokenizerFast(tokenizer_object=backend, extra_ids=10)
