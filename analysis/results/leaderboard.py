@@ -67,6 +67,11 @@ BOARD = {
     "n_seeds": Declared("int64", "training runs behind the score"),
     "parameters": Declared("Int64", "numbers that a record keeps of what was learned; undefined: weights left out"),
     "seconds": Declared("float64", "wall clock of one training, mean over seeds"),
+    "dollars": Declared("float64", "price of the answers to the test rows, mean over seeds; undefined: none was paid"),
+    "agreement": Declared(
+        "float64", "share of pairs of answers to a row that agree; undefined: asked once, or trained"
+    ),
+    "unanswered": Declared("float64", "share of test rows that count as wrong for want of an answer"),
     "n_test": Declared("int64", "rows of the test split"),
     "n_groups": Declared("int64", "groups that its rows fall into"),
     "conditional": Declared("str", "training runs that the interval holds for"),
@@ -268,11 +273,26 @@ def _row(
         "n_seeds": len(records),
         "parameters": parameters(store, records[0]),
         "seconds": float(np.mean([record.provenance["wall_seconds"] for record in records])),
+        **_asked(records),
         "n_test": column.n_test,
         "n_groups": column.groups.count,
         "conditional": conditional_on(len(records)),
         "is_leaking": contestant.is_leaking,
     }
+
+
+def _asked(records: Sequence[Record]) -> dict[str, float]:
+    """Of a model that was asked: the price of its answers, how well repeats agree, and the share without an answer."""
+    results = [record.results for record in records]
+    return {
+        "dollars": float(np.mean([result.get("cost", {}).get("money", np.nan) for result in results])),
+        "agreement": float(np.mean([result.get("answers", {}).get("agreement", np.nan) for result in results])),
+        "unanswered": float(np.mean([_unanswered(result) for result in results])),
+    }
+
+
+def _unanswered(results: Mapping[str, Any]) -> float:
+    return float(results.get("unanswered", {}).get("test", 0) / results["n_test"])
 
 
 SCORES = ("precision", "recall", "f1")

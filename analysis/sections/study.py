@@ -160,6 +160,12 @@ BOARD_HEAD = (
 )
 
 
+ASKED_HEAD = ("target", "setting", "system", "score", "dollars", "agreement", "unanswered")
+ASKED_TEXT = (
+    "Dollars: the price of the answers to the test rows of one seed. Agreement: the share of pairs of answers to the"
+    " same row that name the same class. Unanswered: the share of test rows whose answer names no class, or two, which"
+    " count as wrong."
+)
 RATIONALE_TEXT = (
     "How well systems mark the words that are the reason of a label: F1 of the backbone's tokens, and IOU F1 of spans,"
     " half of whose union is shared, in the forms of two papers and corrected (docs/studies.md). A form gives texts"
@@ -177,9 +183,23 @@ def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureF
         facts = f"{METRIC_NAMES[first.metric]}, {count(first.n_test)} rows in {count(first.n_groups)} groups"
         blocks.append(Text(f"{setting} data, {facts}:", lead=study.title(target)))
         blocks.append(Table(BOARD_HEAD, [board_row(row) for row in rows.itertuples()]))
+    if len(asked := asked_rows(board.board)):
+        blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table(ASKED_HEAD, asked)]
     if len(board.rationales):
         blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
     return Section("Leaderboard", blocks)
+
+
+def asked_rows(board: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Contestants in words whose answers had a price, were asked for several times, or did not always come."""
+    shown = board[board.dollars.notna() | board.agreement.notna() | (board.unanswered > 0)]
+    return [
+        (
+            *(row.target, row.setting, row.system, number(row.score)),
+            *(number(row.dollars, 4), number(row.agreement), number(row.unanswered)),
+        )
+        for row in shown.itertuples()
+    ]
 
 
 def _rationales(study: StudyResults, rationales: pd.DataFrame) -> list[Block]:

@@ -27,7 +27,7 @@ def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
     from analysis.figures.planned.boards import write_boards
-    from analysis.sections.study import BOARD_HEAD, RATIONALE_HEAD, board_row, rationale_rows
+    from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, RATIONALE_HEAD, asked_rows, board_row, rationale_rows
     from analysis.sections.study_results import Frames
     from analysis.tables import FIGURES, TABLES, write_frames
 
@@ -59,5 +59,16 @@ def show_leaderboard(options: argparse.Namespace) -> int:
             entries = [dict(zip(RATIONALE_HEAD, row, strict=True)) for row in rationale_rows(own)]
             print_rows(entries, as_json=False)
         print()
+    _print_asked([dict(zip(ASKED_HEAD, row, strict=True)) for row in asked_rows(shown)])
     print(*files, sep="\n")
     return 0
+
+
+def _print_asked(rows: list[dict[str, str]]) -> None:
+    """Print price, agreement and gaps of models that were asked, if there are any."""
+    if rows:
+        print(
+            "Models that were asked: price of the test rows in dollars, agreement of repeats, share without an answer:"
+        )
+        print_rows(rows, as_json=False)
+        print()

@@ -69,7 +69,8 @@ class Answers:
         """Ask alone: processes of one machine that would ask the same wait for each other, and then find it kept."""
         self._make()
         with (self.folder / "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            with disk.output(self.folder):  # some network file systems have no locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def journal(self, model: str) -> Path:

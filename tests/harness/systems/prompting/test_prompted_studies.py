@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.results.leaderboard import leaderboard
+from analysis.sections.study import asked_rows
 from harness.engines.local import Job
 from harness.study.plan import Pack
 from tests.support.studies.small_study import small_study
@@ -107,6 +109,19 @@ def test_what_cannot_be_parsed_counts_as_wrong_and_is_listed_by_id(server, tmp_p
     odd = {id for id in frame.index if any(rows[id].text in p and len(p) % 2 for p in server.prompts)}
     assert set(listed.id[listed.split == "test"]) <= odd
     assert (decided == frame.label)[~missed].any() or len(frame) < 8
+
+
+def test_the_leaderboard_has_price_agreement_and_gaps_of_what_was_asked_alone(server, tmp_path):
+    server.rule = lambda prompt: "who knows" if len(prompt) % 2 else LEVELS[len(prompt) % 3]
+    study = prompted(server, tmp_path / "runs", *PRICED, "system.prompted.repeats=2")
+    assert study.run().is_complete
+    board = leaderboard(study.store, study.manifest(), draws=50).board.set_index("system")
+    results = record_of(study).results
+    assert board.dollars["prompted"] == pytest.approx(results["cost"]["money"])
+    assert board.agreement["prompted"] == 1.0
+    assert board.unanswered["prompted"] == results["unanswered"]["test"] / 16 > 0
+    assert board.drop("prompted")[["dollars", "agreement"]].isna().all(axis=None)
+    assert [row[2] for row in asked_rows(board.reset_index())] == ["prompted"]
 
 
 def test_answers_that_change_from_run_to_run_are_counted(server, tmp_path):
