@@ -61,22 +61,28 @@ def _of_folder(backbone: Backbone) -> Any:  # noqa: ANN401
     """The model of a folder; BadBackbone, one line, unless all of its encoder came from the folder's weights."""
     from adapters import AutoAdapterModel
 
+    model, account = from_folder(AutoAdapterModel, backbone, **_library_config(backbone))
+    check_loaded(backbone.name, model, account)
+    return model
+
+
+def from_folder(kind: Any, backbone: Backbone, **options: Any) -> tuple[Any, Mapping[str, Sequence[str]]]:  # noqa: ANN401
+    """A network of this class of the library, and the account of its weights; BadBackbone where it cannot be loaded."""
     try:
-        model, account = AutoAdapterModel.from_pretrained(
+        network, account = kind.from_pretrained(
             str(backbone.folder),
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they stand in the account
-            **_library_config(backbone),
+            **options,
         )
     except (MemoryError, RuntimeError):  # of the machine, not of the folder
         raise
     except Exception as problem:  # any, for a field of the config that the library reads and nobody else
         reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:LONGEST]}"
         raise BadBackbone(f"backbone {backbone.name!r}: cannot be loaded ({reason}); get its files again") from None
-    check_loaded(backbone.name, model, account)
-    return model
+    return network, account
 
 
 def _library_config(backbone: Backbone) -> dict[str, Any]:

@@ -188,11 +188,10 @@ def _of_folder(name: str, folder: Path, *, is_pinned: bool = False) -> Backbone:
         raise BadBackbone(f"backbone {name!r}: {config} is missing; put it there, as it comes with the weights")
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
-        model_type = values["model_type"]
-        _refuse_unfit_kind(name, model_type)
+        _refuse_unfit_kind(name, values.get("model_type"))
         if not weights.is_file():
             raise BadBackbone(f"backbone {name!r}: {absent(folder)}")
-        positions = int(values["max_position_embeddings"])
+        model_type, positions = values["model_type"], int(values["max_position_embeddings"])
         with weights.open("rb") as handle:
             weights_sha256 = hashlib.file_digest(handle, "sha256").hexdigest()
     except UNREADABLE as problem:

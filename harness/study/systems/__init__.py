@@ -220,6 +220,18 @@ class Fitted(ABC):
         """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
 
 
+def check_fields(
+    config: object, words: Mapping[str, Sequence[str]], ranges: Mapping[str, tuple[float, float]]
+) -> None:
+    """ValueError for the first field of settings that is none of its ``words``, or not in its range, ends included."""
+    for name, allowed in words.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(f"{name} {getattr(config, name)!r} is not one of {', '.join(allowed)}")
+    for name, (least, most) in ranges.items():
+        if not least <= getattr(config, name) <= most:
+            raise ValueError(f"{name} {getattr(config, name)!r} is not between {least:g} and {most:g}")
+
+
 @dataclass(frozen=True)
 class Kind:
     """A system's file, read: see the head of this module."""

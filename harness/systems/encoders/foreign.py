@@ -26,7 +26,6 @@ POSITIONS = {  # the field of a config that bounds a text's tokens, the library'
 }
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
-LONGEST = 200  # characters of a library's message
 SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
 
 
@@ -100,21 +99,9 @@ def load_foreign(encoder: Backbone, kind: Any, spare: tuple[str, ...] = SPARE) -
 
     BadBackbone unless all of it came from the folder's weights, those apart whose names begin with one of ``spare``.
     """
-    from harness.training.model import check_finite
+    from harness.training.model import check_finite, from_folder
 
-    try:
-        network, account = kind.from_pretrained(
-            str(encoder.folder),
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that they stand in the account
-        )
-    except (MemoryError, RuntimeError):  # of the machine, not of the folder
-        raise
-    except Exception as problem:  # any, for a field of the config that the library reads and nobody else
-        reason = f"{type(problem).__name__}: {' '.join(str(problem).split())[:LONGEST]}"
-        raise BadBackbone(f"encoder {encoder.name!r}: cannot be loaded ({reason}); get its files again") from None
+    network, account = from_folder(kind, encoder)
     odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(spare)]
     if odd:
         raise BadBackbone(

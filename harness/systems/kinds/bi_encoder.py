@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.study.backbones.backbone import Backbone
-from harness.study.systems import ENCODER, Fit, Place, Reads
+from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 
 if TYPE_CHECKING:
     from harness.systems.bi_encoder.training import Trained
@@ -54,9 +54,6 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the closed vocabularies and ranges; ValueError naming the field."""
-        for name, words in (("joins", JOINS), ("precision", PRECISIONS)):
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not one of {', '.join(words)}")
         ranges = {
             "epochs": (1, 1000),
             "batch_size": (1, 4096),
@@ -66,9 +63,7 @@ class Config:
             "level_weight": (1e-6, 1e6),
             "rationale_weight": (0.0, 1e6),
         }
-        for name, (least, most) in ranges.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        check_fields(self, {"joins": JOINS, "precision": PRECISIONS}, ranges)
 
 
 def fit(fit: Fit) -> Trained:

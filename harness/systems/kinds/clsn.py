@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import LARGEST_GAMMA
-from harness.study.systems import ENCODER, Fit, Place, Reads
+from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 
 if TYPE_CHECKING:
     from harness.systems.clsn.training import Trained
@@ -76,16 +76,11 @@ class Config:
             "sibling_labels": SIBLING_LABELS,
             "precision": PRECISIONS,
         }
-        for name, words in vocabularies.items():
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not one of {', '.join(words)}")
+        check_fields(self, vocabularies, RANGES)
         if len(self.siblings) > 1:
             raise ValueError(f"siblings {list(self.siblings)!r} are {len(self.siblings)} tasks; name one, or none")
         if self.sibling_labels == "shuffled" and not self.siblings:
             raise ValueError("sibling_labels 'shuffled' has no sibling to shuffle; name it in siblings")
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
 
 
 RANGES = {

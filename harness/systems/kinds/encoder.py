@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import Loss
-from harness.study.systems import ENCODER, Fit, Place, Reads
+from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the closed vocabulary and ranges; ValueError naming the field."""
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision {self.precision!r} is not one of {', '.join(PRECISIONS)}")
         ranges = {
             "epochs": (1, 1000),
             "patience": (0, 1000),
@@ -76,9 +74,7 @@ class Config:
             "dropout": (0.0, 0.9),
             "lora_rank": (0, 1024),
         }
-        for name, (least, most) in ranges.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        check_fields(self, {"precision": PRECISIONS}, ranges)
         if self.objective.kind == "ldam" and self.deferred_from > self.epochs:
             raise ValueError(f"deferred_from {self.deferred_from} is no epoch of {self.epochs}")
 

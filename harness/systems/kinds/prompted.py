@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, counted_wrong
+from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
 from harness.systems.prompting.answers import FREE, Answer, Answers, Prices
 from harness.systems.prompting.asking import Asker, Question
 from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
@@ -40,10 +40,17 @@ TRIED_ROWS = 100  # validation rows on which a template is chosen
 LIMITS = ("max_tokens", "max_completion_tokens")
 BYTES_OF_TOKEN = 4  # of English text, for plans
 SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
-RANGES = (
-    *(("shots", 0, 100), ("temperature", 0, 2), ("answer_tokens", 1, 4096), ("repeats", 1, 100), ("in_flight", 1, 256)),
-    *(("timeout", 0.001, 3600), ("price_in", 0, 1000), ("price_out", 0, 1000), ("most_cost", 0, 1_000_000)),
-)
+RANGES = {
+    "shots": (0, 100),
+    "temperature": (0, 2),
+    "answer_tokens": (1, 4096),
+    "repeats": (1, 100),
+    "in_flight": (1, 256),
+    "timeout": (0.001, 3600),
+    "price_in": (0, 1000),
+    "price_out": (0, 1000),
+    "most_cost": (0, 1_000_000),
+}
 FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
 
 
@@ -81,11 +88,7 @@ class Config:
         """Check ranges, templates and address; ValueError naming the field."""
         if not self.model or not self.model.isprintable():
             raise ValueError(f"model {self.model!r} is no name of a model")
-        if self.limit not in LIMITS:
-            raise ValueError(f"limit {self.limit!r} is not one of {', '.join(LIMITS)}")
-        for name, least, most in RANGES:
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        check_fields(self, {"limit": LIMITS}, RANGES)
         self._check_texts()
 
     def _check_texts(self) -> None:

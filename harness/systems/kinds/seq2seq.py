@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
-from harness.study.systems import Fit, Place, Reads
+from harness.study.systems import Fit, Place, Reads, check_fields
 from tasks.errors import BadInput
 from tasks.task import ASKED, Instruction
 
@@ -57,8 +57,6 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the closed vocabulary and ranges; ValueError naming the field."""
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision {self.precision!r} is not one of {', '.join(PRECISIONS)}")
         ranges = {
             "epochs": (0, 1000),
             "patience": (0, 1000),
@@ -67,9 +65,7 @@ class Config:
             "tokens": (16, 8192),
             "lora_rank": (0, 1024),
         }
-        for name, (least, most) in ranges.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        check_fields(self, {"precision": PRECISIONS}, ranges)
         if self.lora_rank and not self.epochs:
             raise ValueError(f"lora_rank {self.lora_rank} is to be trained in 0 epochs; leave one of the two out")
 

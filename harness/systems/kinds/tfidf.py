@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from harness.study.systems import Fit, Fitted, Place, Predicted, Reads
+from harness.study.systems import Fit, Fitted, Place, Predicted, Reads, check_fields
 from tasks.errors import BadInput
 from tasks.task import Example
 
@@ -53,12 +53,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check the closed vocabularies and ranges; ValueError naming the field."""
-        for name, allowed in (("reads", tuple(PARTS)), ("class_weights", CLASS_WEIGHTS)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not one of {', '.join(allowed)}")
-        for name, least, most in (("words", 1, 5), ("buckets", 2, 2**30), ("strength", 1e-9, 1e9)):
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} {getattr(self, name)!r} is not between {least:g} and {most:g}")
+        ranges = {"words": (1, 5), "buckets": (2, 2**30), "strength": (1e-9, 1e9)}
+        check_fields(self, {"reads": tuple(PARTS), "class_weights": CLASS_WEIGHTS}, ranges)
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def test_answers_that_do_not_arrive_count_as_paid(fault, server, tmp_path, monke
     with pytest.raises(BadInput):
         asker(server, tmp_path / "answers", prices=PRICES, most_cost=10 * MOST, in_flight=8).ask(PROMPTS)
     spent = Purse(Answers(tmp_path / "answers").journal(MODEL), 0.0).spent
-    assert paid(server) <= spent <= 10 * MOST
+    assert paid(server) * (1 - 1e-9) <= spent <= 10 * MOST  # sums of floats, in other orders
 
 
 def test_a_server_that_counts_no_tokens_is_paid_the_most_that_a_call_can_cost(server, tmp_path):
