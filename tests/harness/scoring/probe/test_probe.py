@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -185,7 +186,7 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     where = ("--store", study.store.root, "--out", tmp_path, "--quiet", "--device", "cpu")
     code, out, err = command("probe", "tiny", *where, "--task", ER)
     assert code == 0
-    assert "swapped in" in out
+    assert re.search(r"swapped .*\n +in class", out)
     assert [line for line in out.splitlines() if len(line) > 80 and len(line.split()) > 1] == []
     assert f"left out: {NEWS}" not in err
     assert set(pd.read_csv(tmp_path / "tables" / "probes.csv").target) == {ER}
