@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,13 +17,12 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.bi_encoder.network import IGNORED, BiEncoder, loss_of
 from harness.systems.encoders.attributions import Reading
-from harness.systems.encoders.epochs import EpochTrained, Schedule
+from harness.systems.encoders.epochs import EpochTrained, Schedule, facts_of
 from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
 from harness.training.model import load_backbone
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.errors import BadInput
 from tasks.readers.rationales import placed
 from tasks.task import Example
 
@@ -56,10 +54,7 @@ class Trained(EpochTrained):
             has_marks=config.rationale_weight > 0,
         ).to(self.device)
         self.head: torch.nn.Module = self.network.level
-        for name, parameter in self.network.named_parameters():
-            is_frozen = name.startswith("seeker.") and not config.is_seeker_trained
-            parameter.requires_grad_(".pooler." not in name and not is_frozen)
-        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+        self.will_train(lambda name: config.is_seeker_trained or not name.startswith("seeker."))
 
     # Training.
 
@@ -163,10 +158,7 @@ class Trained(EpochTrained):
     @classmethod
     def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
         """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
-            other = odd if place.backbone else "none is given"
-            raise BadInput(f"{folder}: a bi-encoder of another backbone ({other}); load it with its own")
+        facts = facts_of(folder, place, "bi-encoder")
         fitted = cls(config(**facts["config"]), place, facts["outputs"], seed=0)
         fitted.put(load_file(folder / "model.safetensors"))
         return fitted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +16,13 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.clsn.network import Clsn, Plain
 from harness.systems.encoders.attributions import Reading
-from harness.systems.encoders.epochs import EpochTrained, Schedule
+from harness.systems.encoders.epochs import EpochTrained, Schedule, facts_of, with_tuples
 from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
 from harness.training.model import load_backbone
 from harness.training.objective import cross_entropy, focal
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
-from tasks.errors import BadInput
 from tasks.task import Example
 
 if TYPE_CHECKING:
@@ -45,9 +43,7 @@ class Trained(EpochTrained):
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = self._network(encoder).to(self.device)
         self.head: torch.nn.Module = self.network.heads[0]
-        for name, parameter in self.network.named_parameters():
-            parameter.requires_grad_(".pooler." not in name)
-        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+        self.will_train(lambda name: True)
 
     def _network(self, encoder: torch.nn.Module) -> Clsn | Plain:
         config, wide = self.config, self.backbone.width
@@ -125,12 +121,8 @@ class Trained(EpochTrained):
     @classmethod
     def load(cls, folder: Path, place: Place, config: type[Config]) -> Trained:
         """What ``save`` has written; BadInput if the place has another backbone, or none."""
-        facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
-            other = odd if place.backbone else "none is given"
-            raise BadInput(f"{folder}: a clsn of another backbone ({other}); load it with its own")
-        settings = facts["config"] | {"siblings": tuple(facts["config"]["siblings"])}
-        fitted = cls(config(**settings), place, facts["outputs"], seed=0)
+        facts = facts_of(folder, place, "clsn")
+        fitted = cls(config(**with_tuples(facts["config"])), place, facts["outputs"], seed=0)
         fitted.put(load_file(folder / "model.safetensors"))
         return fitted
 

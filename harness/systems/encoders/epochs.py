@@ -24,10 +24,11 @@ from torch import Tensor, nn
 
 from adapters_store import disk
 from harness.study.cell import seed_of
-from harness.study.systems import Fit, Fitted
+from harness.study.systems import Fit, Fitted, Place
 from harness.training.batches import training_batches
 from harness.training.trained import finite
 from tasks import metrics
+from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,12 @@ class EpochTrained(Fitted):
     def __init__(self) -> None:
         """Nothing is trained yet."""
         self.history: list[dict[str, float | int | None]] = []
+
+    def will_train(self, is_trained: Callable[[str], bool]) -> None:
+        """Let the network's parameters be trained whose names say so, and no pooler: no system here reads it."""
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(".pooler." not in name and is_trained(name))
+        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
 
     def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
         """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
@@ -130,6 +137,15 @@ class EpochTrained(Fitted):
         with torch.no_grad():
             for name, value in self.weights.items():
                 value.copy_(weights[name])
+
+
+def facts_of(folder: Path, place: Place, name: str) -> dict[str, Any]:
+    """What ``write`` has kept of a system, called ``name``; BadInput if the place has another backbone, or none."""
+    facts: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if place.backbone is None or (odd := place.backbone.unlike(facts["backbone"])):
+        other = odd if place.backbone else "none is given"
+        raise BadInput(f"{folder}: a {name} of another backbone ({other}); load it with its own")
+    return facts
 
 
 def with_tuples(settings: Mapping[str, Any]) -> dict[str, Any]:

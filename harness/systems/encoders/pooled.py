@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +91,7 @@ class Trained(EpochTrained):
             encoder = with_products(encoder, config.lora_rank)
         self.network = Pooled(encoder, width, outputs, config.dropout).to(self.device)
         self.head: nn.Module = self.network.head
-        for name, parameter in self.network.named_parameters():
-            is_frozen = config.lora_rank and not name.startswith("head.") and ".lora_" not in name
-            parameter.requires_grad_(".pooler." not in name and not is_frozen)
-        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+        self.will_train(lambda name: not config.lora_rank or name.startswith("head.") or ".lora_" in name)
 
     def fit(self, fit: Fit) -> None:
         """Train for all epochs, or until validation rows gain no more."""
@@ -102,10 +100,13 @@ class Trained(EpochTrained):
         labels = torch.from_numpy(answers)
         schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience)
 
+        @cache  # of an epoch, not of a batch: it counts the rows of every class
+        def objective(epoch: int) -> Objective:
+            return Objective.of(config.objective, answers, self.outputs, epoch=epoch).on(self.device)
+
         def loss_of(numbers: Sequence[int], epoch: int) -> Tensor:
-            objective = Objective.of(config.objective, answers, self.outputs, epoch=epoch).on(self.device)
             logits = self._forward([windows[number] for number in numbers])
-            return objective.losses(logits, to_device(labels[numbers], self.device)).mean()
+            return objective(epoch).losses(logits, to_device(labels[numbers], self.device)).mean()
 
         self.train(fit, schedule, [len(window.ids) for window in windows], loss_of)
 

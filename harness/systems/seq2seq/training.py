@@ -69,10 +69,9 @@ class Trained(EpochTrained):
         self.start = self.padding if start is None else start  # T5's own answers begin with padding, too
         self.network = network.to(self.device).eval()
         self.packed = packed(self.options, self.start, self.device)
-        for name, parameter in self.network.named_parameters():
-            is_frozen = config.lora_rank and ".lora_" not in name and not name.endswith(".new")
-            parameter.requires_grad_(bool(config.epochs and not is_frozen))
-        self.weights = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+        self.will_train(
+            lambda name: bool(config.epochs) and (not config.lora_rank or ".lora_" in name or name.endswith(".new"))
+        )
 
     def fit(self, fit: Fit) -> None:
         """Train for all epochs, or until validation rows gain no more; not at all where there is no epoch."""

@@ -21,6 +21,7 @@ from tasks.readers.rationales import placed
 from tasks.task import Example, Turn
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.support.studies.small_study import small_study
+from tests.support.systems.trained import trainings
 
 KIND = kind_of("bi-encoder")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24}
@@ -40,17 +41,7 @@ def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, rows=48, **sett
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Trainings by their settings, each made once."""
-    from harness.study.backbones.backbone import resolve
-
-    made = {}
-
-    def of(**settings):
-        name = json.dumps(settings, sort_keys=True)
-        if name not in made:
-            made[name] = KIND.fit(fit_of(tmp_path_factory.mktemp("fit"), resolve("random-tiny"), **settings))
-        return made[name]
-
-    return of
+    return trainings(KIND, fit_of, tmp_path_factory)
 
 
 def test_bf16_meets_fp32_to_its_rounding_and_keeps_its_weights_in_32_bits(trained):

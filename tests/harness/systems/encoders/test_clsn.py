@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from harness.study.backbones.backbone import resolve
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.systems.clsn.network import Attention, Cascade, Clsn, LabelSignal
 from harness.systems.clsn.training import labels_of
@@ -20,6 +18,7 @@ from tasks.errors import BadInput, BadStudy
 from tasks.task import Example
 from tests.harness.systems.test_kinds import label_of, rows_of
 from tests.harness.systems.test_systems import system_cell
+from tests.support.systems.trained import trainings
 
 KIND = kind_of("clsn")
 SMALL = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3, "tokens": 24, "width": 16}
@@ -51,15 +50,7 @@ def fit_of(folder, tiny, seed=7, watch=lambda step, steps: None, **settings):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Trainings by their settings, each made once."""
-    made = {}
-
-    def of(**settings):
-        name = json.dumps(settings, sort_keys=True)
-        if name not in made:
-            made[name] = KIND.fit(fit_of(tmp_path_factory.mktemp("fit"), resolve("random-tiny"), **settings))
-        return made[name]
-
-    return of
+    return trainings(KIND, fit_of, tmp_path_factory)
 
 
 # Its layers, by numpy.
