@@ -18,9 +18,9 @@ from harness.study.systems import Fit, Place, Predicted, Span
 from harness.systems.bi_encoder.network import IGNORED, BiEncoder, loss_of
 from harness.systems.encoders.attributions import Reading
 from harness.systems.encoders.epochs import EpochTrained, Schedule, facts_of
+from harness.systems.encoders.foreign import load_encoder
 from harness.systems.encoders.texts import Text, padded_batch, read_text
 from harness.training.batches import evaluation_batches
-from harness.training.model import load_backbone
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.readers.rationales import placed
@@ -40,9 +40,9 @@ class Trained(EpochTrained):
         self.config, self.backbone, self.outputs, self.seed = config, place.backbone, outputs, seed
         self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
         has_seeker = config.joins != "response"
-        encoders = load_backbone(place.backbone).base_model, None
+        encoders = load_encoder(place.backbone), None
         if has_seeker:
-            encoders = encoders[0], load_backbone(place.backbone).base_model
+            encoders = encoders[0], load_encoder(place.backbone)
         self.embeddings: torch.nn.Module = encoders[0].get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = BiEncoder(

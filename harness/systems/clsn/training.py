@@ -16,10 +16,10 @@ from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.clsn.network import Clsn, Plain
 from harness.systems.encoders.attributions import Reading
-from harness.systems.encoders.epochs import EpochTrained, Schedule, facts_of, with_tuples
+from harness.systems.encoders.epochs import CUTS, EpochTrained, Schedule, facts_of, with_tuples
+from harness.systems.encoders.foreign import load_encoder
 from harness.systems.encoders.texts import Text, padded_batch, read_text
-from harness.training.batches import evaluation_batches
-from harness.training.model import load_backbone
+from harness.training.batches import evaluation_batches, padded
 from harness.training.objective import cross_entropy, focal
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
@@ -38,7 +38,7 @@ class Trained(EpochTrained):
         assert place.backbone is not None
         self.config, self.backbone, self.outputs, self.seed = config, place.backbone, tuple(outputs), seed
         self.device, self.tokenizer = place.device.ready(), load_tokenizer(place.backbone)
-        encoder = load_backbone(place.backbone).base_model
+        encoder = load_encoder(place.backbone)
         self.embeddings: torch.nn.Module = encoder.get_input_embeddings()
         torch.manual_seed(seed_of(seed, "heads"))
         self.network = self._network(encoder).to(self.device)
@@ -64,7 +64,12 @@ class Trained(EpochTrained):
         config, texts = self.config, [self._read(row) for row in fit.train]
         labels = [torch.from_numpy(of_task) for of_task in labels_of(fit)]
         schedule = Schedule(
-            config.epochs, config.batch_size, config.learning_rate, decays=False, patience=config.patience
+            config.epochs,
+            config.batch_size,
+            config.learning_rate,
+            decays=False,
+            patience=config.patience,
+            cut=CUTS[self.device.type],
         )
         self.train(fit, schedule, [len(text.ids) for text in texts], lambda rows, _: self._loss(texts, labels, rows))
 
@@ -93,7 +98,8 @@ class Trained(EpochTrained):
 
     def _logits(self, texts: Sequence[Text]) -> list[Tensor]:
         """Logits in fp32 of every task, each ``[n, outputs]``."""
-        batch = padded_batch([text.ids for text in texts], self.tokenizer.padding, self.device)
+        length = padded(max(len(text.ids) for text in texts), self.backbone.max_tokens)
+        batch = padded_batch([text.ids for text in texts], self.tokenizer.padding, self.device, length)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             logits = self.network(batch)
         return [of_task.float() for of_task in logits]

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from adapters_store import disk
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Fitted, Place
-from harness.training.batches import training_batches
+from harness.training.batches import cuts, training_batches
 from harness.training.trained import finite
 from tasks import metrics
 from tasks.errors import BadInput
 
 log = logging.getLogger(__name__)
 
+CUTS = {"cpu": 2048, "cuda": 32768}  # tokens that go through a network at a time, padding included
 CLIP = 1.0  # longest gradient
 EPSILON = 1e-8  # of AdamW; weights do not decay
 CHECKPOINT = "epochs.safetensors"
@@ -55,6 +56,7 @@ class Schedule:
     learning_rate: float
     decays: bool = True
     patience: int = 0
+    cut: int = 0
 
 
 class EpochTrained(Fitted):
@@ -76,7 +78,9 @@ class EpochTrained(Fitted):
 
     def train(self, fit: Fit, schedule: Schedule, lengths: Sequence[int], loss_of: LossOf) -> None:
         """Train on the rows of these ``lengths`` (in tokens), from the last epoch that ``fit.checkpoint`` has."""
-        optimizer = torch.optim.AdamW(self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0)
+        optimizer = torch.optim.AdamW(
+            self.weights.values(), lr=schedule.learning_rate, eps=EPSILON, weight_decay=0.0, fused=True
+        )
         checkpoint = Checkpoint(fit)
         best = checkpoint.read(self, optimizer)
         gold = [row.label for row in fit.validation]
@@ -117,12 +121,14 @@ class EpochTrained(Fitted):
             if schedule.decays:
                 left = 1 - step / (of_epoch * schedule.epochs)
                 optimizer.param_groups[0]["lr"] = schedule.learning_rate * left
-            loss = loss_of(numbers, epoch)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            for cut in cuts(numbers, lengths, schedule.cut) if schedule.cut else [numbers]:
+                loss = loss_of(cut, epoch) * (len(cut) / len(numbers))
+                loss.backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach()) * len(numbers)
             nn.utils.clip_grad_norm_(self.weights.values(), CLIP)
             optimizer.step()
-            total, step = total + float(loss.detach()) * len(numbers), step + 1
+            step += 1
         return total / len(lengths)
 
     def write(self, folder: Path, facts: Mapping[str, Any]) -> None:

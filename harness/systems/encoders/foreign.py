@@ -85,13 +85,14 @@ def _tokenizer_hashes(folder: Path) -> dict[str, str]:
 
 def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's model classes share no useful type
     """The encoder's network, in evaluation mode, whose forward pass has ``last_hidden_state``."""
+    from harness.systems.encoders.dropout import with_quick_dropout
     from harness.training.model import load_backbone
 
     if encoder.model_type not in POSITIONS:
-        return load_backbone(encoder).base_model
+        return with_quick_dropout(load_backbone(encoder).base_model)
     from transformers import AutoModel, T5EncoderModel
 
-    return load_foreign(encoder, T5EncoderModel if encoder.model_type == "t5" else AutoModel)
+    return with_quick_dropout(load_foreign(encoder, T5EncoderModel if encoder.model_type == "t5" else AutoModel))
 
 
 def load_foreign(encoder: Backbone, kind: Any, spare: tuple[str, ...] = SPARE) -> Any:  # noqa: ANN401 - as above

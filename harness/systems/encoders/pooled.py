@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from harness.study.cell import seed_of
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.encoders.attributions import Reading
-from harness.systems.encoders.epochs import EpochTrained, Schedule, with_tuples
+from harness.systems.encoders.epochs import CUTS, EpochTrained, Schedule, with_tuples
 from harness.systems.encoders.foreign import load_encoder, resolve_encoder
 from harness.systems.encoders.texts import Text, padded_batch
 from harness.systems.encoders.window import Reader, Window
-from harness.training.batches import evaluation_batches
+from harness.training.batches import evaluation_batches, padded
 from harness.training.objective import Objective
 from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
@@ -98,7 +98,8 @@ class Trained(EpochTrained):
         config, windows = self.config, self.read(fit.train)
         answers = np.array([row.label for row in fit.train])
         labels = torch.from_numpy(answers)
-        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience)
+        cut = CUTS[self.device.type]
+        schedule = Schedule(config.epochs, config.batch_size, config.learning_rate, False, config.patience, cut)
 
         @cache  # of an epoch, not of a batch: it counts the rows of every class
         def objective(epoch: int) -> Objective:
@@ -122,7 +123,8 @@ class Trained(EpochTrained):
 
     def _forward(self, windows: Sequence[Window]) -> Tensor:
         """The network's logits, fp32."""
-        batch = padded_batch([window.ids for window in windows], self.tokenizer.padding, self.device)
+        length = padded(max(len(window.ids) for window in windows), self.backbone.max_tokens)
+        batch = padded_batch([window.ids for window in windows], self.tokenizer.padding, self.device, length)
         target = torch.zeros(batch["input_ids"].shape)
         for row, window in enumerate(windows):
             target[row, window.start : window.end] = 1

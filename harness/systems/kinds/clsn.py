@@ -25,7 +25,7 @@ from harness.study.systems import ENCODER, Fit, Place, Reads, check_fields
 if TYPE_CHECKING:
     from harness.systems.clsn.training import Trained
 
-VERSION = 1
+VERSION = 2  # 1 drew dropout one value after another
 CLASSES = ("binary", "multiclass", "ordinal")
 READS = Reads(siblings=True, weights=ENCODER, labels=CLASSES, sibling_labels=CLASSES)
 PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")

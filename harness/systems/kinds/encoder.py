@@ -22,7 +22,7 @@ from tasks.errors import BadInput
 if TYPE_CHECKING:
     from harness.systems.encoders.pooled import Trained
 
-VERSION = 1
+VERSION = 2  # 1 drew dropout one value after another
 READS = Reads(weights=ENCODER)
 PACKAGES = ("adapters", "torch", "transformers", "tokenizers", "numpy")
 CHECKPOINT_COPIES = 8  # weights, best ones and two moments, in the checkpoint before and the new one
