@@ -159,9 +159,9 @@ def with_quick_dropout(encoder: nn.Module) -> nn.Module:
     for module in list(encoder.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Dropout:
-                setattr(module, name, Dropout(child.p))
+                setattr(module, name, Dropout(child.p).train(child.training))
             elif is_plain_attention(child):
-                setattr(module, name, SelfAttention(child))
+                setattr(module, name, SelfAttention(child).train(child.training))
     return encoder
 
 
