@@ -327,7 +327,8 @@ class Task:
 
     ``reader`` names how raw files become rows and ``columns`` what that reader needs to know (text, context,
     group and id columns, ...). ``training`` holds departures from the default training settings.
-    ``history`` is how many earlier turns are read: none, the previous one, all, or a number of last ones.
+    ``history`` is how many earlier turns are read: none, the previous one, all, or a number of last ones; ``later``
+    how many of those that follow the text, which are in keys only where there are any.
     ``truncation`` is what remains of a text that is longer than the backbone takes. ``split`` is ``clean`` or ``cvK``:
     K folds, each tested by a training on the others. ``repeats`` is what happens to rows that repeat a later split's
     context and text: ``drop``, or ``together`` for splits that never separate equal texts.
@@ -348,6 +349,7 @@ class Task:
     metric: str = ""
     role: str = "both"
     history: str | int = "all"
+    later: int = 0
     truncation: str = "head"
     tags: str = "none"
     class_weights: str = "none"
@@ -408,6 +410,8 @@ class Task:
                 raise BadEntry(f"{name} {getattr(self, name)!r} is not one of {', '.join(allowed)}")
         if isinstance(self.history, int) and self.history < 1:
             raise BadEntry(f'history {self.history} is not a number of turns from 1; for no turn write "none"')
+        if self.later < 0:
+            raise BadEntry(f"later {self.later} is not a number of turns; for none leave it out")
 
     @property
     def folds(self) -> int:

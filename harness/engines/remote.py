@@ -15,11 +15,11 @@ from harness.engines.local import Job, Runner, note_of
 from harness.run.grid import Outcome, final_outcomes
 from harness.run.notes import Noted, failure, forget
 from harness.study.backbones.backbone import Backbone, resolve
-from harness.study.cell import Cell
+from harness.study.cell import Cell, later_turns
 from harness.study.config import StudyConfig
 from harness.study.device import Device, let_torch_use
 from harness.study.plan import Pack
-from harness.study.systems import WINDOW, add_files, kind_of, own_files
+from harness.study.systems import add_files, kind_of, own_files
 from tasks.errors import BadInput
 from tasks.registry import Registry
 from tasks.splits.loading import Splits, after_hash, load, rationale_hash
@@ -172,7 +172,7 @@ def _of_rows(pack: Pack, splits: Mapping[str, Splits]) -> Iterator[tuple[str, ob
         here = instruction and instruction.content_hash
         yield f"instruction of {target}", here, spec["instruction_hash"]
     if "after_hash" in spec:
-        turns = spec["config"][WINDOW][1]
+        turns = later_turns(spec)
         for name, content in {target: spec["after_hash"], **spec.get("sibling_after", {})}.items():
             yield f"later turns of {name}", after_hash(splits[name], turns), content
 

@@ -15,8 +15,9 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
 from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
-from harness.study.systems import Kind, kind_and_config, turns_after
+from harness.study.systems import WINDOW, Kind, kind_and_config, turns_after
 from harness.study.systems.checks import check_rows, check_settings, check_system
+from tasks.errors import BadStudy
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
 
@@ -126,6 +127,7 @@ def make_cell(
         "class_weights": task.class_weights,
         **({"loss": loss.as_json()} if (loss := study.loss_for(task)).kind != "cross-entropy" else {}),
         "history": task.history,
+        **_later(study, splits),
         "truncation": task.truncation,
         "tags": task.tags if study.input_format == "tags" else None,
         "composition": study.composition if intermediate_name else None,
@@ -191,6 +193,30 @@ def make_system_cell(
         **({"identity": identity} if (identity := dict(kind.identity(config))) else {}),
     }
     return Cell(target, None, seed, setting, SYSTEM, spec, key_of(spec), name, local)
+
+
+def _later(study: StudyConfig, splits: Splits) -> dict[str, Any]:
+    """How many later turns a task reads, and their hash; BadStudy where no row has any, or the format has no place."""
+    task = splits.task
+    if not task.later:
+        return {}
+    if study.input_format != "pair":
+        raise BadStudy(
+            f"task {task.id!r} reads later turns, for which input_format = {study.input_format!r} has no place;"
+            " say 'pair'"
+        )
+    if not any(row.after for row in splits.train):
+        raise BadStudy(
+            f"task {task.id!r} reads later turns, and its reader {task.reader!r} finds none in its files;"
+            " remove `later`"
+        )
+    return {"later": task.later, "after_hash": after_hash(splits, task.later)}
+
+
+def later_turns(spec: Mapping[str, Any]) -> int:
+    """How many turns after its texts a cell reads, an adapter's as its task says and a system's by its window."""
+    later: int = spec["later"] if "later" in spec else spec.get("config", {}).get(WINDOW, (0, 0))[1]
+    return later
 
 
 def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:

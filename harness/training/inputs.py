@@ -39,6 +39,8 @@ class InputFormat:
     listener's open turn), with the separator token between two turns (``separator``), or the text alone.
     ``truncation`` says what stays of a target that is too long by itself: its ``head``, its ``tail``, half of each
     (``head+tail``), or everything, as the fewest ``windows`` of full length that cover it, evenly spread.
+    ``later`` turns follow the text in its segment, each after a separator token, where the format is ``pair``. A text
+    is read first, then the turns nearest to it: each side has half of the room, and what the other does not need.
     Words of the data that look like special tokens are cut into ordinary pieces.
     """
 
@@ -47,11 +49,13 @@ class InputFormat:
     tags: str
     max_tokens: int
     truncation: str = "head"
+    later: int = 0
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], tokenizer: Tokenizer) -> InputFormat:
         """The format that a cell's spec names."""
-        return cls(tokenizer, spec["input_format"], spec["tags"] or "none", spec["max_tokens"], spec["truncation"])
+        tags, later = spec["tags"] or "none", spec.get("later", 0)
+        return cls(tokenizer, spec["input_format"], tags, spec["max_tokens"], spec["truncation"], later)
 
     def encode(self, row: Example) -> tuple[Encoded, ...]:
         """Token ids of one row, special tokens included: one sequence, or one per window."""
@@ -62,10 +66,16 @@ class InputFormat:
         """The same of many rows, whose texts are tokenised a block at a time, each text of a block once."""
         encoded: list[tuple[Encoded, ...]] = []
         for start in range(0, len(rows), BLOCK):
-            block = [self._texts(row) for row in rows[start : start + BLOCK]]
-            texts = list({text: None for history, target in block for text in (*history, target)})
+            block = [
+                (*self._texts(row), [turn.text for turn in row.after[: self.later]])
+                for row in rows[start : start + BLOCK]
+            ]
+            texts = list({text: None for history, target, later in block for text in (*history, target, *later)})
             ids = dict(zip(texts, self.tokenizer.ids(texts), strict=True))
-            encoded += [self._windows([ids[text] for text in history], ids[target]) for history, target in block]
+            encoded += [
+                self._windows([ids[text] for text in history], ids[target], [ids[text] for text in later])
+                for history, target, later in block
+            ]
         return encoded
 
     def _texts(self, row: Example) -> tuple[list[str], str]:
@@ -79,15 +89,17 @@ class InputFormat:
         tag = "listener" if self.tags == "listener" else "target"
         return [_words(row.context, self.tags)], f" <{tag}> {row.text} </{tag}>"
 
-    def _windows(self, turns: Sequence[list[int]], target: list[int]) -> tuple[Encoded, ...]:
-        history = self._joined(turns)
+    def _windows(
+        self, turns: Sequence[list[int]], target: list[int], later: Sequence[list[int]]
+    ) -> tuple[Encoded, ...]:
+        history, follows = self._joined(turns), [id for ids in later for id in (self.tokenizer.separator, *ids)]
         if self.name != "pair" and self.tags == "separator" and turns:
             history.append(self.tokenizer.separator)
         is_pair = self.name == "pair" and bool(history)
         room = self.max_tokens - self._around[is_pair]
         is_cut = len(target) > room and self.truncation != "windows"
         return tuple(
-            self._fit(history, kept, room, is_pair=is_pair, is_cut=is_cut)
+            self._fit(history, kept, follows, room, is_pair=is_pair, is_cut=is_cut)
             for kept in pieces(target, room, self.truncation)
         )
 
@@ -103,14 +115,23 @@ class InputFormat:
             joined += [*([self.tokenizer.separator] if joined else []), *ids]
         return joined
 
-    def _fit(self, history: list[int], target: list[int], room: int, *, is_pair: bool, is_cut: bool) -> Encoded:
-        """One sequence of a target that fits, with as much of the history's right end as there is room for."""
-        left = room - len(target)
-        kept = history[len(history) - left :] if left < len(history) else history
-        first, second = (kept, target) if is_pair else (kept + target, None)
+    def _fit(
+        self, history: list[int], target: list[int], follows: list[int], room: int, *, is_pair: bool, is_cut: bool
+    ) -> Encoded:
+        """One sequence of a target that fits, with as much of what is nearest to it as there is room for."""
+        of_history, of_later = sides(len(history), len(follows), room - len(target))
+        kept, text = history[len(history) - of_history :], target + follows[:of_later]
+        first, second = (kept, text) if is_pair else (kept + text, None)
         ids = self.tokenizer.template.build_inputs_with_special_tokens(first, second)
         segments = self.tokenizer.template.create_token_type_ids_from_sequences(first, second)
-        return Encoded(tuple(ids), tuple(segments), len(kept) < len(history), is_cut)
+        is_history_cut = of_history < len(history) or of_later < len(follows)
+        return Encoded(tuple(ids), tuple(segments), is_history_cut, is_cut)
+
+
+def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
+    """How many tokens of two sides are read: each has half of the room, and what the other does not need."""
+    of_earlier = min(earlier, max(room // 2, room - later))
+    return of_earlier, min(later, room - of_earlier)
 
 
 def _words(context: Sequence[Turn], tags: str) -> str:

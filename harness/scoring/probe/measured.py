@@ -28,7 +28,7 @@ from adapters_store.measures import (
 )
 from harness.scoring import scorer_of
 from harness.scoring.probe.operations import OPERATIONS, Context, Material
-from harness.study.systems import WINDOW
+from harness.study.cell import later_turns
 from tasks import metrics
 from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
@@ -157,7 +157,7 @@ def tested_rows(store: Store, key: str, splits: Splits) -> list[Example]:
 def check_later_turns(store: Store, key: str, splits: Splits) -> None:
     """BadInput where a system asked for later turns, which are not in the content hash, and these differ here."""
     spec = store.get(key).spec
-    if "after_hash" in spec and after_hash(splits, spec["config"][WINDOW][1]) != spec["after_hash"]:
+    if "after_hash" in spec and after_hash(splits, later_turns(spec)) != spec["after_hash"]:
         raise BadInput("the turns that follow its rows are others in the raw files than in its training")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from harness.training.inputs import sides
 from harness.training.tokens.tokenizer import Tokenizer
 from tasks.task import Example
 
@@ -19,12 +20,6 @@ class Window(NamedTuple):
     start: int
     end: int
     is_cut: bool
-
-
-def sides(earlier: int, later: int, room: int) -> tuple[int, int]:
-    """How many tokens of two sides are read: each has half of the room, and what the other does not need."""
-    of_earlier = min(earlier, max(room // 2, room - later))
-    return of_earlier, min(later, room - of_earlier)
 
 
 class Reader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.systems.encoders.window import sides
+from harness.training.inputs import sides
 from harness.training.tokens.tokenizer import Tokenizer
 from tasks.errors import BadInput
 from tasks.task import TEXT_OF_ROW, Example, Instruction

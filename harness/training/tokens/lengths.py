@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.study.backbones.backbone import Backbone, resolve
@@ -29,8 +29,8 @@ def token_lengths(splits: Splits, backbone: str) -> dict[str, Any]:
     """
     resolved = resolve(backbone)
     tokenizer, task = load_tokenizer(resolved), splits.task
-    form = InputFormat(tokenizer, "pair", task.tags, resolved.max_tokens, task.truncation)
-    uncut = InputFormat(tokenizer, "pair", task.tags, 10**6, task.truncation)
+    form = InputFormat(tokenizer, "pair", task.tags, resolved.max_tokens, task.truncation, task.later)
+    uncut = replace(form, max_tokens=10**6)
     by_split: dict[str, Any] = {}
     for name in NAMES:
         rows = _thinned(getattr(splits, name), MOST_ROWS)
@@ -51,10 +51,10 @@ class RowTokens:
 
 def row_tokens(task: Task, rows: Sequence[Example], study: StudyConfig, backbone: Backbone) -> RowTokens:
     """Lengths of ``rows`` as the study cuts them, special tokens included; at most 103 rows are looked at."""
-    form = _form(task, study, backbone)
+    form, later = _form(task, study, backbone), task.later
     seen = form.encode_all(_thinned(rows, MOST_SAMPLED))
     lengths = [len(window.ids) for windows in seen for window in windows]
-    longest = tuple(form.encode_all(sorted(rows, key=_bytes)[-LONGEST:]))
+    longest = tuple(form.encode_all(sorted(rows, key=lambda row: _bytes(row, later))[-LONGEST:]))
     return RowTokens(sum(lengths) / len(lengths), longest)
 
 
@@ -63,7 +63,7 @@ def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone
 
     A tokenizer makes at most one token of a byte, so most rows need no look.
     """
-    long = [row for row in rows if _bytes(row, ROOM_FOR_TAGS) > study.max_tokens]
+    long = [row for row in rows if _bytes(row, task.later, ROOM_FOR_TAGS) > study.max_tokens]
     if not long:
         return {"history": 0.0, "target": 0.0}
     form, looked_at = _form(task, study, backbone), _thinned(long, MOST_TOKENISED)
@@ -74,7 +74,8 @@ def cut_shares(task: Task, rows: Sequence[Example], study: StudyConfig, backbone
 def _form(task: Task, study: StudyConfig, backbone: Backbone) -> InputFormat:
     """How the study turns rows of the task into tokens."""
     tags = task.tags if study.input_format == "tags" else "none"
-    return InputFormat(load_tokenizer(backbone), study.input_format, tags, study.max_tokens, task.truncation)
+    tokenizer = load_tokenizer(backbone)
+    return InputFormat(tokenizer, study.input_format, tags, study.max_tokens, task.truncation, task.later)
 
 
 def _thinned(rows: Sequence[Example], most: int) -> Sequence[Example]:
@@ -82,9 +83,10 @@ def _thinned(rows: Sequence[Example], most: int) -> Sequence[Example]:
     return rows[:: -(-len(rows) // most)]
 
 
-def _bytes(row: Example, more: int = 0) -> int:
-    """The bytes of a row's turns, each ``more`` than it has."""
+def _bytes(row: Example, later: int, more: int = 0) -> int:
+    """The bytes of a row's turns, those of ``later`` ones included, each ``more`` than it has."""
     size = len(row.text.encode()) + more
-    for turn in row.context:  # a plain loop: every row of a study passes here
+    turns = (*row.context, *row.after[:later]) if later else row.context
+    for turn in turns:  # a plain loop: every row of a study passes here
         size += len(turn.text.encode()) + more
     return size

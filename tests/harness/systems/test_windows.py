@@ -17,11 +17,12 @@ from harness.preflight.why import why
 from harness.scoring.probe.measured import Asked, Probe
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
-from harness.study.cell import make_system_cell
+from harness.study.cell import later_turns, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Pack
 from harness.study.systems import add_files, in_window, kind_of, turns_after
-from tasks.errors import BadStudy
+from harness.training.trained import encoded
+from tasks.errors import BadEntry, BadStudy
 from tasks.splits.loading import after_hash, content_hash
 from tasks.task import Example, Turn
 from tests.harness.engines.test_remote import assert_refused, changed
@@ -237,3 +238,43 @@ def test_a_job_refuses_rows_with_other_later_turns(study):
     other = changed(pack, after_hash="f" * 64)
     (line,) = why(dataclasses.replace(study.plan, baselines=(), transfers=(other,)), study.store, records(study.store))
     assert line.cause == f"later turns of {TASK} changed"
+
+
+# Tasks whose adapters read later turns.
+
+
+def adapter_cell(splits, backbone, **changes):
+    config = StudyConfig("toy", ("one",), backbone="random-tiny", **changes)
+    return make_cell(config, backbone, splits, seed=1, setting="full")
+
+
+def with_later(splits, turns):
+    return dataclasses.replace(splits, task=dataclasses.replace(splits.task, later=turns))
+
+
+def test_only_a_task_that_reads_later_turns_has_them_in_its_keys(tiny, toy_splits):
+    rich, bare = followed(toy_splits("one")), toy_splits("one")
+    plain = adapter_cell(rich, tiny)
+    assert not {"later", "after_hash"} & plain.spec.keys()
+    asking = adapter_cell(with_later(rich, 2), tiny)
+    assert (asking.spec["later"], asking.spec["after_hash"]) == (2, after_hash(rich, 2))
+    assert later_turns(asking.spec) == 2
+    assert later_turns(plain.spec) == 0
+    assert {name for name in asking.spec if asking.spec[name] != plain.spec.get(name)} == {"later", "after_hash"}
+    with pytest.raises(BadStudy, match="its reader 'table' finds none in its files; remove `later`"):
+        adapter_cell(with_later(bare, 2), tiny)
+    with pytest.raises(BadStudy, match="input_format = 'tags' has no place; say 'pair'"):
+        adapter_cell(with_later(rich, 2), tiny, input_format="tags")
+    with pytest.raises(BadEntry, match="later -1 is not a number of turns"):
+        with_later(bare, -1)
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_an_adapter_is_handed_the_turns_that_follow_where_its_task_reads_them(tiny, toy_splits, turns):
+    rich = with_later(followed(toy_splits("one")), turns)
+    rows, parts, tokenizer = encoded(adapter_cell(rich, tiny), tiny, rich)
+    texts = [tokenizer.backend.decode(list(window.ids)) for (window,) in parts["train"].rows]
+    assert [f"sign{row.label}" in text for row, text in zip(rows.train, texts, strict=True)] == [turns == 1] * len(
+        texts
+    )
+    assert not any("later" in text for text in texts), "one turn follows, not two"

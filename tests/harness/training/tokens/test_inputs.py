@@ -42,6 +42,33 @@ def test_pair_of_a_row_without_context_is_a_single_segment(tokenizer):
     assert shown(tokenizer, "pair", "none", row("new")) == "<s>new</s>"
 
 
+def test_later_turns_follow_the_text_in_its_segment(tokenizer):
+    example = row("new", "one")._replace(after=(Turn("speaker", "two"), Turn("listener", "three")))
+    encoded = only(InputFormat(tokenizer, "pair", "none", 200, later=1), example)
+    assert decoded(tokenizer, encoded.ids) == "<s>one</s></s>new</s>two</s>"
+    both = only(InputFormat(tokenizer, "pair", "none", 200, later=9), example)
+    assert decoded(tokenizer, both.ids) == "<s>one</s></s>new</s>two</s>three</s>"
+    assert shown(tokenizer, "pair", "none", example) == "<s>one</s></s>new</s>", "none is read that is not asked for"
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (20, "<s>ddddd</s></s>new</s>eee</s>"),  # 13 places beside the text and what stands around two
+        (14, "<s>ddd</s></s>new</s>eee</s>"),  # 7: of the later four, and three are left
+        (12, "<s>dd</s></s>new</s>ee</s>"),  # 5: of each side half, and the odd one goes to the later
+        (7, "<s></s></s>new</s>"),
+    ],
+)
+def test_a_text_keeps_its_nearest_turns_on_both_sides(tokenizer, most, expected):
+    example = row("new", "ddddd")._replace(after=(Turn("speaker", "eee"),))
+    encoded = only(InputFormat(tokenizer, "pair", "none", most, later=1), example)
+    assert decoded(tokenizer, encoded.ids) == expected
+    assert len(encoded.ids) <= most
+    assert encoded.is_history_cut == (most < 20)
+    assert not encoded.is_target_cut
+
+
 def test_tags_of_a_dialogue_follow_the_published_texts(tokenizer):
     text = "<s><speaker> one </speaker> <listener> two </listener> <target> new </target></s>"
     assert shown(tokenizer, "tags", "dialogue", row("new", "one", "two")) == text
