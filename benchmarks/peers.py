@@ -178,7 +178,7 @@ def _rows(part: Part) -> tuple[list[Encoded], list[int]]:
 
 def lane_trainer(model: Any, shape: Shape, precision: str, device: torch.device = CPU) -> LaneTrainer:  # noqa: ANN401
     """Lanes over this model, every one with a frozen intermediate, on ``device``."""
-    add_adapter(model, TARGET)
+    add_adapter(model, TARGET, shape.left_out)
     add_head(model, TARGET)
     own = dict(model.named_parameters())
     starts = {ours: own[theirs].detach() for ours, theirs in parameter_names(model, TARGET).items()}

@@ -19,13 +19,17 @@ RATE, CLIP = 5e-4, 1.0
 
 @dataclass(frozen=True)
 class Shape:
-    """An encoder of ``layers`` x ``width``, ``lanes`` cells of one column, texts of ``mean`` tokens, ``batch`` rows."""
+    """An encoder of ``layers`` x ``width``, ``lanes`` cells of one column, texts of ``mean`` tokens, ``batch`` rows.
+
+    The lowest ``left_out`` layers have no adapter.
+    """
 
     layers: int
     width: int
     lanes: int
     mean: int
     batch: int = 32
+    left_out: int = 0
 
     def __str__(self) -> str:
         """Say the shape in one line."""
@@ -52,11 +56,11 @@ def network(shape: Shape) -> Any:  # noqa: ANN401 - the library's model classes 
     )
 
 
-def add_adapter(model: Any, name: str) -> None:  # noqa: ANN401
-    """Add the study's adapter: a sequential bottleneck of width / 16."""
+def add_adapter(model: Any, name: str, left_out: int = 0) -> None:  # noqa: ANN401
+    """Add the study's adapter: a sequential bottleneck of width / 16, but in the lowest ``left_out`` layers."""
     from adapters import SeqBnConfig
 
-    model.add_adapter(name, config=SeqBnConfig(reduction_factor=16))
+    model.add_adapter(name, config=SeqBnConfig(reduction_factor=16, leave_out=list(range(left_out))))
 
 
 def add_head(model: Any, name: str) -> None:  # noqa: ANN401

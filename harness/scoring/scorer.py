@@ -139,9 +139,8 @@ def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = 
             tensor = tensors[name]
             tensors[name] = torch.cat([tensor, tensor.new_zeros(most - len(tensor), *tensor.shape[1:])])
     names = list(weights[0])
-    depth = sum(name.endswith("adapter_up.weight") for name in names)
     trained = {name: torch.stack([tensors[name] for tensors in weights]) for name in names}
-    return LaneState(trained, _below(store, tasks, trained), depth).to(device).lanes()
+    return LaneState(trained, _below(store, tasks, trained)).to(device).lanes()
 
 
 def _below(store: Store, tasks: Sequence[ScoringTask], trained: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from adapters_store.roles import BASELINE, OF_SHUFFLED, RANDOM, SYSTEM, TRANSFER
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
-from harness.study.methods import check_stack, check_width, library_config, serves_lanes, settings_of
+from harness.study.methods import check_layers, check_stack, check_width, library_config, serves_lanes, settings_of
 from harness.study.systems import WINDOW, Kind, kind_and_config, turns_after
 from harness.study.systems.checks import check_rows, check_settings, check_system
 from tasks.errors import BadStudy
@@ -103,6 +103,7 @@ def make_cell(
     role = role or (TRANSFER if intermediate else BASELINE)
     adapter = _adapter(study, role, intermediate)
     check_width(adapter or {}, backbone.width)
+    check_layers(adapter or {}, backbone.shape[0])
     intermediate_name = intermediate.target if intermediate else RANDOM if role == RANDOM else None
     trainer = trainer_of(study, role, intermediate)
     spec: dict[str, Any] = {

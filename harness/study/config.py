@@ -89,11 +89,16 @@ class Loss:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The adapter of every cell, in the adapters library's terms; None is the method's own value (``METHODS``)."""
+    """The adapter of every cell, in the adapters library's terms; None is the method's own value (``METHODS``).
+
+    ``leave_out`` numbers the layers, from 0, that have no adapter (AdapterDrop: Rücklé et al. 2021); below the first
+    that has, lanes compute what is equal for all of them once.
+    """
 
     method: str = "seq_bn"
     reduction_factor: int | None = None
     non_linearity: str | None = None
+    leave_out: tuple[int, ...] | None = None
 
     def of_method(self, method: str) -> Adapter:
         """The adapter itself if it is of the method, else the library's own of that method."""

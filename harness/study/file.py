@@ -237,7 +237,7 @@ def _build(values: dict[str, Any], where: str) -> StudyConfig:
     if not values.get("tasks"):
         raise BadStudy(f"{where}: `tasks` is missing or empty; name at least one task id")
     listed: dict[str, Any] = {key: _tuple_of(values[key], key, where) for key in LISTS if key in values}
-    adapter = Adapter(**values.get("adapter", {}))
+    adapter = _adapter(values.get("adapter", {}), where)
     analysis = Analysis(**values["analysis"]) if "analysis" in values else None
     if values.get("protocol"):
         listed["splits"] = _protocol_name(values, where)
@@ -284,6 +284,17 @@ def check(study: StudyConfig, where: str) -> None:
     options_of(Ray, study.ray, where)
     if unknown := sorted(set(study.task) - set(study.tasks)):
         raise BadStudy(f"{where}: [task.{unknown[0]}] is not among the study's tasks{nearest(unknown[0], study.tasks)}")
+
+
+def _adapter(table: Mapping[str, Any], where: str) -> Adapter:
+    """The adapter of a table; BadStudy unless the layers that it leaves out are a list of different whole numbers."""
+    if "leave_out" not in table:
+        return Adapter(**table)
+    layers = table["leave_out"]
+    is_list = isinstance(layers, list | tuple) and all(type(layer) is int and layer >= 0 for layer in layers)
+    if not is_list or len(set(layers)) < len(layers):
+        raise BadStudy(f"{where}: adapter.leave_out {layers!r} is no list of different layers, from 0, as in [0, 1, 2]")
+    return Adapter(**{**table, "leave_out": tuple(layers)})
 
 
 def _check_types(study: StudyConfig, where: str) -> None:

@@ -101,19 +101,26 @@ METHODS: Mapping[str, Method] = {
 OWN_FIELDS = ("reduction_factor", "non_linearity")  # what a study may set; everything else is the library's
 
 
-def settings_of(adapter: Adapter) -> dict[str, int | float | str]:
-    """The method's name and every setting that names it; BadStudy if the study sets one that the method has not."""
-    settings = dict(METHODS[adapter.method].settings)
+def settings_of(adapter: Adapter) -> dict[str, Any]:
+    """The method's name and every setting that names it; BadStudy if the study sets one that the method has not.
+
+    Layers without an adapter are among them only where there are any.
+    """
+    settings: dict[str, Any] = dict(METHODS[adapter.method].settings)
     for name in OWN_FIELDS:
         value = getattr(adapter, name)
         if value is not None and name not in settings:
             raise BadStudy(f"adapter.{name} {value!r}: method {adapter.method!r} has no such setting; leave it out")
         if value is not None:
             settings[name] = value
+    if adapter.leave_out:
+        if "leave_out" not in METHODS[adapter.method].library:
+            raise BadStudy(f"adapter.leave_out: method {adapter.method!r} is in no layer; leave it out")
+        settings["leave_out"] = sorted(adapter.leave_out)
     return {"method": adapter.method, **settings}
 
 
-def library_config(settings: Mapping[str, int | float | str]) -> dict[str, Any]:
+def library_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the library decides by of an adapter with these settings, all fields written out."""
     own = {name: value for name, value in settings.items() if name != "method"}
     return {**METHODS[str(settings["method"])].library, **own}
@@ -128,7 +135,24 @@ def check_stack(method: str) -> None:
         )
 
 
-def check_width(settings: Mapping[str, int | float | str], width: int) -> None:
+def check_layers(settings: Mapping[str, Any], layers: int) -> None:
+    """BadStudy if an adapter is left out of a layer that a backbone of so many ``layers`` has not, or of every one."""
+    left_out = settings.get("leave_out", [])
+    if absent := [layer for layer in left_out if layer >= layers]:
+        raise BadStudy(
+            f"adapter.leave_out names layer {absent[0]}, and the backbone's {layers} layers are 0 to {layers - 1}; "
+            "correct it"
+        )
+    if left_out and len(left_out) == layers:
+        raise BadStudy(f"adapter.leave_out names all {layers} layers, and nothing would be trained; keep one at least")
+
+
+def layers_of(settings: Mapping[str, Any], layers: int) -> int:
+    """In how many of a backbone's ``layers`` an adapter with these settings is."""
+    return layers - len(settings.get("leave_out", []))
+
+
+def check_width(settings: Mapping[str, Any], width: int) -> None:
     """BadStudy if an adapter with these settings cannot be built on a backbone of this ``width``."""
     parts, factor = settings.get("phm_dim"), settings.get("reduction_factor")
     if isinstance(parts, int) and isinstance(factor, int) and (inner := max(1, width // factor)) % parts:
@@ -138,6 +162,6 @@ def check_width(settings: Mapping[str, int | float | str], width: int) -> None:
         )
 
 
-def serves_lanes(settings: Mapping[str, int | float | str]) -> bool:
+def serves_lanes(settings: Mapping[str, Any]) -> bool:
     """True for the settings of the one adapter whose mathematics the lanes have: ``seq_bn`` with relu."""
     return (settings["method"], settings.get("non_linearity")) == ("seq_bn", "relu")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
+from harness.study.methods import layers_of
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt
@@ -76,4 +77,5 @@ def bottleneck_bytes(spec: Mapping[str, Any], backbone: Backbone) -> int:
     layers, width, _ = backbone.shape
     inner = max(1, width // int(spec["adapter"]["reduction_factor"]))
     outputs = len(spec["label"]["classes"]) or 1
-    return 4 * (layers * (2 * width * inner + inner + width) + (width + 1) * (width + outputs))
+    adapters = layers_of(spec["adapter"], layers) * (2 * width * inner + inner + width)
+    return 4 * (adapters + (width + 1) * (width + outputs))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.study.backbones.backbone import RANDOM_TINY, Backbone
+from harness.study.methods import layers_of
 from harness.training.batches import EVALUATED as EVALUATED_CUTS
 from harness.training.batches import TRAINED as TRAINED_CUTS
 from harness.training.batches import trained_cutting
@@ -86,7 +87,7 @@ def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], fami
     """The shape of a lane of this recipe, on these rows and a device of this ``family`` (``cpu``, ``cuda``)."""
     layers, width, heads, size = _encoder(backbone)
     inner = width // (recipe.adapter or {})["reduction_factor"]
-    adapters = layers * (2 * width * inner + inner + width)
+    adapters = layers_of(recipe.adapter or {}, layers) * (2 * width * inner + inner + width)
     head = (width + 1) * (width + recipe.outputs)
     lengths = [len(window.ids) for part in parts.values() for windows in part.rows for window in windows]
     value_bytes = 2 if recipe.precision == "bf16" else 4

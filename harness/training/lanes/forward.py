@@ -10,7 +10,7 @@ first token only, because nothing else reaches the heads. The mathematics of a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,23 +113,25 @@ class Heads:
 
 @dataclass(frozen=True)
 class Lanes:
-    """K cells of one column: per layer the frozen intermediates (None where no lane has one) and the targets."""
+    """K cells of one column: by layer the frozen intermediates (None where no lane has one) and the targets."""
 
-    intermediates: Sequence[Bottleneck] | None
-    targets: Sequence[Bottleneck]
+    intermediates: Mapping[int, Bottleneck] | None
+    targets: Mapping[int, Bottleneck]
     heads: Heads
 
     @property
     def count(self) -> int:
         """K."""
-        return int(self.targets[0].down.shape[0])
+        return int(self.heads.out.shape[0])
 
     def to(self, dtype: torch.dtype) -> Lanes:
         """The adapters in the encoder's precision; the heads, which are small, stay in the precision of training."""
-        if self.targets[0].down.dtype == dtype:
-            return self
-        intermediates = None if self.intermediates is None else [bank.to(dtype) for bank in self.intermediates]
-        return Lanes(intermediates, [bank.to(dtype) for bank in self.targets], self.heads)
+        intermediates = None if self.intermediates is None else _in(self.intermediates, dtype)
+        return Lanes(intermediates, _in(self.targets, dtype), self.heads)
+
+
+def _in(banks: Mapping[int, Bottleneck], dtype: torch.dtype) -> dict[int, Bottleneck]:
+    return {layer: bank.to(dtype) for layer, bank in banks.items()}
 
 
 def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks | None) -> Tensor:
@@ -163,7 +165,7 @@ def _block(
     output = layer.down(frozen.activation(layer.up(hidden)))
     total = added(hidden, output, masks.output[depth] if masks else None, scale)
     for banks in (lanes.intermediates, lanes.targets):
-        if banks:
+        if banks and depth in banks:
             total = banks[depth](total, layer.output_norm)
     return layer.output_norm(total)
 

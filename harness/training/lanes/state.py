@@ -28,7 +28,6 @@ class LaneState:
 
     trained: dict[str, Tensor]
     frozen: dict[str, Tensor]
-    depth: int
 
     def lanes(self) -> Lanes:
         """The weights in the shape that the forward pass takes."""
@@ -40,7 +39,7 @@ class LaneState:
         )
 
     @cached_property
-    def _frozen(self) -> list[Bottleneck] | None:
+    def _frozen(self) -> dict[int, Bottleneck] | None:
         """They never change, so whether any lane has one is asked once and not at every cut of every batch."""
         if not any(bool(value.any()) for value in self.frozen.values()):
             return None
@@ -63,11 +62,12 @@ class LaneState:
             self, trained=trained, frozen={name: lanes_of(value, lanes) for name, value in self.frozen.items()}
         )
 
-    def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> list[Bottleneck]:
-        return [
-            Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
-            for layer in range(self.depth)
-        ]
+    def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
+        own = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
+        return {
+            layer: Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
+            for layer in sorted({int(number) for number in own if number.isdigit()})
+        }
 
     @staticmethod
     def _shaped(value: Tensor) -> Tensor:
@@ -100,12 +100,11 @@ def stacked(
         ours: torch.stack([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
         for ours, shape in shapes.items()
     }
-    depth = len(shapes) // len(ADAPTER)
     if composition == "sequential":
-        return LaneState(trained | inner, {}, depth)
+        return LaneState(trained | inner, {})
     if composition == "stack-trainable":
-        return LaneState(trained | {f"{INNER}{ours}": value for ours, value in inner.items()}, {}, depth)
-    return LaneState(trained, inner, depth)
+        return LaneState(trained | {f"{INNER}{ours}": value for ours, value in inner.items()}, {})
+    return LaneState(trained, inner)
 
 
 def parameter_names(model: Any, adapter: str) -> dict[str, str]:  # noqa: ANN401

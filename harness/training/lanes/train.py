@@ -317,7 +317,7 @@ def _saver(network: Callable[[], Any], recipe: Recipe, weights: dict[str, Tensor
     """Saves one lane through a model that it is put into first."""
 
     def save(folder: Path) -> None:
-        lane = LaneState({name: weight.unsqueeze(0) for name, weight in weights.items()}, {}, depth=0)
+        lane = LaneState({name: weight.unsqueeze(0) for name, weight in weights.items()}, {})
         put_back(network(), recipe.target, lane, 0)
         model.save(network(), recipe, folder)
 

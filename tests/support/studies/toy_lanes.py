@@ -27,13 +27,15 @@ OUTPUTS = {"binary": 2, "continuous": 1}  # else 3
 RATE, DECAY, BATCH = 5e-4, 0.01, 8
 
 
-def network(kind=RobertaAdapterModel, dropout=0.0, *, label="multiclass", outputs=None, positions=64, **shape):
+def network(
+    kind=RobertaAdapterModel, dropout=0.0, *, label="multiclass", outputs=None, positions=64, leave_out=(), **shape
+):
     """A network with a fresh adapter and head ``t``, in evaluation mode; ``shape`` overrides SHAPE."""
     torch.manual_seed(0)
     drop = dict(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     options = SHAPE | drop | dict(max_position_embeddings=positions, initializer_range=0.2, pad_token_id=1) | shape
     made = kind(CONFIGS[kind](**options))
-    made.add_adapter("t", config=SeqBnConfig(reduction_factor=16))
+    made.add_adapter("t", config=SeqBnConfig(reduction_factor=16, leave_out=list(leave_out)))
     head = dict(layers=2, activation_function="tanh", multilabel=label == "multilabel")
     made.add_classification_head("t", num_labels=outputs or OUTPUTS.get(label, 3), **head)
     return made.eval()
@@ -99,7 +101,7 @@ def composed(made, one, dtype=torch.float32):
     """A copy of the network in which the library trains ``t``, on the intermediate ``one`` if there is one."""
     own = copy.deepcopy(made).to(dtype)
     if one is not None:
-        own.add_adapter("i", config=SeqBnConfig(reduction_factor=16))
+        own.add_adapter("i", config=made.adapters_config.get("t"))
         parameters = dict(own.named_parameters())
         with torch.no_grad():
             for ours, theirs in parameter_names(own, "i").items():
