@@ -11,7 +11,6 @@ Texts leave the machine. A private task, and one whose licence says that its dat
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
-from harness.systems.prompting.answers import FREE, Answer, Answers, Prices
-from harness.systems.prompting.asking import Asker, Question
+from harness.systems.prompting.answers import Answer, Answers, cost_of
+from harness.systems.prompting.asking import likely_tokens
 from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
-from harness.systems.prompting.server import ADDRESS, Server, checked_address, is_this_machine
+from harness.systems.prompting.server import is_this_machine
+from harness.systems.prompting.settings import LOCAL_SETTINGS, CallSettings
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction
@@ -35,81 +35,33 @@ if TYPE_CHECKING:
 
 VERSION = 1
 READS = Reads(labels=ASKED, instructions=True)
-LOCAL = ("url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
+LOCAL = LOCAL_SETTINGS
 TRIED_ROWS = 100  # validation rows on which a template is chosen
-LIMITS = ("max_tokens", "max_completion_tokens")
-BYTES_OF_TOKEN = 4  # of English text, for plans
 SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
-RANGES = {
-    "shots": (0, 100),
-    "temperature": (0, 2),
-    "answer_tokens": (1, 4096),
-    "repeats": (1, 100),
-    "in_flight": (1, 256),
-    "timeout": (0.001, 3600),
-    "price_in": (0, 1000),
-    "price_out": (0, 1000),
-    "most_cost": (0, 1_000_000),
-}
 FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
 
 
 @dataclass(frozen=True)
-class Config:
-    """What is asked, of whom, and what it may cost.
+class Config(CallSettings):
+    """What is asked, of whom, and what it may cost (CallSettings).
 
     ``shots`` is how many exemplars each class has. ``templates`` are names (harness/systems/prompting/prompts.py) or
-    texts with fields; of several, validation rows choose. ``limit`` is the field in which the server takes
-    ``answer_tokens``. ``repeats`` is how often everything is asked: the commonest answer counts, and how often answers
-    agree is in the record.
-
-    The others decide no answer and are in no key: the address of the server (the same model elsewhere is the same
-    model), calls ``in_flight``, ``timeout`` in seconds, prices in dollars per 1,000 tokens, the most that the model may
-    cost in this store in dollars (0: no cap), and the tasks whose texts may leave though nobody else may have them.
+    texts with fields; of several, validation rows choose. Of several repeats the commonest answer counts, and how often
+    answers agree is in the record.
     """
 
-    model: str = "gpt-4"
     shots: int = 0
     window: tuple[int, int] = (3, 3)
-    temperature: float = 0.0
-    answer_tokens: int = 16
-    limit: str = "max_tokens"
     templates: tuple[str, ...] = tuple(TEMPLATES)
-    repeats: int = 1
-    url: str = ""
-    in_flight: int = 32
-    timeout: float = 60.0
-    price_in: float = 0.0
-    price_out: float = 0.0
-    most_cost: float = 0.0
-    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check ranges, templates and address; ValueError naming the field."""
-        if not self.model or not self.model.isprintable():
-            raise ValueError(f"model {self.model!r} is no name of a model")
-        check_fields(self, {"limit": LIMITS}, RANGES)
-        self._check_texts()
-
-    def _check_texts(self) -> None:
-        if self.most_cost and not (self.price_in or self.price_out):
-            raise ValueError("most_cost needs price_in and price_out, in dollars per 1,000 tokens")
+        super().__post_init__()
+        check_fields(self, {}, {"shots": (0, 100)})
         if not self.templates:
             raise ValueError(f"templates is empty; name some of {', '.join(TEMPLATES)}, or write one")
         for template in self.templates:
             checked_template(template)
-        if self.url:
-            checked_address(self.url)
-
-    @property
-    def prices(self) -> Prices:
-        """Dollars per 1,000 tokens."""
-        return Prices(self.price_in, self.price_out)
-
-    @property
-    def address(self) -> str:
-        """Of the server: the setting, or what the environment says; empty where neither does."""
-        return self.url or os.environ.get(ADDRESS, "")
 
 
 def check(config: Config, name: str, task: Task) -> None:
@@ -127,7 +79,7 @@ def leaving(
     config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int, answers: Path
 ) -> Leaving:
     """What a cell sends at most; the longest template stands for that which is chosen."""
-    shots, kept, settings = _shots(config, instruction, parts["train"], seed), Answers(answers), _settings(config)
+    shots, kept = _shots(config, instruction, parts["train"], seed), Answers(answers)
     rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
     longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
     asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
@@ -135,13 +87,12 @@ def leaving(
     calls, ids = {}, set()
     for text, row, repeat in asked:
         prompt = prompt_of(text, instruction, shots, row)
-        key = kept.key(config.model, prompt, settings, repeat)
+        key = kept.key(config.model, prompt, config.said, repeat)
         if key not in calls and kept.get(key) is None:
-            tokens = len(prompt.encode("utf-8", "replace")) / BYTES_OF_TOKEN
+            tokens = likely_tokens(prompt)
             calls[key] = tokens, config.prices.of(tokens, config.answer_tokens)
             ids |= {row.id, *(shot.row.id for shot in shots)}
-    host = (checked_address(config.address).hostname or "") if config.address else ""
-    return Leaving(host, is_this_machine(host), frozenset(ids), calls)
+    return Leaving(config.host, is_this_machine(config.host), frozenset(ids), calls)
 
 
 class Prompted(Fitted):
@@ -152,7 +103,7 @@ class Prompted(Fitted):
     ) -> None:
         """A model that nothing has been asked; BadInput where no address or folder of answers is known."""
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
-        self.asker = _asker(config, place)
+        self.asker = config.asker(place.answers)
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
@@ -179,7 +130,7 @@ class Prompted(Fitted):
         logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
         nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
         notes = {"template": self._name(template), **_notes([answer for own in answers for answer in own], places)}
-        cost = _cost([answer for own in answers for answer in own], self.config.prices)
+        cost = cost_of([answer for own in answers for answer in own], self.config.prices)
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
 
     def _name(self, template: str) -> str:
@@ -218,26 +169,6 @@ def load(folder: Path, place: Place) -> Prompted:
     table = facts["instruction"]
     instruction = Instruction(**{**table, "options": tuple(table["options"])})
     return Prompted(Config(**settings), instruction, (), place, facts["template"])
-
-
-def _asker(config: Config, place: Place) -> Asker:
-    if not config.address:
-        raise BadInput(f"no server to ask {config.model!r}: set url of the system, or the variable {ADDRESS}")
-    if place.answers is None:
-        raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
-    return Asker(
-        Server(config.address, config.timeout),
-        Answers(place.answers),
-        Question(config.model, _settings(config), config.answer_tokens),
-        prices=config.prices,
-        most_cost=config.most_cost,
-        in_flight=config.in_flight,
-    )
-
-
-def _settings(config: Config) -> dict[str, Any]:
-    """What a call says beside model and prompt."""
-    return {"temperature": config.temperature, config.limit: config.answer_tokens}
 
 
 def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:
@@ -279,10 +210,3 @@ def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) ->
         "calls": len(answers),
         **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
     }
-
-
-def _cost(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
-    """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
-    counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
-    money = {"money": prices.of(*counts)} if prices != FREE else {}
-    return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -99,6 +99,13 @@ class Prices:
 
 
 FREE = Prices()
+
+
+def cost_of(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
+    """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
+    counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
+    money = {"money": prices.of(*counts)} if prices != FREE else {}
+    return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}
 
 
 class Purse:

@@ -18,12 +18,18 @@ CALLS = 6  # of one prompt, before its last fault is the reason why a cell fails
 FIRST_WAIT = 1.0  # seconds after a fault of which the server does not say how long it lasts, doubled each time
 LONGEST_WAIT = 600.0  # seconds; a server that asks for more is left alone
 AROUND = 64  # tokens that a server may put around a prompt
+BYTES_OF_TOKEN = 4  # of English text, for plans
 DATED = "-:@"  # what parts a model's name from its date or version: gpt-4o, gpt-4o-2024-08-06
 
 
 def most_tokens(prompt: str) -> int:
     """More tokens than a prompt can have: no tokenizer of bytes or pieces makes more than one of a byte."""
     return len(prompt.encode("utf-8", "surrogatepass")) + AROUND
+
+
+def likely_tokens(prompt: str) -> float:
+    """About how many tokens a prompt has, for plans."""
+    return len(prompt.encode("utf-8", "replace")) / BYTES_OF_TOKEN
 
 
 @dataclass(frozen=True)
