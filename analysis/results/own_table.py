@@ -65,7 +65,7 @@ def read_own_table(scores: Path, ratings: Path | None = None, tasks: Path | None
     _check(rows)
     names = list(dict.fromkeys(name for row in rows for name in (row.intermediate, row.target)))
     facts, of_tasks = _task_rows(tasks, names, {row.target: row.metric for row in rows})
-    rated, of_ratings = _rating_rows(ratings, names)
+    rated, of_ratings = ([], []) if ratings is None else rating_rows(ratings, names)
     frame = pd.DataFrame(rows)
     gains = framed(pd.DataFrame(_pairs(frame)), GAINS)
     errors = "not known" if gains.standard_error.isna().all() else "those of the spread over seeds"
@@ -198,13 +198,11 @@ def _task_rows(path: Path | None, names: Sequence[str], metrics: Mapping[str, st
     return facts, _unknown_facts(read, names)
 
 
-def _rating_rows(path: Path | None, names: Sequence[str]) -> _RowsAndLimits:
+def rating_rows(path: Path, names: Sequence[str]) -> _RowsAndLimits:
     """Every rating of a task of the grid, and a sentence on ratings of other tasks.
 
     Constructs may be any; BadRow for a second rating of the same thing by one rater, or if no rated task is known.
     """
-    if path is None:
-        return [], []
     raw = _raw_of(path)
     position = {name: raw.column(name) for name in Rating._fields}
     seen: dict[tuple[str, ...], str] = {}

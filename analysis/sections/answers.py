@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -21,15 +22,22 @@ from analysis.importance.choosing.ranking import (
     rankings,
     summary,
 )
+from analysis.importance.guarded import NOT_TESTED
+from analysis.importance.mixed.answer import Mixed, ends
+from analysis.importance.mixed.tested import SIGNED
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences
 from analysis.ratings.less_data import non_inferiority
+from analysis.ratings.rating_sets import BOTH, WITH_MEAN, WITH_PERSON, Beside, agreements, repeats
 from analysis.ratings.themes import ALL, LARGER, WITHOUT, rating_means, theme_counts
+from analysis.results.results import Results
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
-from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer
+from analysis.sections.importance import Answer, Progress, guarded_answer, paper_answer, rows
+from analysis.sections.mixed import computed, slopes_table
 from analysis.sections.paper_tables import kept_agreement
 from analysis.sections.question import Question
 from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
+from tasks.plain_text import counted
 from tasks.ratings import constructs
 
 
@@ -286,6 +294,127 @@ def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
     return f"Less regret than in a random order, with limits below 0: {'; '.join(lines) or 'none'}."
 
 
+# The section on a model's ratings: how they agree with people's, and whether they say the same of gains.
+
+BESIDE = "A model's ratings beside people's"
+AGREEMENT_TEXT = (
+    "Agreement of two raters at a time, over the tasks that both rated: Krippendorff's alpha, with interval and with"
+    " ordinal differences, and Spearman's correlation. Intervals come from resampled tasks. What people agree among"
+    " themselves is the measure of what can be asked of a model. A model's rating is the mean of its readings."
+)
+SETS_TEXT = (
+    "The guarded test (see what explains a gain), once with each set of ratings; with both, every rater counts once."
+    " A task that has no rating on some construct takes no part. p is corrected for the ratings of a set, not for"
+    " looking at several sets. A slope that is supported with one set"
+    " and not with another is no difference between raters: compare the intervals. A model that was trained on the"
+    " publications, or on published ratings, repeats what it has read."
+)
+ALPHAS = ("alpha (interval)", "95 % interval", "alpha (ordinal)", "95 % interval")
+
+
+def beside(question: Question, own: Beside, progress: Progress) -> Answer:
+    """The section on ratings that a model gave, its lines for a terminal and its facts; its frames are written."""
+    people = own.people(question.results)
+    agreed = question.kept.frame(
+        "agreement with a model", {"model": own.ratings, "people": people}, lambda: agreements(own.ratings, people)
+    )
+    repeated, sets = repeats(own.readings), own.sets(question.results)
+    answers = {name: computed(replace(question, results=results), progress) for name, results in sets.items()}
+    slopes = pd.concat([answer.slopes.assign(ratings=name) for name, answer in answers.items()], ignore_index=True)
+    frames = {"model_agreement": agreed, "model_repeats": repeated, "rating_sets": slopes}
+    for name, frame in frames.items():
+        write_frames(frame, question.out / TABLES / name)
+    blocks: list[Block] = [Text(AGREEMENT_TEXT), _agreed(agreed)] if len(agreed) else [Text(_alone(own))]
+    blocks += _repeated(repeated)
+    blocks.append(Text(SETS_TEXT))
+    for name, results in sets.items():
+        blocks += _of_set(name, results, answers[name])
+    lines = [*_agreement_lines(agreed), *(_set_line(name, sets[name], answer) for name, answer in answers.items())]
+    return Answer(tuple(lines), Section(BESIDE, blocks), {name: rows(frame) for name, frame in frames.items()})
+
+
+def _agreement_lines(agreed: pd.DataFrame) -> list[str]:
+    """A line per construct on the model and people's mean, or the only person."""
+    means = agreed[agreed.comparison == WITH_MEAN]
+    shown = means if len(means) else agreed[agreed.comparison == WITH_PERSON]
+    return [
+        f"{row.rater} and {row.other}, {construct_title(row.construct)}: alpha {number(row.alpha_interval, 2)}"
+        f" ({interval(row.low_interval, row.high_interval, 2)}), Spearman {number(row.spearman, 2)}"
+        f" ({interval(row.low_spearman, row.high_spearman, 2)}), {counted(row.n_tasks, 'task')}"
+        for row in shown.itertuples()
+    ]
+
+
+def _agreed(agreed: pd.DataFrame) -> Table:
+    body = [
+        (
+            *(construct_title(row.construct), f"{row.rater}, {row.other}", row.n_tasks, *_alphas(row)),
+            *(number(row.spearman, 2), interval(row.low_spearman, row.high_spearman, 2)),
+            signed(row.mean_difference, 2),
+        )
+        for row in agreed.sort_values("construct", key=_in_order, kind="stable").itertuples()
+    ]
+    head = ["construct", "raters", "tasks", *ALPHAS, "Spearman", "95 % interval", "first rater higher by"]
+    return Table(head, body)
+
+
+def _repeated(repeated: pd.DataFrame) -> list[Block]:
+    if repeated.empty:
+        return [Text("The model was asked once, so nothing is known of how it agrees with itself.")]
+    body = [
+        (construct_title(row.construct), row.rater, row.n_readings, row.n_tasks, percent(row.same), *_alphas(row))
+        for row in repeated.itertuples()
+    ]
+    head = ["construct", "model", "readings", "tasks", "same number", *ALPHAS]
+    text = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
+    return [Text(text), Table(head, body)]
+
+
+def _alphas(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of a frame
+    return (
+        *(number(row.alpha_interval, 2), interval(row.low_interval, row.high_interval, 2)),
+        *(number(row.alpha_ordinal, 2), interval(row.low_ordinal, row.high_ordinal, 2)),
+    )
+
+
+def _of_set(name: str, results: Results, answer: Mixed) -> list[Block]:
+    raters = ", ".join(dict.fromkeys(results.ratings.rater))
+    text = Text(f"(by {raters}; {_rated_fully(results)})", lead=_title(name))
+    tested = answer.slopes[(answer.slopes.question == SIGNED) & (answer.slopes.verdict != NOT_TESTED)]
+    return [text, Text(f"{answer.headline}.") if tested.empty else slopes_table(tested)]
+
+
+def _set_line(name: str, results: Results, answer: Mixed) -> str:
+    primary = answer.slopes[answer.slopes.question == SIGNED]
+    said = [
+        f"{row.title} {row.verdict}"
+        if row.verdict == NOT_TESTED
+        else f"{row.title} {signed(row.slope, 2)} ({ends(row.low, row.high)}), p {p_text(row.p)}, {row.verdict}"
+        for row in primary.itertuples()
+    ]
+    return f"with {_title(name)} ({_rated_fully(results)}): {'; '.join(said) or answer.headline}"
+
+
+def _rated_fully(results: Results) -> str:
+    """How many tasks have a rating on every construct: the test has no others."""
+    counts = results.ratings.groupby("task").construct.nunique()
+    return f"{counted(int((counts == len(results.constructs)).sum()), 'task')} rated on every construct"
+
+
+def _title(name: str) -> str:
+    return f"{name} ratings" if name != BOTH else "both together"
+
+
+def _alone(own: Beside) -> str:
+    return f"Nobody else has rated what {', '.join(dict.fromkeys(own.ratings.rater))} has, so there is no agreement."
+
+
+def _in_order(names: pd.Series) -> pd.Series:
+    """The place of each construct: declared ones in their order, then others, all together last."""
+    order = [*constructs(), *(name for name in names if name not in constructs() and name != OVERALL), OVERALL]
+    return names.map(order.index)
+
+
 # Every answer about a study's tasks and ratings, in the order in which pages give them.
 
 MODES = {"guarded": guarded_answer, "paper": paper_answer}
@@ -300,6 +429,9 @@ def all_answers(question: Question, mode: str, progress: Progress = silent) -> t
     new_folder(question.out)
     with threadpool_limits(1):  # many small products: a second thread only waits
         answer = MODES[mode](question, progress)
+        compared = beside(question, question.beside, progress) if question.beside else None
     parts = (answer.further, themes(question), half_data(question), choosing(question), budgeted(question))
-    sections = (ratings(question), answer.section, *parts)
+    sections = (ratings(question), answer.section, compared.section if compared else None, *parts)
+    if compared:
+        answer = replace(answer, lines=(*answer.lines, *compared.lines), facts=answer.facts | compared.facts)
     return answer, [section for section in sections if section]

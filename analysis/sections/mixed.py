@@ -31,13 +31,13 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
 
     What is more is how it was tested, the same for distances, and each verdict in a sentence.
     """
-    answer = _computed(question, progress)
+    answer = computed(question, progress)
     write_frames(answer.slopes, question.out / TABLES / "mixed_slopes")
     blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
     tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
     if tested.empty:
         return answer, blocks, []
-    blocks.append(_slopes(tested[tested.question == SIGNED]))
+    blocks.append(slopes_table(tested[tested.question == SIGNED]))
     write_frames(answer.profile, question.out / TABLES / "mixed_profile")
     title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
     stem = question.out / FIGURES / "mixed_profile"
@@ -46,7 +46,7 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
     more: list[Block] = [
         Text(_method()),
         Text("The same for distances, whether tasks whose ratings are further apart teach each other less:"),
-        _slopes(tested[tested.question == DISTANCE]),
+        slopes_table(tested[tested.question == DISTANCE]),
     ]
     untested = answer.slopes[answer.slopes.verdict == NOT_TESTED]
     points = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
@@ -80,7 +80,8 @@ def by_choice(question: Question, frame: pd.DataFrame) -> list[Block]:
     return [Text(CHOSEN), Table(["changed", *titles], body), Picture.of(drawn)]
 
 
-def _computed(question: Question, progress: Progress) -> Mixed:
+def computed(question: Question, progress: Progress) -> Mixed:
+    """The answer, read where it was kept; nothing is written beside it."""
     asked = (question.results, question.primary.specification, question.similarities)
 
     def compute() -> dict[str, Any]:
@@ -104,7 +105,8 @@ def _method() -> str:
     )
 
 
-def _slopes(tested: pd.DataFrame) -> Table:
+def slopes_table(tested: pd.DataFrame) -> Table:
+    """A line per rating: its slope, how sure that is, and the verdict."""
     head = ["rating", "per step", "95 % interval", "share of squares", "p (ratio)", "p (families)", "p", "verdict"]
     body = [
         (

@@ -16,6 +16,7 @@ from analysis.importance.similarity import stored_similarities
 from analysis.importance.specification import UNDECLARED, Primary
 from analysis.kept import NOWHERE, Kept
 from analysis.ratings.less_data import MARGIN, against_full
+from analysis.ratings.rating_sets import Beside
 from analysis.ratings.themes import task_effects, theme_contrasts
 from analysis.results.own_table import OwnTable
 from analysis.results.probes import context_sensitivity
@@ -42,7 +43,7 @@ class Question:
 
     ``note`` is what must be known of the counts, ``limited`` are the results in settings with less data, ``limits``
     what cannot be known from where the results come from, and ``similarities`` those of pairs of tasks, if measured.
-    ``kept`` is where answers are kept, by default nowhere.
+    ``kept`` is where answers are kept, by default nowhere. ``beside`` are the ratings of a model, if asked for.
     """
 
     results: Results
@@ -55,6 +56,7 @@ class Question:
     primary: Primary = UNDECLARED
     similarities: pd.DataFrame | None = None
     kept: Kept = NOWHERE
+    beside: Beside | None = None
 
     @cached_property
     def effects(self) -> pd.DataFrame:

@@ -1,24 +1,35 @@
-"""``ratings``: forms on which people rate the tasks of a study."""
+"""``ratings``: forms on which people rate the tasks of a study, and the same asked of a model."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, write_text
-from harness.cli.options import leaf_of, registry_option
-from harness.cli.terminal import print_json
+from harness.cli.options import leaf_of, out_option, print_next, registry_option
+from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
-from tasks.ratings import constructs, form
+from tasks.plain_text import counted, nearest
+from tasks.ratings import Rating, constructs, form, rating_files, ratings, ratings_in
 from tasks.registry import Registry
 from tasks.task import Task
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def add_ratings(ratings: argparse.ArgumentParser) -> None:
-    """Add ``sheet``."""
+    from harness.systems.prompting.rater import Item, Rated
+    from harness.systems.prompting.settings import CallSettings
+
+
+def add_ratings(nouns: argparse.ArgumentParser) -> None:
+    """Add ``sheet`` and ``ask``."""
+    leaves = nouns.add_subparsers(required=True, metavar="COMMAND")
     sheet = leaf_of(
-        ratings.add_subparsers(required=True, metavar="COMMAND"),
+        leaves,
         "sheet",
         "Write a form on which a new rater rates a study's tasks, with the criteria.",
         "ratings sheet muddy-waters --rater C",
@@ -27,6 +38,40 @@ def add_ratings(ratings: argparse.ArgumentParser) -> None:
     sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
     registry_option(sheet)
+    _add_ask(
+        leaf_of(
+            leaves,
+            "ask",
+            "Ask a model to rate tasks by the criteria of the sheet, and say how it agrees with people.",
+            "ratings ask muddy-waters --model gpt-4 --url https://api.openai.com/v1 --repeats 3 --dry-run",
+            ask_model,
+        )
+    )
+
+
+def _add_ask(ask: argparse.ArgumentParser) -> None:
+    """Add the options of ``ask``; those of calls have the names that the settings of a prompted system have."""
+    ask.add_argument("study", metavar="STUDY", nargs="?", help="whose tasks are rated (default: all of the registry)")
+    registry_option(ask)
+    ask.add_argument("--model", required=True, help="its name there, a dated one where there is one")
+    ask.add_argument("--url", default="", help="of an OpenAI-compatible server (default: EMPATHY_SERVER)")
+    ask.add_argument("--repeats", metavar="N", type=int, default=1, help="how often everything is asked (default: 1)")
+    ask.add_argument("--temperature", metavar="T", type=float, default=0.0, help="from 0, the default, to 2")
+    ask.add_argument("--answer-tokens", metavar="N", type=int, default=16, help="most of an answer (default: 16)")
+    ask.add_argument("--limit", default="max_tokens", help="the field in which the server takes that number")
+    for side in ("in", "out"):
+        ask.add_argument(f"--price-{side}", metavar="DOLLARS", type=float, default=0.0, help=f"per 1,000 tokens {side}")
+    ask.add_argument(
+        "--most-cost", metavar="DOLLARS", type=float, default=0.0, help="that the model may cost in this store in all"
+    )
+    ask.add_argument("--in-flight", metavar="N", type=int, default=32, help="calls at a time (default: 32)")
+    ask.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="for an answer (default: 60)")
+    ask.add_argument(
+        "--allow", metavar="TASK", action="append", default=[], help="send this private task's description (repeatable)"
+    )
+    ask.add_argument("--dry-run", action="store_true", help="say what would leave, to whom, at what price; ask nothing")
+    out_option(ask, "file to write (default: results/STUDY/ratings-MODEL.csv)", "FILE")
+    ask.epilog = f"{ask.epilog}; the key comes from the environment: EMPATHY_API_KEY, or OPENAI_API_KEY for OpenAI"
 
 
 def write_sheet(options: argparse.Namespace) -> int:
@@ -76,3 +121,169 @@ def _criteria(tasks: list[Task]) -> str:
         f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
     ]
     return "\n".join(lines) + "\n"
+
+
+# ``ratings ask``: a model rates, through the client, the cap and the folder of answers that prompted systems have.
+
+
+def ask_model(options: argparse.Namespace) -> int:
+    """Ask for what is not kept, write a file of ratings, and print how the model agrees with people."""
+    from harness.systems.fitted import answers_beside
+    from harness.systems.prompting.rater import ask, items, missing
+
+    settings, (tasks, folders) = _call_settings(options), _tasks_and_folders(options)
+    wanted = items(tasks, constructs(), settings.allow)
+    answers, out = answers_beside(Path(options.store)), _out_of(options)
+    if options.dry_run:
+        return _say_what_leaves(wanted, settings, answers, options)
+    if out.exists():
+        raise BadInput(f"{out} exists and may hold ratings; move it away or give another --out")
+    if not settings.address:
+        raise BadInput(f"no server to ask {settings.model!r}: give --url, or set the variable EMPATHY_SERVER")
+    others = ratings(rating_files(folders))  # before anything is paid for: a file of theirs may have to be mended
+    rated = ask(wanted, settings, answers)
+    gaps = missing(rated.readings, constructs())
+    if all(reading.value is None for reading in rated.readings):
+        raise BadInput(
+            f"no answer of {settings.model!r} is a single whole number on the scale, so there are no ratings to write;"
+            f" try another model, or more --answer-tokens (answers are kept in {answers})"
+        )
+    _write(out, rated)
+    agreed, repeated = _agreement(out, rated.rater, others)
+    if options.json:
+        facts = {"ratings": str(out), "rater": rated.rater, "calls": rated.calls, **rated.cost, "missing": gaps}
+        print_json(facts | {"agreement": _records(agreed), "repeats": _records(repeated)})
+        return 0
+    print(out, _summary(rated, len(tasks)), *gaps, sep="\n")
+    _print_agreement(agreed, repeated)
+    print_next("analyze", options.study or "published", "--model-ratings", str(out))
+    return 0
+
+
+def _call_settings(options: argparse.Namespace) -> CallSettings:
+    from dataclasses import fields
+
+    from harness.systems.prompting.settings import CallSettings
+
+    given = {field.name: getattr(options, field.name) for field in fields(CallSettings)}
+    try:
+        return CallSettings(**{**given, "allow": tuple(options.allow)})
+    except ValueError as problem:
+        raise BadInput(f"ratings ask: {problem}") from None
+
+
+def _tasks_and_folders(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
+    """The tasks that are to be rated, and the folders beside whose entries ratings may lie."""
+    from harness.study.file import load_study
+
+    study = load_study(options.study) if options.study else None
+    folders = [*(study.registry if study else ()), *options.registry]
+    registry = Registry.load([Path(folder) for folder in folders])
+    names = study.tasks if study else list(registry.tasks)
+    for name in options.allow:
+        if name not in names:
+            raise BadInput(f"--allow {name}: no such task is rated{nearest(name, names)}")
+    return [registry.task(name) for name in names], folders
+
+
+def _out_of(options: argparse.Namespace) -> Path:
+    if options.out:
+        return Path(options.out)
+    model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-.") or "model"
+    return Path("results") / (Path(options.study).stem if options.study else "registry") / f"ratings-{model}.csv"
+
+
+def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Path, options: argparse.Namespace) -> int:
+    """Print what would be sent, to whom and at what price."""
+    from dataclasses import asdict
+
+    from harness.preflight.leaving import price, whom
+    from harness.systems.prompting.rater import SENT, outlay
+    from harness.systems.prompting.server import is_this_machine
+
+    costs, stays = outlay(wanted, settings, answers), is_this_machine(settings.host)
+    tasks = len({item.task.id for item in wanted})
+    if options.json:
+        print_json({"tasks": tasks, "host": settings.host, "stays": stays, "sent": SENT, **asdict(costs)})
+    elif not costs.calls:
+        print("nothing is sent, every answer is kept")
+    else:
+        print(
+            f"descriptions of {counted(tasks, 'task')} in {counted(costs.calls, 'call')}, about {costs.tokens:,}"
+            f" tokens, go to {whom(settings.host, stays=stays)}; {price(costs.dollars, settings.most_cost)}"
+        )
+        print(f"sent: {SENT}")
+    return 0
+
+
+def _write(out: Path, rated: Rated) -> None:
+    from tasks.ratings.readings import rows_of
+
+    rows = rows_of(rated.readings, rated.rater)
+    with atomic(out) as part, part.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _agreement(out: Path, rater: str, others: Sequence[Rating]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """How the ratings in a file agree with those of others who have rated its tasks, and their readings among them."""
+    from analysis.ratings.rating_sets import Beside, agreements, frame_of, repeats
+    from tasks.ratings.readings import readings_in
+
+    own = Beside.of(ratings_in([out]), readings_in(out))
+    tasks = set(own.ratings.task)
+    people = [row for row in others if row.task in tasks and row.rater != rater]
+    return agreements(own.ratings, frame_of(people)), repeats(own.readings)
+
+
+def _summary(rated: Rated, n_tasks: int) -> str:
+    tokens, money = rated.cost["tokens_in"] + rated.cost["tokens_out"], rated.cost.get("money")
+    price = "" if money is None else f", {money:.2g} dollars"
+    return (
+        f"{rated.rater} rated {counted(n_tasks, 'task')} on {counted(len(constructs()), 'construct')}:"
+        f" {counted(rated.calls, 'answer')}, {tokens:,.0f} tokens{price}, paid for now or earlier"
+    )
+
+
+def _print_agreement(agreed: pd.DataFrame, repeated: pd.DataFrame) -> None:
+    """Tables of agreement with others and from run to run, with 95 % intervals over tasks."""
+    from analysis.tables import interval, number, percent
+
+    pairs = [
+        {
+            **_what(row, f"{row['rater']}, {row['other']}"),
+            **_alpha(row),
+            "Spearman": number(row["spearman"], 2),
+            "Spearman 95 %": interval(row["low_spearman"], row["high_spearman"], 2),
+        }
+        for row in agreed.to_dict("records")
+    ]
+    runs = [
+        {**_what(row, f"{row['n_readings']} readings"), **_alpha(row), "same number": percent(row["same"])}
+        for row in repeated.to_dict("records")
+    ]
+    for head, lines in (("agreement over tasks:", pairs), ("from run to run:", runs)):
+        if lines:
+            print("", head, sep="\n")
+            print_rows(lines, as_json=False)
+    if not pairs:
+        print("nobody else has rated these tasks")
+
+
+def _what(row: Mapping[str, Any], whom: str) -> dict[str, object]:
+    known = constructs().get(row["construct"])
+    return {"construct": known.title if known else row["construct"], "of": whom, "tasks": row["n_tasks"]}
+
+
+def _alpha(row: Mapping[str, Any]) -> dict[str, str]:
+    from analysis.tables import interval, number
+
+    ends = interval(row["low_interval"], row["high_interval"], 2)
+    return {"alpha": number(row["alpha_interval"], 2), "alpha 95 %": ends}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    from analysis.sections.importance import rows
+
+    return rows(frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,11 @@ def add_analyze(leaf: argparse.ArgumentParser) -> None:
         "--ratings", metavar="FILE", help="of the tasks in a table of scores: task, construct, rater, value"
     )
     leaf.add_argument("--tasks", metavar="FILE", help="facts of the tasks in a table of scores: task, family, ...")
+    leaf.add_argument(
+        "--model-ratings",
+        metavar="FILE",
+        help="ratings that a model gave (ratings ask): how they agree with people's, and the same test with each",
+    )
     leaf.add_argument("study", metavar="STUDY", help="a study that the store has")
 
 
@@ -80,7 +86,7 @@ def analyze(options: argparse.Namespace) -> int:
     from analysis.sections.question import write_answers
     from analysis.tables import TABLES
 
-    question = question_of(options)
+    question = _with_model(question_of(options), options)
     with Steps(quiet=options.quiet) as steps:
         answer, sections = all_answers(question, options.mode, steps.show)
     page = write_answers(question, sections)
@@ -91,6 +97,18 @@ def analyze(options: argparse.Namespace) -> int:
     else:
         print(*question.limits, *answer.lines, page, sep="\n")
     return 0
+
+
+def _with_model(question: Question, options: argparse.Namespace) -> Question:
+    """The question with the ratings of a model beside it, if a file of them is named."""
+    from analysis.ratings.rating_sets import Beside
+    from analysis.results.own_table import ENDINGS
+
+    if not options.model_ratings:
+        return question
+    is_table = Path(options.study).suffix.lower() in ENDINGS
+    own = Beside.read(Path(options.model_ratings), question.results, any_construct=is_table)
+    return replace(question, beside=own)
 
 
 def is_stored(study: str) -> bool:

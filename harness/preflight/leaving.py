@@ -39,15 +39,9 @@ class Sent:
         """The same in words."""
         if not self.calls:
             return [f"system {self.system}: nothing is sent, every answer is kept"]
-        whom = self.host or NOBODY
-        how = f"{whom}, which is this machine" if self.stays else f"{whom}: THEY LEAVE THIS MACHINE"
-        price = (
-            f"about {self.dollars:.2g} dollars" if self.dollars else "at a price that is not set (price_in, price_out)"
-        )
-        cap = f", most_cost {self.most_cost:g}" if self.most_cost else ", no most_cost" if self.dollars else ""
         lines = [
             f"system {self.system}: up to {self.texts:,} texts in {self.calls:,} calls, about {self.tokens:,} tokens,"
-            f" go to {how}; {price}{cap}"
+            f" go to {whom(self.host, stays=self.stays)}; {price(self.dollars, self.most_cost)}"
         ]
         if self.unstated and not self.stays:
             lines.append(f"  ask the authors first, their licence is unstated: {', '.join(self.unstated)}")
@@ -58,8 +52,16 @@ class Sent:
         return asdict(self)
 
 
-def _dollars(dollars: float) -> str:
-    return f"{dollars:,.2f} dollars" if dollars >= 0.1 else f"{dollars:.2g} dollars"
+def whom(host: str, *, stays: bool) -> str:
+    """Where what is sent goes, in words; that it leaves the machine is not to be overlooked."""
+    name = host or NOBODY
+    return f"{name}, which is this machine" if stays else f"{name}: THEY LEAVE THIS MACHINE"
+
+
+def price(dollars: float, most_cost: float) -> str:
+    """What that costs, as far as prices are set, and the cap, in words."""
+    said = f"about {dollars:.2g} dollars" if dollars else "at a price that is not set (price_in, price_out)"
+    return said + (f", most_cost {most_cost:g}" if most_cost else ", no most_cost" if dollars else "")
 
 
 def sent(plan: Plan, store: Store) -> list[Sent]:

@@ -47,9 +47,14 @@ def ratings(extra: Sequence[Path] = ()) -> list[Rating]:
 
     BadRow for an unknown construct, a value off its scale, or a second rating of the same thing by one rater.
     """
+    return ratings_in((*sorted(FOLDER.glob("*.csv")), *extra))
+
+
+def ratings_in(files: Sequence[Path]) -> list[Rating]:
+    """Every rating of these files alone; the same errors as ``ratings``."""
     seen: dict[tuple[str, str, str], str] = {}
     judgements = []
-    for file in (*sorted(FOLDER.glob("*.csv")), *extra):
+    for file in files:
         for where, rating in _rows(file):
             first = seen.setdefault(rating[:3], where)
             if first != where:
