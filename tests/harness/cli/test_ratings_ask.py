@@ -1,0 +1,380 @@
+"""``ratings ask`` and ``analyze --model-ratings``: files, agreement, faults, kills, refusals, and what stays secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from analysis.ratings.rating_sets import agreements, repeats
+from analysis.results.published import results
+from harness.systems.prompting.answers import Answers, Prices, Purse
+from tasks.ratings import constructs, ratings, ratings_in
+from tasks.registry import Registry
+from tests.support.systems.fake_server import FAULTS, MODEL, fake_server
+
+KEY, SECRET = "sk-test-0123456789abcdef", "bramblewick"
+ALLOWED = ("--allow", "condolence")  # its data are private
+PRICED = ("--price-in", "0.5", "--price-out", "1.5")
+PRICES = Prices(0.5, 1.5)
+SETTINGS = {"temperature": 0.0, "max_tokens": 16}
+CALLS = 18 * 3
+PROCESS = """
+import sys
+from harness.systems.prompting import asking
+asking.FIRST_WAIT = 0.0
+from harness.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+ENTRY = f"""
+id = "diaries"
+description = "Whether the {SECRET} diary is warm, as its reader says."
+files = ["diaries.csv"]
+text = "words"
+label = "label"
+kind = "binary"
+classes = ["no", "yes"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def quiet_place(monkeypatch, tmp_path):
+    for name in ("EMPATHY_API_KEY", "OPENAI_API_KEY", "EMPATHY_SERVER", "EMPATHY_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("harness.systems.prompting.asking.FIRST_WAIT", 0.0)
+    for compare in (agreements, repeats):
+        monkeypatch.setattr(f"analysis.ratings.rating_sets.{compare.__name__}", partial(compare, draws=99))
+    monkeypatch.chdir(tmp_path)
+
+
+def person(name):
+    return {(rating.task, rating.construct): rating.value for rating in ratings() if rating.rater == name}
+
+
+def asked_of(prompt):
+    """The task and construct of a prompt, by their titles."""
+    titles = {task.title: id for id, task in Registry.load().tasks.items()}
+    names = {construct.title: id for id, construct in constructs().items()}
+    return titles[re.search("\nTask: (.*)\n", prompt)[1]], names[re.search(r"\nConstruct: (\w+)\. ", prompt)[1]]
+
+
+def copying(name):
+    values = person(name)
+    return lambda prompt: f"{values[asked_of(prompt)]:g}"
+
+
+@pytest.fixture
+def server():
+    with fake_server("1", "2", "3", "4", "5") as server:
+        yield server
+
+
+def ask(server, *words, study="muddy-waters"):
+    return ["ratings", "ask", study, *ALLOWED, "--model", MODEL, "--url", server.url, *words]
+
+
+# What is written, and what it says.
+
+
+def test_a_model_that_copies_a_person_writes_that_persons_ratings_and_agrees_wholly(command, server):
+    server.rule = copying("A")
+    code, out, err = command(*ask(server, "--repeats", "2", "--out", "m.csv", "--json"))
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    rows = ratings_in([Path("m.csv")])
+    assert {(row.task, row.construct): row.value for row in rows} == person("A")
+    assert re.fullmatch(rf"{MODEL} \d{{4}}-\d\d-\d\d", facts["rater"])
+    assert {row.rater for row in rows} == {facts["rater"]}
+    assert (facts["calls"], facts["missing"]) == (CALLS * 2, [])
+    with_a = [row for row in facts["agreement"] if row["other"] == "A" and row["rater"] == facts["rater"]]
+    assert len(with_a) == 4
+    assert {row[name] for row in with_a for name in ("alpha_interval", "alpha_ordinal", "low_interval")} == {1.0}
+    assert {row["same"] for row in facts["repeats"]} == {1.0}
+
+
+def test_a_copy_of_the_only_person_gives_the_same_analysis_three_times(command, server, tmp_path):
+    server.rule = copying("A")
+    assert command(*ask(server, "--out", "m.csv"))[0] == 0
+    published = results()
+    tasks = published.tasks[published.tasks.task.isin([*published.tasks.task[:11]])]
+    kept = published.gains[published.gains.intermediate.isin(tasks.task) & published.gains.target.isin(tasks.task)]
+    kept[["intermediate", "target", "score", "baseline"]].to_csv("grid.csv", index=False)
+    tasks[["task", "family"]].to_csv("tasks.csv", index=False)
+    published.ratings[published.ratings.rater == "A"].to_csv("people.csv", index=False)
+    words = ("--ratings", "people.csv", "--tasks", "tasks.csv", "--model-ratings", "m.csv", "--quiet", "--out", "out")
+    code, out, err = command("analyze", "grid.csv", *words, "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    sets = {name: [] for name in ("people's", "the model's", "both")}
+    for row in facts["rating_sets"]:
+        sets[row.pop("ratings")].append(row)
+    assert sets["people's"] == sets["the model's"] == sets["both"] == facts["slopes"]
+    assert any(row["p"] is not None for row in sets["both"])
+    assert {row["alpha_interval"] for row in facts["model_agreement"]} == {1.0}
+    page = (tmp_path / "out" / "analysis.md").read_text()
+    tables = page.partition("A model's ratings beside people's")[2].partition("How that was tested")[0]
+    heads = ["**people's ratings**", "**the model's ratings**", "**both together**"]
+    parts = [tables.partition(head)[2].partition("|")[2].partition("\n\n")[0] for head in heads]
+    assert parts[0] == parts[1] == parts[2]
+    assert parts[0].count("\n") == 4
+
+
+def test_what_is_printed_names_file_rater_agreement_gaps_and_the_next_step(command, server):
+    server.rule = lambda prompt: "no idea" if asked_of(prompt) == ("epitome_er", "link") else copying("B")(prompt)
+    code, out, _ = command(*ask(server, *PRICED))
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "results/muddy-waters/ratings-fake-model.csv"
+    assert re.match(
+        rf"{MODEL} [\d-]+ rated 18 tasks on 3 constructs: 54 answers, [\d,]+ tokens, [\d.]+ dollars", lines[1]
+    )
+    assert lines[2] == "missing: epitome_er, Link: 1 of 1 answer without a single whole number from 1 to 5"
+    assert re.search(rf"^Definition +{MODEL} [\d-]+, B +18 +1\.00 +1\.00 to 1\.00", out, re.MULTILINE)
+    assert re.search(rf"^Link +{MODEL} [\d-]+, B +17 +1\.00", out, re.MULTILINE)
+    assert "from run to run" not in out
+    assert lines[-1].endswith("analyze muddy-waters --model-ratings results/muddy-waters/ratings-fake-model.csv")
+
+
+def test_without_a_study_every_task_of_the_registry_is_rated(command, server, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "diaries.toml").write_text(ENTRY)
+    private = [task.id for task in Registry.load().tasks.values() if task.dataset.private]
+    allow = [word for name in private for word in ("--allow", name)]
+    words = ["ratings", "ask", "--registry", "own", *allow, "--model", MODEL, "--url", server.url]
+    assert command(*words)[0] == 0
+    (file,) = (tmp_path / "results" / "registry").glob("ratings-*.csv")
+    rated = {rating.task for rating in ratings_in([file])}
+    assert rated == {*Registry.load().tasks, "diaries"}
+
+
+def test_a_dry_run_says_what_would_leave_for_whom_and_at_what_price_and_asks_nothing(command, server):
+    words = ["ratings", "ask", "tiny", "--model", MODEL, "--repeats", "3", *PRICED, "--dry-run"]
+    code, out, err = command(*words, "--url", "https://example.org/v1", "--most-cost", "2")
+    assert (code, err) == (0, "")
+    assert re.match(
+        r"descriptions of 4 tasks in 36 calls, about [\d,]+ tokens, go to example\.org: THEY LEAVE THIS MACHINE; about"
+        r" [\d.]+ dollars, most_cost 2\n",
+        out,
+    )
+    assert "no row of data" in out
+    facts = json.loads(command(*words, "--url", server.url, "--json")[1])
+    assert (facts["stays"], facts["calls"], facts["tasks"]) == (True, 36, 4)
+    assert facts["dollars"] == pytest.approx(facts["tokens"] * 0.0005 + 36 * 16 * 0.0015, rel=0.01)
+    assert server.prompts == []
+    assert command(*words[:-1], "--url", server.url)[0] == 0
+    assert command(*words, "--url", server.url)[1] == "nothing is sent, every answer is kept\n"
+
+
+def test_more_repeats_ask_only_for_what_is_not_kept_and_a_changed_answer_is_not_asked_for(command, server):
+    assert command(*ask(server, "--repeats", "1", "--out", "one.csv"))[0] == 0
+    server.rule = lambda prompt: "5"
+    code, out, _ = command(*ask(server, "--repeats", "2", "--out", "two.csv"))
+    assert code == 0
+    assert "from run to run:" in out
+    assert len(server.prompts) == CALLS * 2
+    first, second = (
+        [line.split(",") for line in Path(name).read_text().splitlines()][1:] for name in ("one.csv", "two.csv")
+    )
+    assert [cells[4].strip() for cells in first] == [cells[4] for cells in second]
+    assert {cells[5].strip() for cells in second} == {"5"}
+
+
+# Faults, kills, and the cap.
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_that_pass_change_no_rating_and_no_answer_is_asked_for_twice(fault, command, server):
+    server.fault = lambda number: fault if number % 7 == 3 and number < 40 else None
+    words = ("--timeout", "1") if fault == "slow" else ()
+    assert command(*ask(server, *words, *PRICED, "--most-cost", "1000", "--out", "m.csv"))[0] == 0
+    assert len(server.answered) == len(set(server.answered)) or fault == "slow"  # late answers are sent to nobody
+    expected = {asked_of(prompt): float(server.rule(prompt)) for prompt in server.prompts}
+    rows = ratings_in([Path("m.csv")])
+    assert {(row.task, row.construct): row.value for row in rows} == expected
+    asked = len(server.prompts)
+    assert command(*ask(server, "--out", "again.csv"))[0] == 0
+    assert len(server.prompts) == asked
+
+
+@pytest.mark.parametrize("fault", [None, "500", "cut", "wrong model"])
+def test_the_cap_is_never_passed(fault, command, server, tmp_path):
+    server.fault = lambda number: fault if number % 3 == 1 else None
+    most = 4.0
+    code, _, err = command(*ask(server, *PRICED, "--most-cost", str(most), "--in-flight", "8", "--out", "m.csv"))
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "most_cost 4 dollars" in err
+    assert not (tmp_path / "m.csv").exists()
+    assert 0 < PRICES.of(*server.billed) <= most
+    spent = Purse(Answers(tmp_path / "runs-answers").journal(MODEL), 0.0).spent
+    assert PRICES.of(*server.billed) * (1 - 1e-9) <= spent <= most
+    before = set(server.answered)
+    server.fault = lambda number: None
+    assert command(*ask(server, *PRICED, "--most-cost", "1e5", "--out", "m.csv"))[0] == 0
+    assert len(server.answered) == CALLS
+    assert before < set(server.answered)
+
+
+def killed_again_and_again(server, folder, kills, rng, fault):
+    """Ask in processes that are killed at a call drawn at random, then to the end; how many calls may be lost."""
+    answers, words = Answers(folder / "runs-answers"), ask(server, *PRICED, "--most-cost", "1e5", "--in-flight", "4")
+    words += ["--store", str(folder / "runs"), "--out", str(folder / "m.csv")]
+
+    def kept():
+        return {path.stem for path in answers.folder.glob("*/*.json") if answers.get(path.stem)}
+
+    def start():
+        return subprocess.Popen([sys.executable, "-c", PROCESS, *words], stdout=subprocess.DEVNULL)
+
+    for _ in range(kills):
+        before, running, last = kept(), [], rng.randrange(1, 12)
+        server.prompts.clear()
+
+        def fatal(number, last=last, running=running):
+            if number == last:
+                os.kill(running[0].pid, signal.SIGKILL)
+                running[0].wait()
+            return fault(number)
+
+        server.fault = fatal
+        running.append(start())
+        running[0].wait(300)
+        asked = {Answers.key(MODEL, prompt, SETTINGS, 0) for prompt in server.prompts}
+        assert not asked & before, "a kept answer was asked for again"
+        if (folder / "m.csv").exists():  # all was kept before the call at which it was to be killed
+            break
+    server.fault = fault
+    if not (folder / "m.csv").exists():
+        assert start().wait(300) == 0
+    return 4 * kills
+
+
+def check_killed(server, folder, kills, rng, fault):
+    lost = killed_again_and_again(server, folder, kills, rng, lambda number: fault if number % 5 == 2 else None)
+    assert CALLS <= len(server.answered) <= CALLS + lost
+    rows = ratings_in([folder / "m.csv"])
+    expected = {asked_of(prompt): float(server.rule(prompt)) for prompt in server.answered}
+    assert {(row.task, row.construct): row.value for row in rows} == expected
+    assert not list(folder.glob(".*.part"))
+    purse = Purse(Answers(folder / "runs-answers").journal(MODEL), 0.0)
+    assert purse.spent >= PRICES.of(*server.billed) * (1 - 1e-9)
+
+
+def test_killed_at_any_call_it_goes_on_and_pays_again_at_most_for_what_was_in_flight(server, tmp_path):
+    check_killed(server, tmp_path, 2, random.Random(3), "500")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "slow"])
+def test_fifty_kills_under_every_fault(fault, tmp_path):
+    rng = random.Random(fault)
+    for round_ in range(10):
+        with fake_server("1", "2", "3", "4", "5") as server:
+            (tmp_path / str(round_)).mkdir()
+            check_killed(server, tmp_path / str(round_), 5, rng, fault)
+
+
+# What is refused, each in one line, with nothing written.
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "no server to ask 'fake-model': give --url, or set the variable EMPATHY_SERVER"),
+        (["--url", "https://example.org/v1"], "no key for the server example.org: set the environment variable"),
+        (["--url", "http://127.0.0.1:9/v1"], "server 127.0.0.1:9 cannot be reached (Connection refused); start it"),
+        (["--url", "example.org"], "url 'example.org' is no address of a server"),
+        (["--url", "URL", "--model", "mystery"], "has no model 'mystery' (404 model_not_found)"),
+        (
+            ["--url", "URL", *PRICED, "--most-cost", "0.001"],
+            "most_cost 0.001 dollars: 0 are spent and the next call",
+        ),
+        (["--url", "URL", "--most-cost", "3"], "most_cost needs price_in and price_out"),
+        (["--url", "URL", "--repeats", "0"], "repeats 0 is not between 1 and 100"),
+        (["--url", "URL", "--temperature", "3"], "temperature 3.0 is not between 0 and 2"),
+        (["--url", "URL", "--limit", "tokens"], "limit 'tokens' is not one of max_tokens, max_completion_tokens"),
+        (["--url", "URL", "--allow", "epitome_e"], "--allow epitome_e: no such task is rated; did you mean"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, command, server, tmp_path):
+    given = [word.replace("URL", server.url) for word in words]
+    code, _, err = command("ratings", "ask", "tiny", "--model", MODEL, *given)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert line in err
+    assert not server.answered
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+def test_a_private_task_is_refused_by_name_and_so_is_a_task_without_a_description(command, server, tmp_path):
+    words = ["ratings", "ask", "muddy-waters", "--model", MODEL, "--url", server.url]
+    code, _, err = command(*words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "what is said of condolence may not leave" in err
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "diaries.toml").write_text(ENTRY.replace("description", "title"))
+    (tmp_path / "study.toml").write_text('extends = "tiny"\nname = "own"\ntasks = ["diaries"]\nregistry = ["own"]\n')
+    code, _, err = command("ratings", "ask", "study.toml", *words[3:])
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "diaries.toml: task 'diaries' has no description" in err
+    assert server.prompts == []
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_answers_without_any_number_write_none(command, server, tmp_path):
+    (tmp_path / "m.csv").write_text("mine\n")
+    code, _, err = command(*ask(server, "--out", "m.csv"))
+    assert (code, "m.csv exists and may hold ratings" in err, server.prompts) == (2, True, [])
+    server.rule = lambda prompt: "I cannot say"
+    code, _, err = command(*ask(server, "--out", "n.csv"))
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "no answer of 'fake-model' is a single whole number" in err
+    assert not (tmp_path / "n.csv").exists()
+
+
+def test_model_ratings_of_other_tasks_or_no_file_are_refused(command, tmp_path):
+    (tmp_path / "m.csv").write_text("task,construct,rater,value\nnowhere,link,M,4\n")
+    for name, line in (("m.csv", "m.csv: rates no task of published"), ("n.csv", "no file of ratings n.csv")):
+        code, _, err = command("analyze", "published", "--quiet", "--model-ratings", name)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert line in err
+
+
+# What is never written.
+
+
+def test_no_key_is_written_anywhere_and_no_prompt_in_anything_but_the_kept_answers(command, tmp_path, monkeypatch):
+    """The server repeats key and prompt in its errors, and the prompt in its answers."""
+    monkeypatch.setenv("EMPATHY_API_KEY", KEY)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "diaries.toml").write_text(ENTRY)
+    (tmp_path / "study.toml").write_text(
+        'extends = "tiny"\nname = "own"\ntasks = ["diaries", "epitome_er"]\nregistry = ["own"]\n'
+    )
+    words = ["ratings", "ask", "study.toml", "--repeats", "3", "--model", MODEL]
+    printed = []
+    with fake_server(rule=lambda prompt: f"4 {prompt}" if len(prompt) % 2 else "4") as server:
+        server.fault = lambda number: {2: "500", 4: "cut", 6: "429"}.get(number)
+        server.model = "absent"
+        printed.append(command(*words, "--url", server.url))
+        server.model = MODEL
+        for more in (["--dry-run"], [], ["--out", "again.csv", "--json"]):
+            printed.append(command(*words, "--url", server.url, *more))
+    assert [code for code, _, _ in printed] == [2, 0, 0, 0], printed
+    assert any(KEY in value for header in server.headers for value in header.values())
+    assert any(SECRET in prompt for prompt in server.prompts)
+    for _, out, err in printed:
+        assert not [word for word in (KEY, SECRET, "Construct:") if word in out + err]
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "own"]
+    assert {"ratings-fake-model.csv", "again.csv"} <= {path.name for path in files}
+    for path in files:
+        content = path.read_bytes()
+        assert KEY.encode() not in content, path
+        if "runs-answers" not in path.parts:
+            assert SECRET.encode() not in content, path
+            assert b"Construct:" not in content, path

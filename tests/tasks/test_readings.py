@@ -1,0 +1,70 @@
+"""A model's readings as a file of ratings: what is written is what both readers read, and gaps stay gaps."""
+
+import csv
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.errors import BadRow
+from tasks.ratings import Rating, constructs, ratings_in
+from tasks.ratings.readings import Reading, Repeat, readings_in, rows_of
+
+POINTS = st.one_of(st.none(), st.integers(1, 5).map(float))
+NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12)
+
+
+def written(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_value_is_the_mean_of_the_readings_that_are_there():
+    assert Reading("a", "link", (4.0, None, 5.0)).value == 4.5
+    assert Reading("a", "link", (None, None)).value is None
+    assert Reading("a", "link", (4.0, None, None)).missing == 2
+
+
+def test_a_file_has_a_column_for_every_reading_and_gaps_are_empty(tmp_path):
+    readings = [Reading("a", "link", (3.0, 4.0, 4.0)), Reading("a", "definition", (None, None, None))]
+    file = written(tmp_path / "ratings-m.csv", rows_of(readings, "some, model 2026-11-24"))
+    assert file.read_text().splitlines() == [
+        "task,construct,rater,value,reading_1,reading_2,reading_3",
+        'a,link,"some, model 2026-11-24",3.66667,3,4,4',
+        'a,definition,"some, model 2026-11-24",,,,',
+    ]
+    assert ratings_in([file]) == [Rating("a", "link", "some, model 2026-11-24", 3.66667)]
+    assert [repeat.repeat for repeat in readings_in(file)] == [1, 2, 3]
+
+
+@given(values=st.lists(st.lists(POINTS, min_size=2, max_size=2), min_size=1, max_size=8), rater=NAMES)
+def test_what_is_written_is_what_is_read(values, rater, tmp_path_factory):
+    names = list(constructs())
+    readings = [Reading(f"task{k // 3}", names[k % 3], tuple(own)) for k, own in enumerate(values)]
+    file = written(tmp_path_factory.mktemp("readings") / "r.csv", rows_of(readings, rater))
+    assert ratings_in([file]) == [
+        Rating(reading.task, reading.construct, rater, reading.value)
+        for reading in readings
+        if reading.value is not None
+    ]
+    assert readings_in(file) == [
+        Repeat(reading.task, reading.construct, rater, value, place)
+        for reading in readings
+        for place, value in enumerate(reading.values, start=1)
+        if value is not None
+    ]
+
+
+def test_a_persons_file_has_no_readings(tmp_path):
+    (tmp_path / "r.csv").write_text("task,construct,rater,value\na,link,A,4\n")
+    assert readings_in(tmp_path / "r.csv") == []
+
+
+@pytest.mark.parametrize("cell", ["warm", "nan", "inf"])
+def test_a_reading_that_is_no_number_is_refused_with_its_line(cell, tmp_path):
+    (tmp_path / "r.csv").write_text(f"task,construct,rater,value,reading_1\na,link,M,4,{cell}\n")
+    with pytest.raises(BadRow, match=rf"r\.csv:2: reading '{cell}' is not a number"):
+        readings_in(tmp_path / "r.csv")
