@@ -299,8 +299,9 @@ def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
 BESIDE = "A model's ratings beside people's"
 AGREEMENT_TEXT = (
     "Agreement of two raters at a time, over the tasks that both rated: Krippendorff's alpha, with interval and with"
-    " ordinal differences, and Spearman's correlation. Intervals come from resampled tasks. What people agree among"
-    " themselves is the measure of what can be asked of a model. A model's rating is the mean of its readings."
+    " ordinal differences, and Spearman's correlation; the mean difference is the first rater's less the second's."
+    " Intervals come from resampled tasks. What people agree among themselves is the measure of what can be asked of a"
+    " model. A model's rating is the mean of its readings."
 )
 SETS_TEXT = (
     "The guarded test (see what explains a gain), once with each set of ratings; with both, every rater counts once."
@@ -354,7 +355,7 @@ def _agreed(agreed: pd.DataFrame) -> Table:
         )
         for row in agreed.sort_values("construct", key=_in_order, kind="stable").itertuples()
     ]
-    head = ["construct", "raters", "tasks", *ALPHAS, "Spearman", "95 % interval", "first rater higher by"]
+    head = ["construct", "raters", "tasks", *ALPHAS, "Spearman", "95 % interval", "mean difference"]
     return Table(head, body)
 
 
@@ -365,7 +366,7 @@ def _repeated(repeated: pd.DataFrame) -> list[Block]:
         (construct_title(row.construct), row.rater, row.n_readings, row.n_tasks, percent(row.same), *_alphas(row))
         for row in repeated.itertuples()
     ]
-    head = ["construct", "model", "readings", "tasks", "same number", *ALPHAS]
+    head = ["construct", "model", "readings", "tasks", "same", *ALPHAS]
     text = "Readings of the model from run to run: the share of pairs that are the same number, and their alpha."
     return [Text(text), Table(head, body)]
 

@@ -36,7 +36,7 @@ class Noun(NamedTuple):
 NOUNS = (
     Noun("tasks", "tasks", "the registry of tasks"),
     Noun("data", "data", "the raw files"),
-    Noun("ratings", "ratings", "human ratings of the tasks"),
+    Noun("ratings", "ratings", "ratings of the tasks, by people and by models"),
     Noun("study", "study", "the studies"),
     Noun("plan", "plan", "Show which cells a study has and which of them are stored."),
     Noun("run", "run", "Train missing cells."),

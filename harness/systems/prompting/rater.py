@@ -133,7 +133,8 @@ def ask(wanted: Sequence[Item], settings: CallSettings, answers: Path) -> Rated:
         for item, own in zip(wanted, answered, strict=True)
     ]
     every: list[Answer] = [answer for own in answered for answer in own]
-    rater = f"{asker.model or settings.model} {max(answer.day for answer in every)}"
+    name = asker.model if asker.model.isprintable() else ""  # as the server calls it, a dated name perhaps
+    rater = f"{name or settings.model} {max(answer.day for answer in every)}"
     return Rated(readings, rater, len(every), cost_of(every, settings.prices))
 
 
