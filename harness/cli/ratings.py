@@ -7,7 +7,7 @@ import csv
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store.disk import atomic, write_text
 from harness.cli.options import leaf_of, out_option, print_next, registry_option
@@ -43,7 +43,7 @@ def add_ratings(nouns: argparse.ArgumentParser) -> None:
             leaves,
             "ask",
             "Ask a model to rate tasks by the criteria of the sheet, and say how it agrees with people.",
-            "ratings ask muddy-waters --model gpt-4 --url https://api.openai.com/v1 --repeats 3 --dry-run",
+            "ratings ask real-small --model gpt-4 --url https://api.openai.com/v1 --repeats 3 --dry-run",
             ask_model,
         )
     )
@@ -57,12 +57,14 @@ def _add_ask(ask: argparse.ArgumentParser) -> None:
     ask.add_argument("--url", default="", help="of an OpenAI-compatible server (default: EMPATHY_SERVER)")
     ask.add_argument("--repeats", metavar="N", type=int, default=1, help="how often everything is asked (default: 1)")
     ask.add_argument("--temperature", metavar="T", type=float, default=0.0, help="from 0, the default, to 2")
-    ask.add_argument("--answer-tokens", metavar="N", type=int, default=16, help="most of an answer (default: 16)")
-    ask.add_argument("--limit", default="max_tokens", help="the field in which the server takes that number")
+    ask.add_argument(
+        "--answer-tokens", metavar="N", type=int, default=16, help="most tokens of an answer (default: 16)"
+    )
+    ask.add_argument("--limit", default="max_tokens", help="field of that number: max_tokens or max_completion_tokens")
     for side in ("in", "out"):
         ask.add_argument(f"--price-{side}", metavar="DOLLARS", type=float, default=0.0, help=f"per 1,000 tokens {side}")
     ask.add_argument(
-        "--most-cost", metavar="DOLLARS", type=float, default=0.0, help="that the model may cost in this store in all"
+        "--most-cost", metavar="DOLLARS", type=float, default=0.0, help="most that the model may cost in this store"
     )
     ask.add_argument("--in-flight", metavar="N", type=int, default=32, help="calls at a time (default: 32)")
     ask.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="for an answer (default: 60)")
@@ -131,16 +133,16 @@ def ask_model(options: argparse.Namespace) -> int:
     from harness.systems.fitted import answers_beside
     from harness.systems.prompting.rater import ask, items, missing
 
-    settings, (tasks, folders) = _call_settings(options), _tasks_and_folders(options)
-    wanted = items(tasks, constructs(), settings.allow)
-    answers, out = answers_beside(Path(options.store)), _out_of(options)
+    settings, rateable = _call_settings(options), _rateable(options)
+    wanted = items(rateable.tasks, constructs(), settings.allow)
+    answers, out = answers_beside(Path(options.store)), _out_of(options, rateable.name)
     if options.dry_run:
         return _say_what_leaves(wanted, settings, answers, options)
     if out.exists():
         raise BadInput(f"{out} exists and may hold ratings; move it away or give another --out")
     if not settings.address:
         raise BadInput(f"no server to ask {settings.model!r}: give --url, or set the variable EMPATHY_SERVER")
-    others = ratings(rating_files(folders))  # before anything is paid for: a file of theirs may have to be mended
+    others = ratings(rating_files(rateable.folders))  # before anything is paid: a file of theirs may be damaged
     rated = ask(wanted, settings, answers)
     gaps = missing(rated.readings, constructs())
     if all(reading.value is None for reading in rated.readings):
@@ -154,7 +156,7 @@ def ask_model(options: argparse.Namespace) -> int:
         facts = {"ratings": str(out), "rater": rated.rater, "calls": rated.calls, **rated.cost, "missing": gaps}
         print_json(facts | {"agreement": _records(agreed), "repeats": _records(repeated)})
         return 0
-    print(out, _summary(rated, len(tasks)), *gaps, sep="\n")
+    print(out, _summary(rated, len(rateable.tasks)), *gaps, sep="\n")
     _print_agreement(agreed, repeated)
     print_next("analyze", options.study or "published", "--model-ratings", str(out))
     return 0
@@ -172,8 +174,15 @@ def _call_settings(options: argparse.Namespace) -> CallSettings:
         raise BadInput(f"ratings ask: {problem}") from None
 
 
-def _tasks_and_folders(options: argparse.Namespace) -> tuple[list[Task], list[str]]:
-    """The tasks that are to be rated, and the folders beside whose entries ratings may lie."""
+class _Rateable(NamedTuple):
+    """What is to be rated: the tasks of a study or of the registry, and the folders that may hold ratings of them."""
+
+    name: str
+    tasks: list[Task]
+    folders: list[str]
+
+
+def _rateable(options: argparse.Namespace) -> _Rateable:
     from harness.study.file import load_study
 
     study = load_study(options.study) if options.study else None
@@ -182,15 +191,15 @@ def _tasks_and_folders(options: argparse.Namespace) -> tuple[list[Task], list[st
     names = study.tasks if study else list(registry.tasks)
     for name in options.allow:
         if name not in names:
-            raise BadInput(f"--allow {name}: no such task is rated{nearest(name, names)}")
-    return [registry.task(name) for name in names], folders
+            raise BadInput(f"--allow {name}: no such task is rated{nearest(name, names) or '; leave it out'}")
+    return _Rateable(study.name if study else "registry", [registry.task(name) for name in names], folders)
 
 
-def _out_of(options: argparse.Namespace) -> Path:
+def _out_of(options: argparse.Namespace, name: str) -> Path:
     if options.out:
         return Path(options.out)
     model = re.sub(r"[^A-Za-z0-9._-]+", "-", options.model).strip("-.") or "model"
-    return Path("results") / (Path(options.study).stem if options.study else "registry") / f"ratings-{model}.csv"
+    return Path("results") / name / f"ratings-{model}.csv"
 
 
 def _say_what_leaves(wanted: Sequence[Item], settings: CallSettings, answers: Path, options: argparse.Namespace) -> int:

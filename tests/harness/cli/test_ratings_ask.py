@@ -19,6 +19,7 @@ from analysis.results.published import results
 from harness.systems.prompting.answers import Answers, Prices, Purse
 from tasks.ratings import constructs, ratings, ratings_in
 from tasks.registry import Registry
+from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.systems.fake_server import FAULTS, MODEL, fake_server
 
 KEY, SECRET = "sk-test-0123456789abcdef", "bramblewick"
@@ -378,3 +379,18 @@ def test_no_key_is_written_anywhere_and_no_prompt_in_anything_but_the_kept_answe
         if "runs-answers" not in path.parts:
             assert SECRET.encode() not in content, path
             assert b"Construct:" not in content, path
+
+
+def test_a_stored_study_is_analyzed_with_ratings_that_only_a_model_gave(command, tmp_path, monkeypatch):
+    """Two of its three tasks were rated by nobody else, so that people's ratings say nothing."""
+    monkeypatch.setattr("analysis.sections.answers.agreements", partial(agreements, draws=99))
+    tasks = ("epitome_er", "one", "two")
+    fake_study(tmp_path / "runs", [FakeTask(name) for name in tasks])
+    lines = [f"{task},{name},m,{2 + place}" for place, task in enumerate(tasks) for name in constructs()]
+    Path("m.csv").write_text("\n".join(["task,construct,rater,value", *lines]) + "\n")
+    (study,) = [path.stem for path in (tmp_path / "runs" / "studies").glob("*.json")]
+    code, out, _ = command("analyze", study, "--quiet", "--model-ratings", "m.csv")
+    assert code == 0
+    assert "m and mean of people, Definition: alpha" in out
+    assert "with people's ratings (1 task rated on every construct): " in out
+    assert "with the model's ratings (3 tasks rated on every construct): Definition not tested; Link not tested" in out
