@@ -72,6 +72,9 @@ def test_the_mean_of_people_is_compared_where_there_are_several():
     assert (mean["alpha_interval"], mean["spearman"], mean["mean_difference"]) == (1.0, pytest.approx(1.0), 0.0)
     (with_b,) = frame[(frame.other == "B") & (frame.comparison == WITH_PERSON)].to_dict("records")
     assert with_b["mean_difference"] == pytest.approx(-0.75)  # the model's less the person's: 1.75 less 2.5
+    higher = frame_of([rating._replace(value=rating.value + 0.5) for rating in model])
+    shifted = agreements(higher, frame_of(people), draws=50).set_index("comparison")
+    assert shifted.mean_difference[WITH_MEAN] == pytest.approx(0.5)
     only = agreements(frame_of(model), frame_of(people[::2]), draws=50)
     assert set(only.comparison) == {WITH_PERSON}
     assert agreements(frame_of(model), frame_of([]), draws=50).empty
