@@ -371,7 +371,7 @@ def test_no_key_is_written_anywhere_and_no_prompt_in_anything_but_the_kept_answe
     assert any(SECRET in prompt for prompt in server.prompts)
     for _, out, err in printed:
         assert not [word for word in (KEY, SECRET, "Construct:") if word in out + err]
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "own"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path / "own"]
     assert {"ratings-fake-model.csv", "again.csv"} <= {path.name for path in files}
     for path in files:
         content = path.read_bytes()
