@@ -12,7 +12,7 @@ has a version, which is raised when what is measured changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 from adapters_store.roles import BASELINE, SYSTEM, TRANSFER, planned_role
@@ -24,12 +24,15 @@ TASK_EMBEDDING = "task-embedding"
 VOCABULARY = "vocabulary-overlap"
 WEIGHTS = "adapter-weights"
 LOGME = "logme"
+ANNOTATORS = "annotators"  # what every annotator answered to a task's test rows
+OPTIONS = "options"  # what a cell answers to its test rows where options are put otherwise
 PROBE = "probe"  # what a cell answers to its test rows with another context
 SENTENCES = "probe-sentences"  # what it answers to replies of everyday talk with a sentence put in
 KEPT = "kept-result"  # of the analysis: computed from the store alone, and again wherever it is not there
 
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
+ANNOTATORS_VERSION = 1
 SIMILARITY_VERSION = 1  # of the five others
 PROBE_VERSION = 1  # of probes; raised also when the pairs of news change
 PROBE_SEED = 1  # of every swap and draw of a probe
@@ -80,6 +83,11 @@ def contamination_inputs(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 def statistics_inputs(task: str, splits_hash: str, classes: Sequence[str]) -> dict[str, Any]:
     """What a task's stored statistics depend on: the content of its splits, and its classes' names."""
     return {"version": STATISTICS_VERSION, "task": task, "splits_hash": splits_hash, "classes": list(classes)}
+
+
+def annotators_inputs(task: str, splits_hash: str, marks_hash: str) -> dict[str, Any]:
+    """What the stored marks of a task's annotators depend on: its test rows, and the marks themselves."""
+    return {"version": ANNOTATORS_VERSION, "task": task, "splits_hash": splits_hash, "marks_hash": marks_hash}
 
 
 def encoders(backbone: str) -> tuple[str, ...]:
@@ -162,10 +170,9 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
     if len(hashes) == len(tasks):  # else the manifest is of an older version, without hashes
         yield CONTAMINATION, contamination_inputs(tasks)
-    for name, splits_hash in hashes.items():
-        yield STATISTICS, statistics_inputs(name, splits_hash, tasks[name]["classes"])
-        for encoder in encoders(backbone):
-            yield DATA_EMBEDDING, data_embedding_inputs(splits_hash, encoder, backbone)
+    yield from _of_rows(tasks)
+    for splits_hash, encoder in product(hashes.values(), encoders(backbone)):
+        yield DATA_EMBEDDING, data_embedding_inputs(splits_hash, encoder, backbone)
     for key in keys.values():
         for mode in (SAMPLED, VU):
             yield TASK_EMBEDDING, task_embedding_inputs(key, mode)
@@ -175,6 +182,15 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     for intermediate, target in permutations(keys.values(), 2):
         yield WEIGHTS, weights_inputs(intermediate, target)
         yield LOGME, logme_inputs(intermediate, target)
+
+
+def _of_rows(tasks: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those of every task's rows alone."""
+    for name, task in tasks.items():
+        if splits_hash := task.get("splits_hash"):
+            yield STATISTICS, statistics_inputs(name, splits_hash, task["classes"])
+            if marks_hash := task.get("marks_hash"):
+                yield ANNOTATORS, annotators_inputs(name, splits_hash, marks_hash)
 
 
 def _probes(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

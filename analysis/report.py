@@ -19,6 +19,7 @@ from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
 from analysis.figures.planned.boards import write_boards
 from analysis.figures.planned.forest import write_forests
+from analysis.figures.planned.reliability import write_reliability
 from analysis.figures.planned.uncertainty_map import write_maps
 from analysis.gains.cells import Manifest, not_compared
 from analysis.gains.gains import SEED
@@ -166,6 +167,7 @@ def _leaderboard(store: Store, study: StudyResults, out: Path) -> tuple[Section 
     for name, frame in board.frames.items():
         write_frames(frame, out / TABLES / name)
     drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)
+    drawn += write_reliability(board, study.manifest, out / FIGURES, study.question.kept)
     return study_sections.leaderboard(study, board, drawn), drawn
 
 

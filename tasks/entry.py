@@ -63,6 +63,7 @@ COLUMN_FIELDS: Mapping[str, FieldType] = {
     "block": str,
     "row_id": str,
     "rationale": str,
+    "annotators": list,
     "encoding": str,
     "delimiter": str,
     "escape": str,
@@ -344,6 +345,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "relabel": "table from labels of the file to classes",
         "relabel_rest": "class of all labels that `relabel` does not list",
         "drop_labels": "labels whose rows are left out",
+        "annotators": "columns of what every annotator answered, where `label` is a column of its own; the leaderboard "
+        "then says how well one of them does",
         "label_sources": "which annotators' labels count, for readers that know several",
     },
     "Splits": {

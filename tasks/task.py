@@ -71,6 +71,7 @@ CLASS_WEIGHTS = ("none", "balanced")
 TAG_STYLES = ("none", "post_reply", "dialogue", "separator", "listener", "question")
 COMBINED = {kind: "mean" if kind == "continuous" else "majority" for kind in KINDS}  # labels of several annotators
 DECIMALS = (",", ".")
+SEVERAL = ("table", "joined")  # readers that know the labels of several annotators
 REPEATS = ("drop", "together")
 ROLES = ("both", "intermediate", "target", "control")
 MOST_FOLDS = 20
@@ -97,7 +98,9 @@ class Example(NamedTuple):
     ``context`` holds the earlier turns, oldest first, and may be empty. ``label`` is the index of a class,
     a real number for a continuous task, or for a multilabel task a 0 or 1 per class. ``split`` names the published
     set that the data themselves put the row in. ``after`` holds the later turns, nearest first; it is empty where a
-    dataset has none, and only systems that ask for it see it (harness.study.systems, ``window``).
+    dataset has none, and only systems that ask for it see it (harness.study.systems, ``window``). ``marks`` are what
+    every annotator answered, in the order of the label's columns, None where one did not: the index of a class, or a
+    number; empty where the label comes from one column. No key and no system depends on them.
 
     A reply of a dialogue that is labelled with the second of three levels, for example:
 
@@ -113,6 +116,7 @@ class Example(NamedTuple):
     rationale: tuple[str, ...] = ()
     split: str = ""
     after: tuple[Turn, ...] = ()
+    marks: tuple[float | None, ...] = ()
 
 
 def classes_of(label: Answer) -> tuple[int, ...]:
@@ -383,8 +387,19 @@ class Task:
         fields = [name for name in ("split_files", "split_column") if name in self.columns]
         if fields and self.reader != "table":
             raise BadEntry(f"`{fields[0]}` is for the reader 'table'; {self.reader!r} reads none")
-        if self.label.combine and self.reader not in ("table", "joined"):
+        if self.label.combine and self.reader not in SEVERAL:
             raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
+        if annotators := self.columns.get("annotators"):
+            self._check_annotators(annotators)
+
+    def _check_annotators(self, columns: object) -> None:
+        if self.reader not in SEVERAL:
+            raise BadEntry(f"`annotators` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
+        if not isinstance(columns, tuple) or not 2 <= len(set(columns)) == len(columns):
+            raise BadEntry(f"annotators {columns!r}: name the columns of two or more annotators, each once")
+        if self.label.combine or self.label.kind == "multilabel":
+            why = "are the columns of `label`" if self.label.combine else "of a multilabel task have no column each"
+            raise BadEntry(f"annotators {', '.join(map(str, columns))}: annotators {why}; remove `annotators`")
 
     def _check_instruction(self) -> None:
         if self.instruction is None:

@@ -31,7 +31,16 @@ from analysis.gains.gains import SEED
 from analysis.gains.maxima import GainTest, reaches, step_down
 from analysis.gains.pairs import conditional_on
 from analysis.gains.significance import DRAWS, LEVEL, Evidence, difference_evidence, evidence
-from analysis.results.rationales import RATIONALES, rationale_rows
+from analysis.results.answers.annotators import PEOPLE, Annotated, in_range, people_rows, stored_marks
+from analysis.results.answers.calibration import (
+    CALIBRATION,
+    RELIABILITY,
+    answered_of,
+    calibration_row,
+    has_probabilities,
+    reliability_rows,
+)
+from analysis.results.answers.rationales import RATIONALES, rationale_rows
 from analysis.results.repeats import Answers, answers_by_repeat, nadeau_bengio, pairwise, repeats_of
 from analysis.tables import Declared, framed
 from tasks.metrics import accuracy, of_classes
@@ -42,6 +51,9 @@ FILES = {  # by frame
     "pairs": "leaderboard_pairs",
     "classes": "leaderboard_classes",
     "rationales": "leaderboard_rationales",
+    "people": "leaderboard_people",
+    "calibration": "leaderboard_calibration",
+    "reliability": "leaderboard_reliability",
 }
 
 BOARD = {
@@ -103,12 +115,19 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Frames of contestants (BOARD), their pairs (PAIRS) and classes (CLASSES), and RATIONALES that they mark."""
+    """Frames of contestants (BOARD), their pairs (PAIRS) and classes (CLASSES), and RATIONALES that they mark.
+
+    ``people`` has how well one annotator does (PEOPLE), ``calibration`` and ``reliability`` what probabilities are
+    worth (CALIBRATION, RELIABILITY).
+    """
 
     board: pd.DataFrame
     pairs: pd.DataFrame
     classes: pd.DataFrame
     rationales: pd.DataFrame
+    people: pd.DataFrame
+    calibration: pd.DataFrame
+    reliability: pd.DataFrame
 
     @property
     def frames(self) -> Mapping[str, pd.DataFrame]:
@@ -116,7 +135,7 @@ class Leaderboard:
         return {file: getattr(self, name) for name, file in FILES.items()}
 
 
-_Rows = tuple[list[dict[str, Any]], ...]  # of board, pairs, classes and rationales
+_Rows = tuple[list[dict[str, Any]], ...]  # of board, pairs, classes and rationales; of people and probabilities
 
 
 @dataclass(frozen=True)
@@ -148,7 +167,7 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
     MixedRecords if cells do not compare. Seeds that a contestant has not finished are left out of its score.
     """
     planned = planned_cells(store, manifest)
-    rows: _Rows = ([], [], [], [])
+    rows: _Rows = ([], [], [], [], [], [], [])
     for _, frame in planned[planned.status == "done"].groupby(["target", "setting"], sort=False):
         contestants = list(contestants_of(frame))
         if contestants:
@@ -158,9 +177,10 @@ def leaderboard(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: i
             is_repeated = manifest["study"].get("protocol", {}).get("repeats", 1) > 1
             own = _column_rows(store, column, contestants, classes, is_repeated)
             own = _over_repeats(store, own, contestants, column) if is_repeated else own
-            for kept, of_column in zip(rows, own, strict=True):
+            beside = _beside(store, manifest, column, contestants, draws, seed)
+            for kept, of_column in zip(rows, (*own, *beside), strict=True):
                 kept += of_column
-    declared = BOARD, PAIRS, CLASSES, RATIONALES
+    declared = BOARD, PAIRS, CLASSES, RATIONALES, PEOPLE, CALIBRATION, RELIABILITY
     return Leaderboard(*(framed(pd.DataFrame(part), of) for part, of in zip(rows, declared, strict=True)))
 
 
@@ -231,6 +251,44 @@ def _column_rows(
         board.append(where | _row(store, column, contestant, records) | _shares(answers))
     marked = [where | row for row in rationale_rows(store, records_of.items())]
     return _ranked(board, pairs), pairs, of_classes_, marked
+
+
+def _beside(
+    store: Store, manifest: Manifest, column: Column, contestants: Sequence[Contestant], draws: int, seed: int
+) -> _Rows:
+    """Rows of people, calibration and reliability of a column; who was told the answers is in none of them."""
+    where, options = {"target": column.target, "setting": column.setting}, {"draws": draws, "seed": seed}
+    records = {own.name: [store.get(cell.key) for cell in own.cells] for own in contestants if not own.is_leaking}
+    people = _people(store, manifest, column, records, draws, seed)
+    calibration, reliability = [], []
+    for name, own in records.items():
+        if all(map(has_probabilities, own)):
+            seeds = [answered_of(store, record) for record in own]
+            calibration.append({"system": name, **calibration_row(seeds, **options)})
+            reliability += [{"system": name, **row} for row in reliability_rows(seeds, **options)]
+    people.sort(key=lambda row: (np.isnan(row["score"]), -row["score"]))
+    calibration.sort(key=lambda row: row["error"])
+    return tuple([where | row for row in rows] for rows in (people, calibration, reliability))
+
+
+def _people(
+    store: Store,
+    manifest: Manifest,
+    column: Column,
+    records: Mapping[str, Sequence[Record]],
+    draws: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """One annotator and the contestants against the other annotators; nothing where rows have one label each."""
+    seeds = {name: [predictions(store, record) for record in own] for name, own in records.items()}
+    shown = next((own[0] for own in seeds.values()), None)
+    marks = None if shown is None else stored_marks(store, manifest, column.target, shown.ids)
+    if shown is None or marks is None:
+        return []
+    facts = manifest["tasks"][column.target]
+    annotated = Annotated.of(marks, 0 if facts["metric"] == "pearson_r" else len(facts["classes"]))
+    rows = people_rows(annotated, facts["metric"], shown.groups, list(seeds.items()), draws=draws, seed=seed)
+    return in_range(rows, facts["metric"])
 
 
 def _ranked(board: list[dict[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

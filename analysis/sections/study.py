@@ -14,12 +14,13 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
 from analysis.gains.cells import mixed_columns
 from analysis.gains.pairs import FEW_GROUPS
+from analysis.gains.significance import p_text
 from analysis.kept import versions
 from analysis.results.leaderboard import Leaderboard
 from analysis.sections.blocks import Block, Bullets, Fold, Heading, Picture, Section, Table, Text
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
-from analysis.tables import count, few, inline, interval, number, percent, tally, yes_no
+from analysis.tables import count, few, inline, interval, number, percent, signed, tally, yes_no
 from tasks.metrics.rationales import FORMS
 from tasks.splits.near import LeftOut
 
@@ -175,8 +176,28 @@ RATIONALE_TEXT = (
 RATIONALE_HEAD = ("system", *(f"{form} {score}" for form in FORMS for score in ("token F1", "IOU F1")))
 
 
+PEOPLE_TEXT = (
+    "How well people do, where several annotators have marked the test rows: each annotator against the others, by the"
+    " target's own metric, and every system against the same others. The difference is in points, that of a system less"
+    " one annotator; a system that is not below 0 agrees with people as well as they do with each other. These scores"
+    " are not those above, which are held against the label that all annotators make together."
+)
+PEOPLE_HEAD = ("answers by", "score", "95 % interval", "difference", "its interval", "p", "rows", "annotators")
+CALIBRATION_TEXT = (
+    "What probabilities are worth. Calibration error: how far the share of right answers lies from the mean probability"
+    " of what was decided, mean over ten bins of equal mass. It is above 0 for every finite test set: if calibrated is"
+    " its mean where the same probabilities are exactly right, and p how often it is then as large. Overconfidence:"
+    " mean probability less the share that is right. Brier score: squared distance of probabilities and truth, summed"
+    " over classes. leaderboard_reliability.csv has the bins, and the figure draws them."
+)
+CALIBRATION_HEAD = (
+    *("system", "calibration error", "95 % interval", "if calibrated", "p", "overconfidence"),
+    *("Brier score", "its interval"),
+)
+
+
 def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureFiles]) -> Section:
-    """Its figures, a table for every target and setting, and how well systems mark rationales."""
+    """Its figures, a table for every target and setting, how people do, and what probabilities and rationales are."""
     blocks: list[Block] = [Text(BOARD_TEXT), *map(Picture.of, drawn)]
     for (target, setting), rows in board.board.groupby(["target", "setting"], sort=False):
         first = rows.iloc[0]
@@ -185,9 +206,35 @@ def leaderboard(study: StudyResults, board: Leaderboard, drawn: Sequence[FigureF
         blocks.append(Table(BOARD_HEAD, [board_row(row) for row in rows.itertuples()]))
     if len(asked := asked_rows(board.board)):
         blocks += [Text(ASKED_TEXT, lead="Models that were asked."), Table(ASKED_HEAD, asked)]
+    for frame, text, lead, head, in_words in (
+        (board.people, PEOPLE_TEXT, "People.", PEOPLE_HEAD, people_row),
+        (board.calibration, CALIBRATION_TEXT, "Calibration.", CALIBRATION_HEAD, calibration_row),
+    ):
+        blocks += [Text(text, lead=lead)] if len(frame) else []
+        for (target, setting), rows in frame.groupby(["target", "setting"], sort=False):
+            blocks.append(Text(f"{setting} data:", lead=study.title(target)))
+            blocks.append(Table(head, [in_words(row) for row in rows.itertuples()]))
     if len(board.rationales):
         blocks += [Text(RATIONALE_TEXT, lead="Rationales."), *_rationales(study, board.rationales)]
     return Section("Leaderboard", blocks)
+
+
+def people_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the frame of people
+    """One annotator, or a contestant, against the other annotators in words."""
+    apart = ("", "", "")
+    if pd.notna(row.difference):
+        apart = (signed(row.difference, 1), interval(row.difference_low, row.difference_high, 1), p_text(row.p))
+    shown = (row.system, number(row.score), interval(row.low, row.high, 2))
+    return (*shown, *apart, count(row.n_rows), str(row.n_annotators))
+
+
+def calibration_row(row: Any) -> tuple[str, ...]:  # noqa: ANN401 - a row of the frame of calibration
+    """What a contestant's probabilities are worth in words."""
+    return (
+        *(row.system, number(row.error, 3), interval(row.low, row.high, 2), number(row.if_calibrated, 3)),
+        *(p_text(row.p), signed(row.overconfidence, 3)),
+        *(number(row.brier, 3), interval(row.brier_low, row.brier_high, 2)),
+    )
 
 
 def asked_rows(board: pd.DataFrame) -> list[tuple[str, ...]]:

@@ -23,8 +23,8 @@ import pandas as pd
 from adapters_store import Store
 from adapters_store.record import Record
 from analysis.gains.cells import planned_cells
+from analysis.results.answers.rationales import CONSTANTS, FILE
 from analysis.results.leaderboard import leaderboard
-from analysis.results.rationales import CONSTANTS, FILE
 from analysis.results.repeats import answers_by_repeat, nadeau_bengio
 from harness.api import Study
 from tasks.metrics import accuracy, macro_f1

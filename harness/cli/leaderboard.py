@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters_store import Store
 from harness.api import stored_manifest
@@ -14,6 +16,14 @@ from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+RATIONALES = "Rationales, F1 of tokens and of spans in three forms:"
+PEOPLE = "One annotator against the others, and systems against the same; difference to one annotator in points:"
+CALIBRATION = "Probabilities: calibration error over ten bins, its mean if they were exactly right, and Brier score:"
+SPARE_OF_PEOPLE = ("annotators", "rows", "its interval")
+SPARE_OF_CALIBRATION = ("its interval", "overconfidence", "if calibrated")
 SPARE = ("macro P", "macro R", "seconds", "parameters", "seeds", "weighted F1", "accuracy")
 
 
@@ -27,7 +37,8 @@ def add_leaderboard(leaderboard: argparse.ArgumentParser) -> None:
 def show_leaderboard(options: argparse.Namespace) -> int:
     """Write frames and figures of the leaderboard, and print a table for every target and setting."""
     from analysis.figures.planned.boards import write_boards
-    from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, RATIONALE_HEAD, asked_rows, board_row, rationale_rows
+    from analysis.figures.planned.reliability import write_reliability
+    from analysis.sections.study import ASKED_HEAD, BOARD_HEAD, asked_rows, board_row
     from analysis.sections.study_results import Frames
     from analysis.tables import FIGURES, TABLES, write_frames
 
@@ -41,11 +52,13 @@ def show_leaderboard(options: argparse.Namespace) -> int:
     for file, frame in board.frames.items():
         write_frames(frame, out / TABLES / file)
     drawn = write_boards(board.board, frames.manifest, out / FIGURES, frames.kept, prints=True)
+    drawn += write_reliability(board, frames.manifest, out / FIGURES, frames.kept, prints=True)
     files = [*(f"{out / TABLES / file}.csv" for file in board.frames), *(str(figure.png) for figure in drawn)]
     targets = options.target or list(frames.manifest["tasks"])
-    shown, marked = (frame[frame.target.isin(targets)] for frame in (board.board, board.rationales))
+    names = ("board", "rationales", "people", "calibration")
+    shown, *beside = ((frame := getattr(board, name))[frame.target.isin(targets)] for name in names)
     if options.json:
-        parts = {"leaderboard": shown, "rationales": marked}
+        parts = dict(zip(("leaderboard", *names[1:]), (shown, *beside), strict=True))
         rows = {part: json.loads(of.to_json(orient="records", double_precision=15)) for part, of in parts.items()}
         print_json({**rows, "files": files})
         return 0
@@ -53,15 +66,30 @@ def show_leaderboard(options: argparse.Namespace) -> int:
         print(f"{frames.manifest['tasks'][target]['title']}, {setting} data, {rows.iloc[0].metric}:")
         entries = [dict(zip(BOARD_HEAD, board_row(row), strict=True)) for row in rows.itertuples()]
         print_rows(entries, as_json=False, spare=SPARE)
-        own = marked[(marked.target == target) & (marked.setting == setting)]
-        if len(own):
-            print("\nRationales, F1 of tokens and of spans in three forms:")
-            entries = [dict(zip(RATIONALE_HEAD, row, strict=True)) for row in rationale_rows(own)]
-            print_rows(entries, as_json=False)
+        _print_beside([of[(of.target == target) & (of.setting == setting)] for of in beside])
         print()
     _print_asked([dict(zip(ASKED_HEAD, row, strict=True)) for row in asked_rows(shown)])
     print(*files, sep="\n")
     return 0
+
+
+def _print_beside(frames: Sequence[pd.DataFrame]) -> None:
+    """Print how rationales are marked, how people do, and what probabilities are worth, of a target that has any."""
+    from analysis.sections.study import CALIBRATION_HEAD, PEOPLE_HEAD, RATIONALE_HEAD
+    from analysis.sections.study import calibration_row as calibrated
+    from analysis.sections.study import people_row as person
+    from analysis.sections.study import rationale_rows as marked
+
+    rationales, people, calibration = frames
+    parts = (
+        (RATIONALES, RATIONALE_HEAD, marked(rationales), ()),
+        (PEOPLE, PEOPLE_HEAD, [person(row) for row in people.itertuples()], SPARE_OF_PEOPLE),
+        (CALIBRATION, CALIBRATION_HEAD, [calibrated(row) for row in calibration.itertuples()], SPARE_OF_CALIBRATION),
+    )
+    for title, head, rows, spare in parts:
+        if rows:
+            print(f"\n{title}")
+            print_rows([dict(zip(head, row, strict=True)) for row in rows], as_json=False, spare=spare)
 
 
 def _print_asked(rows: list[dict[str, str]]) -> None:

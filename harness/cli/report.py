@@ -148,6 +148,7 @@ def write_figures(options: argparse.Namespace) -> int:
     from analysis.figures.paper_figures import write_figures as draw
     from analysis.figures.planned.boards import write_boards
     from analysis.figures.planned.forest import write_forests
+    from analysis.figures.planned.reliability import write_reliability
     from analysis.figures.planned.uncertainty_map import write_maps
     from analysis.gains.cells import planned_cells
     from analysis.results.leaderboard import has_systems
@@ -168,7 +169,9 @@ def write_figures(options: argparse.Namespace) -> int:
         faced = frames.controls(), alone, cells
         drawn += write_forests(pairs, *faced, frames.manifest, drawings, frames.kept, prints=True)
         if has_systems(frames.manifest):
-            drawn += write_boards(frames.board().board, frames.manifest, drawings, frames.kept, prints=True)
+            board = frames.board()
+            drawn += write_boards(board.board, frames.manifest, drawings, frames.kept, prints=True)
+            drawn += write_reliability(board, frames.manifest, drawings, frames.kept, prints=True)
         drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")

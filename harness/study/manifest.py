@@ -21,7 +21,7 @@ from harness.study.measures import facts_of
 from harness.study.plan import Plan
 from tasks.errors import BadInput
 from tasks.ratings import rating_files, ratings
-from tasks.splits.loading import Splits
+from tasks.splits.loading import Splits, marks_hash
 from tasks.task import METRICS
 
 SCHEMA = 1
@@ -71,6 +71,7 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
         "n_validation": len(splits.validation),
         "n_test": len(splits.test),
         **({"folds": len(splits.folds)} if splits.folds and not splits.is_repeated else {}),  # whose tests are all rows
+        **({"marks_hash": marks} if (marks := marks_hash(splits)) else {}),
         "has_ratings": task.id in rated,
         "warnings": list(splits.warnings),
     }
@@ -206,6 +207,7 @@ TASK: Shape = {
     "licence": (*TEXT, False),
     "private": (*TRUTH, False),
     "splits_hash": (*TEXT, False),
+    "marks_hash": (*TEXT, False),
     "folds": (*COUNT, False),
 }
 CELL: Shape = {

@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters_store import MissingRecord, Store
-from adapters_store.measures import CONTAMINATION, STATISTICS, contamination_inputs, statistics_inputs
+from adapters_store.measures import (
+    ANNOTATORS,
+    CONTAMINATION,
+    STATISTICS,
+    annotators_inputs,
+    contamination_inputs,
+    statistics_inputs,
+)
 from tasks.quality import statistics
 from tasks.splits.contamination import Contact, Texts, contacts, texts_of
-from tasks.splits.loading import Splits
+from tasks.splits.loading import Splits, marks_hash
 
 
 def contacts_of(splits: Mapping[str, Splits], store: Store, texts: Texts | None = None) -> list[Contact]:
@@ -55,3 +62,19 @@ def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[
             counts[name] = statistics(task_splits)
             store.put_measure(STATISTICS, inputs, counts[name], time.perf_counter() - started)
     return counts
+
+
+def keep_marks(splits: Mapping[str, Splits], store: Store) -> None:
+    """Keep what every annotator answered to the test rows of each task, where rows have it: ids and numbers alone.
+
+    Of a private task as of others: the ids are those that its records hold.
+    """
+    for name, task_splits in splits.items():
+        if not (marks := marks_hash(task_splits)):
+            continue
+        inputs = annotators_inputs(name, task_splits.content_hash, marks)
+        try:
+            store.measure(ANNOTATORS, inputs)
+        except MissingRecord:
+            rows = {row.id: list(row.marks) for row in task_splits.test if row.marks}
+            store.put_measure(ANNOTATORS, inputs, {"ids": list(rows), "marks": list(rows.values())}, 0.0)

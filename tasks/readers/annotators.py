@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.readers.labels import UNIT, index_of, label_names, number_of
+from tasks.readers.labels import UNIT, index_of, label_names, number_of, renamed
 from tasks.readers.rows import RawRow, column_names
 from tasks.task import Task
 
@@ -32,7 +32,8 @@ class Annotators:
         BadRow for an annotator's label that is no number, or none of the classes.
         """
         for row in rows:
-            named = [self._rename(mark) for mark in row.label.split(UNIT) if mark not in self._dropped]
+            every = renamed(row.label.split(UNIT), self._rename, self._dropped)
+            named = [mark for mark in every if mark]
             if not named:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
@@ -43,7 +44,7 @@ class Annotators:
             if label is None:
                 self._ties += 1
             else:
-                yield row._replace(label=label)
+                yield row._replace(label=label, marks=every)
 
     def notes(self, classes: Sequence[str]) -> list[str]:
         """How far the annotators agree, and how many rows have no majority; ordered classes count by their distance."""

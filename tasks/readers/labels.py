@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from tasks.errors import BadRow
@@ -33,9 +33,15 @@ def relabel(task: Task, rows: Iterable[RawRow], left_out: Counter[str] | None = 
     for row in rows:
         if row.label not in dropped:
             label = rename(row.label)
-            yield row if label is row.label else row._replace(label=label)
+            row = row if label is row.label else row._replace(label=label)
+            yield row._replace(marks=renamed(row.marks, rename, dropped)) if row.marks else row
         elif left_out is not None:
             left_out[row.label] += 1
+
+
+def renamed(marks: Sequence[str], rename: Callable[[str], str], dropped: Container[str]) -> tuple[str, ...]:
+    """The labels of several annotators as the entry calls them; an empty one where an annotator gave none of these."""
+    return tuple(["" if not mark or mark in dropped else rename(mark) for mark in marks])
 
 
 def label_names(task: Task) -> Callable[[str], str]:
@@ -66,8 +72,19 @@ def examples(task: Task, rows: Iterable[RawRow]) -> tuple[list[Example], int]:
             id = "the row's id" if task.dataset.private else f"id {quote(row.id)}"
             raise BadRow(f"{row.where}: {id} was used at {first[row.id]}; make ids unique")
         parts = (row.id, row.group, row.block, row.context[kept], row.text, answer(row), row.rationale, row.split)
-        checked.append(Example(*parts, row.after))
+        checked.append(Example(*parts, row.after, _marks(answer, row)))
     return checked, skipped
+
+
+def _marks(answer: Callable[[RawRow], Answer], row: RawRow) -> tuple[float | None, ...]:
+    """What every annotator of a row answered: the index of a class, or a number; None for a gap."""
+    if not row.marks:
+        return ()
+    marks = [
+        answer(row._replace(label=mark, where=f"{row.where}, annotator {number}")) if mark else None
+        for number, mark in enumerate(row.marks, start=1)
+    ]
+    return tuple([mark for mark in marks if not isinstance(mark, tuple)])
 
 
 def _answer_of(label: Label) -> Callable[[RawRow], Answer]:

@@ -20,7 +20,8 @@ class RawRow(NamedTuple):
     """A row as it is in the file: ``where`` is its ``file:line``, and the label is still text.
 
     ``split`` names the published set that the file or a column of it puts the row in; empty where neither does.
-    ``after`` holds the turns that follow the text, nearest first, as far as the file tells them.
+    ``after`` holds the turns that follow the text, nearest first, as far as the file tells them. ``marks`` are the
+    labels of several annotators, an empty one where an annotator gave none.
     """
 
     where: str
@@ -33,6 +34,7 @@ class RawRow(NamedTuple):
     rationale: tuple[str, ...] = ()
     split: str = ""
     after: tuple[Turn, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 def data_files(task: Task, data: Path) -> list[Path]:

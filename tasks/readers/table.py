@@ -68,12 +68,17 @@ def wanted_columns(task: Task) -> tuple[str, ...]:
 def _unlabelled_columns(task: Task) -> tuple[str, ...]:
     """Those without the label's."""
     parts = (column_name(task, part) for part in ("text", *OPTIONAL))
-    return (*filter(None, parts), *column_names(task, "unique_by"))
+    return (*filter(None, parts), *column_names(task, "unique_by"), *column_names(task, "annotators"))
 
 
 def label_columns(task: Task) -> tuple[str, ...]:
     """Names of the raw columns that hold the label."""
     return task.label.columns or (task.label.column,)
+
+
+def _marks_at(task: Task, raw: Raw) -> list[int]:
+    """Where the columns of annotators beside the label stand; nowhere, unless the entry names them."""
+    return [raw.column(name) for name in column_names(task, "annotators")]
 
 
 _LabelOf = Callable[[int, Cells], str]  # of the row with this number in its file, by its cells
@@ -89,7 +94,7 @@ def _rows(
     task: Task, raw: Raw, number: int, seen: set[tuple[str, ...]], split: str, label_of: _LabelOf
 ) -> Iterator[RawRow]:
     """Yield one file's rows that are not in ``seen`` yet; ``split`` is the published set that the file is."""
-    unique = [raw.column(name) for name in column_names(task, "unique_by")]
+    unique, marks = [raw.column(name) for name in column_names(task, "unique_by")], _marks_at(task, raw)
     text = raw.column(column_name(task, "text"))
     names = (column_name(task, part) for part in OPTIONAL)
     context, group, block, row_id, rationale, set_at = (raw.column(name) if name else None for name in names)
@@ -112,6 +117,7 @@ def _rows(
             label_of(index, cells),
             () if rationale is None else tuple(span for span in cells[rationale].split("|") if span.strip()),
             split if set_at is None else set_of_cell(task, where, cells[set_at]),
+            marks=tuple([cells[i].strip() for i in marks]),
         )
 
 
@@ -125,17 +131,17 @@ def joined(task: Task, data: Path) -> Iterator[RawRow]:
     labels_file, texts_file = data_files(task, data)
     key = required_column(task, "row_id")
     texts = _texts(task, texts_file, key)
-    labels = read_table(task, labels_file, (key, *label_columns(task)))
+    labels = read_table(task, labels_file, (key, *label_columns(task), *column_names(task, "annotators")))
     if labels.rows and not any(cells[0].strip() in texts for cells in labels.rows):
         raise BadRow(
             f"{texts_file}: none of the {len(labels.rows)} ids of {labels_file.name} is in its column {key!r}; "
             "were long ids rounded by a spreadsheet?"
         )
-    label = [labels.column(name) for name in label_columns(task)]
+    label, marks = [labels.column(name) for name in label_columns(task)], _marks_at(task, labels)
     for index, cells in enumerate(labels.rows):
         id, where = cells[0].strip(), labels.where(index)
         answer = label_text(task.label, where, [cells[i] for i in label])
-        yield RawRow(where, id, id, id, (), texts.get(id, ""), answer)
+        yield RawRow(where, id, id, id, (), texts.get(id, ""), answer, marks=tuple([cells[i].strip() for i in marks]))
 
 
 def _texts(task: Task, file: Path, key: str) -> dict[str, str]:

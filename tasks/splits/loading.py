@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted
+from operator import itemgetter
 from pathlib import Path
 
 from tasks.errors import BadInput
@@ -210,6 +211,18 @@ def after_hash(splits: Splits, turns: int) -> str:
     for id, after in sorted(rows):
         digest.update(_CANONICAL.encode([id, after]).encode() + b"\n")
     return digest.hexdigest()
+
+
+def marks_hash(splits: Splits) -> str:
+    """Sha256 (hex) over id and annotators' marks of every test row, by id; empty where no row has any.
+
+    ``content_hash`` leaves them out: nothing is trained or predicted from them.
+    """
+    rows = sorted({(row.id, row.marks) for row in splits.test if row.marks}, key=itemgetter(0))
+    digest = sha256()
+    for id, marks in rows:
+        digest.update(_CANONICAL.encode([id, list(marks)]).encode() + b"\n")
+    return digest.hexdigest() if rows else ""
 
 
 def _line(row: Example) -> str:

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store, key_of
+from analysis.results.answers.rationales import CONSTANTS, FILE, rationale_rows
 from analysis.results.leaderboard import leaderboard
-from analysis.results.rationales import CONSTANTS, FILE, rationale_rows
 from analysis.sections.blocks import markdown
 from analysis.sections.study import RATIONALE_HEAD
 from analysis.sections.study import leaderboard as section

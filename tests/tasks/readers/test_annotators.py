@@ -34,6 +34,15 @@ def labelled(folder: Path, entry: str, *rows: str) -> tuple[list[float], tuple[s
     return [row.label for row in examples], notes
 
 
+def marked(folder: Path, entry: str, *rows: str) -> list[tuple[float | None, ...]]:
+    """The marks of rows, cells between semicolons: a1, a2, a3 and a label of its own."""
+    lines = "".join(f'"words {i}";{row}\n' for i, row in enumerate(rows))
+    (folder / "my.csv").write_text("text;a1;a2;a3;gold\n" + lines)
+    (folder / "mine.toml").write_text(entry + 'delimiter = ";"\n')
+    (task,) = tasks_of(folder / "mine.toml")
+    return [row.marks for row in read_task(task, folder).rows]
+
+
 def refusal(folder: Path, entry: str, *rows: str) -> str:
     with pytest.raises(BadInput) as caught:
         labelled(folder, entry, *rows)
@@ -175,3 +184,48 @@ def test_several_label_columns_suggest_how_they_are_combined(
     (tmp_path / "my.csv").write_text("text;a1;a2\n" + lines)
     fields = proposal(read_file(tmp_path / "my.csv"), {"label": ["a1", "a2"]})
     assert {name: fields.get(name) for name in ("kind", "combine", "decimal") if name in fields} == expected
+
+
+@given(
+    marks=st.lists(st.lists(st.sampled_from(["yes", "no", "?", ""]), min_size=3, max_size=3), min_size=1, max_size=9)
+)
+@settings(max_examples=40)
+def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks: list[list[str]]) -> None:
+    rows = [";".join([*row, "no"]) for row in marks] + ["yes;no;no;yes", "no;yes;yes;no"]
+    gold = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2", "a3"]\n'
+    expected = [tuple({"no": 0, "yes": 1}.get(mark) for mark in row.split(";")[:3]) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        beside = gold + 'kind = "binary"\ndrop_labels = ["?"]\n'
+        assert marked(Path(folder), beside, *rows) == expected
+        combined = marked(Path(folder), MAJORITY + 'drop_labels = ["?"]\n', *rows)
+    assert combined == [row for row in expected if row.count(0) != row.count(1)]
+
+
+def test_marks_that_are_numbers_and_other_names_are_those_of_the_label(tmp_path: Path) -> None:
+    assert marked(tmp_path, MEAN + 'decimal = ","\n', "1,5;;3;") == [(1.5, None, 3.0)]
+    named = ENTRY.replace('["a1", "a2", "a3"]', '"gold"') + 'annotators = ["a1", "a2"]\nkind = "binary"\n'
+    assert marked(tmp_path, named + 'relabel = { "Y" = "yes" }\n', "Y;no;;yes", "no;no;;no") == [(1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ('label = "gold"\nannotators = ["a1"]\nkind = "binary"\n', "two or more annotators"),
+        ('label = "gold"\nannotators = ["a1", "a1"]\nkind = "binary"\n', "each once"),
+        (
+            'label = ["a1", "a2"]\ncombine = "majority"\nannotators = ["a1", "a2"]\nkind = "binary"\n',
+            "columns of `label`",
+        ),
+        ('label = "gold"\nannotators = ["a1", "a2"]\nkind = "multilabel"\nseparator = ","\n', "have no column each"),
+        ('label = "gold"\nannotators = ["a1", "a2"]\nkind = "binary"\nreader = "esconv"\n', "for the readers 'table'"),
+        ('label = "gold"\nannotators = ["a1", "a4"]\nkind = "binary"\n', "no column 'a4'"),
+        ('label = "gold"\nannotators = ["a1", "a2"]\nkind = "binary"\nclasses = ["no", "yes"]\n', "annotator 2"),
+    ],
+)
+def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, fields: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        marked(
+            tmp_path, 'id = "mine"\nfiles = ["my.csv"]\ntext = "text"\n' + fields, "yes;perhaps;no;no", "no;no;no;yes"
+        )
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -145,14 +145,16 @@ def test_an_unknown_author_or_code_is_refused(tmp_path: Path, old: str, new: str
 
 
 def hope_files(folder: Path, texts: str) -> Path:
-    rows = "111,Supportive\n222,Not Supportive\n333,Supportive\n"
-    written(folder, "tweet_id,gold_label\n" + rows, HOPE.files[0])
+    yes, no = "Supportive", "Not Supportive"
+    rows = f"111,{yes},{no},{yes},{yes}\n222,{no},{no},{no},{no}\n333,{yes},{yes},{yes},{yes}\n"
+    written(folder, "tweet_id,annotation1,annotation2,annotation3,gold_label\n" + rows, HOPE.files[0])
     return written(folder, "tweet_id,text\n" + texts, HOPE.files[1])
 
 
 def test_tweets_get_their_texts_by_id_and_the_lost_ones_are_counted(tmp_path: Path) -> None:
     _, rows, notes = read_task(HOPE, hope_files(tmp_path, '333,"be safe,\nall"\n111,pray\n'))
     assert [(row.id, row.text, row.label) for row in rows] == [("111", "pray", 1), ("333", "be safe,\nall", 1)]
+    assert [row.marks for row in rows] == [(1, 0, 1), (1, 1, 1)]
     assert notes == ("1 of 3 rows have no text; left out",)
 
 
