@@ -33,6 +33,7 @@ KEPT = "kept-result"  # of the analysis: computed from the store alone, and agai
 CONTAMINATION_VERSION = 1
 STATISTICS_VERSION = 2
 ANNOTATORS_VERSION = 1
+OPTIONS_VERSION = 1
 SIMILARITY_VERSION = 1  # of the five others
 PROBE_VERSION = 1  # of probes; raised also when the pairs of news change
 PROBE_SEED = 1  # of every swap and draw of a probe
@@ -51,6 +52,9 @@ _OWN_ENCODERS = {"minilm": MINILM, "random-tiny": POOLED}  # of backbones; MPNET
 UNCHANGED, REMOVED, SWAPPED, IN_CLASS = "unchanged", "removed", "swapped", "swapped in class"
 OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY = "from other task", "good news", "bad news", "other reply"
 PROBES = (UNCHANGED, REMOVED, SWAPPED, IN_CLASS, OTHER_TASK, GOOD_NEWS, BAD_NEWS, OTHER_REPLY)
+AS_ASKED, REVERSED, LETTERS, LETTERS_REVERSED = "as asked", "reversed", "letters", "letters reversed"
+ARRANGEMENTS = (AS_ASKED, REVERSED, LETTERS, LETTERS_REVERSED)  # of options (harness.scoring.probe.options)
+OPTIONS_ROWS = 300  # test rows that are asked about again, unless more are wanted; drawn by PROBE_SEED
 PROBED_ROLES = (BASELINE, TRANSFER, SYSTEM)
 
 
@@ -145,6 +149,17 @@ def probe_inputs(cell: str, operation: str, donors: Mapping[str, str]) -> dict[s
     }
 
 
+def options_inputs(cell: str, arrangement: str, rows: int) -> dict[str, Any]:
+    """Inputs of what the record ``cell`` answers to at most so many of its test rows, with its options arranged so."""
+    return {
+        "version": OPTIONS_VERSION,
+        "cell": cell,
+        "arrangement": arrangement,
+        "rows": rows,
+        "seed": PROBE_SEED,
+    }
+
+
 def sentences_inputs(cell: str, corpus: str, content: str) -> dict[str, Any]:
     """Inputs of what the record ``cell`` answers to conversations of a corpus, named by the hash of their content."""
     return {"version": PROBE_VERSION, "cell": cell, "corpus": corpus, "content": content, "seed": PROBE_SEED}
@@ -200,3 +215,6 @@ def _probes(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         if cell["setting"] == "full" and planned_role(cell) in PROBED_ROLES:
             for operation in PROBES:
                 yield PROBE, probe_inputs(cell["key"], operation, donors[cell["target"]])
+        if cell["setting"] == "full" and planned_role(cell) == SYSTEM:
+            for arrangement in ARRANGEMENTS:
+                yield OPTIONS, options_inputs(cell["key"], arrangement, OPTIONS_ROWS)

@@ -30,6 +30,7 @@ from adapters_store.measures import (
     donors_of,
     probe_inputs,
 )
+from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells, predictions
@@ -113,7 +114,7 @@ class _Answers:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TestedRows:
     """Labels ``[n]`` and groups of the test rows of a cell's own weights."""
 
     labels: NDArray[Any]
@@ -230,7 +231,7 @@ def _compared(
     store: Store, contestant: Contestant, donors: Mapping[str, str], draws: int, seed: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The comparisons of a contestant that are stored."""
-    rows: _Rows | None = None
+    rows: TestedRows | None = None
     for name, (base, top) in COMPARED.items():
         pairs = _stored(store, contestant, base, top, donors)
         if pairs and len(pairs[0][0].places):
@@ -261,17 +262,21 @@ def _answers(store: Store, key: str, operation: str, donors: Mapping[str, str]) 
     return _Answers(places, int(result["left_out"]), decisions, probability)
 
 
-def _rows_of(store: Store, contestant: Contestant) -> _Rows:
-    record = store.get(contestant.cells[0].key)
+def _rows_of(store: Store, contestant: Contestant) -> TestedRows:
+    return tested_of(store, store.get(contestant.cells[0].key))
+
+
+def tested_of(store: Store, record: Record) -> TestedRows:
+    """The test rows of a record's own weights, which of folds and repeats are those of the first."""
     shown = predictions(store, record)
     if "folds" not in record.results:
-        return _Rows(shown.labels, shown.groups)
+        return TestedRows(shown.labels, shown.groups)
     fold = pq.ParquetFile(store.open(record.key, "test.parquet")).read(["fold"])["fold"].to_numpy()
-    return _Rows(shown.labels[fold == 1], shown.groups[fold == 1])
+    return TestedRows(shown.labels[fold == 1], shown.groups[fold == 1])
 
 
 def _comparison(
-    metric: str, rows: _Rows, pairs: Sequence[tuple[_Answers, _Answers]], name: str, draws: int, seed: int
+    metric: str, rows: TestedRows, pairs: Sequence[tuple[_Answers, _Answers]], name: str, draws: int, seed: int
 ) -> dict[str, Any]:
     """The numbers of a row: ``pairs`` are answers before and after, one pair a seed, on the same rows."""
     places, left_out = pairs[0][1].places, pairs[0][1].left_out
@@ -295,7 +300,7 @@ def _comparison(
     }
 
 
-def _scores(metric: str, rows: _Rows, sides: Sequence[_Answers]) -> list[float]:
+def _scores(metric: str, rows: TestedRows, sides: Sequence[_Answers]) -> list[float]:
     return [MEASURES[metric](rows.labels[side.places], side.decisions) for side in sides]
 
 
@@ -324,7 +329,7 @@ def _share_evidence(is_changed: FloatArray, groups: Groups, draws: int, seed: in
     return evidence(is_changed.mean(axis=1), drawn, groups, np.random.default_rng(seed))
 
 
-def _by_chance(metric: str, rows: _Rows, before: Sequence[_Answers], name: str) -> float:
+def _by_chance(metric: str, rows: TestedRows, before: Sequence[_Answers], name: str) -> float:
     """How many decisions would change if they followed from the context alone, mean over seeds: ``of_context_alone``.
 
     Undefined for numbers, for several labels, and where contexts are not swapped.

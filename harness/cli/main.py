@@ -120,6 +120,11 @@ NOUNS = (
         "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes.",
     ),
     Noun(
+        "probe-options",
+        "probe_options",
+        "Ask systems that answer by options again, with options reversed and renamed, and say what changes.",
+    ),
+    Noun(
         "explain",
         "explain",
         "Show which tokens of stored test rows speak for a system's answer and which against it, coloured.",
@@ -191,7 +196,7 @@ def parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
         sentence = noun.text if noun.text.endswith(".") else None  # else the noun has commands that say what they do
         leaf = nouns.add_parser(noun.name, help=noun.text, description=sentence)
         if names is None or noun.name in names:
-            getattr(importlib.import_module(f"harness.cli.{noun.module}"), f"add_{noun.name}")(leaf)
+            getattr(importlib.import_module(f"harness.cli.{noun.module}"), f"add_{noun.name.replace('-', '_')}")(leaf)
     return top
 
 

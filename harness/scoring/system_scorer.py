@@ -13,7 +13,7 @@ from adapters_store import Store
 from adapters_store.record import LEAKING, Record
 from adapters_store.store import NoWeights, left_out
 from harness.scoring.answers import Answers, TextScorer
-from harness.scoring.scoring_tasks import scoring_tasks, task_of_cell
+from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import resolve
 from harness.study.device import Device
 from harness.study.systems import Fitted, Kind, Place, in_window, kind_of
@@ -23,6 +23,7 @@ from tasks.errors import BadInput
 from tasks.readers.rows import kept_turns
 from tasks.task import Example
 
+NOTHING: Mapping[str, Any] = {}
 FOLDER = "model/"  # of a record: what a system has saved
 
 
@@ -42,10 +43,12 @@ class SystemScorer(TextScorer):
         seed: int | None = None,
         cells: Sequence[str] = (),
         device: str = "auto",
+        local: Mapping[str, Any] = NOTHING,
     ) -> None:
         """The cells of what the study calls ``system``, for ``tasks`` (by default all that it solves) and a seed.
 
-        ``cells`` are keys of cells of the system that score instead. BadInput for a system or task that is unknown or
+        ``cells`` are keys of cells of the system that score instead, and ``local`` values of settings that no record
+        has (``Place.local``). BadInput for a system or task that is unknown or
         not trained, that leaks, whose file is another than that of the training, whose weights were not kept, whose
         package is not installed, or whose backbone is another here.
         """
@@ -63,7 +66,7 @@ class SystemScorer(TextScorer):
         backbone = resolve(str(manifest["study"]["backbone"])) if self.kind.reads.weights else None
         if backbone is not None:
             check_system(self.kind, system, backbone)
-        self.place = Place(Device(device), backbone, answers_beside(store.root))
+        self.place = Place(Device(device), backbone, answers_beside(store.root), local)
 
     @cached_property
     def fitted(self) -> list[Fitted]:
@@ -77,13 +80,16 @@ class SystemScorer(TextScorer):
         """
         answered = []
         for task, fitted in zip(self.tasks, self.fitted, strict=True):
-            turns = kept_turns(task.form["history"])
-            config = self.kind.configured(task.record.spec["config"], f"system {self.name!r}")
-            own = [row._replace(context=row.context[turns]) for row in rows]
-            predicted = fitted.predict(in_window(own, config))
+            predicted = fitted.predict(self.read(task, rows))
             is_cut = np.zeros(len(rows), dtype=bool) if predicted.is_cut is None else predicted.is_cut
             answered.append(Answers(task, predicted.logits, is_cut, predicted.spans))
         return answered
+
+    def read(self, task: ScoringTask, rows: Sequence[Example]) -> tuple[Example, ...]:
+        """The rows with the turns around their text that the cell of a task is to see."""
+        turns = kept_turns(task.form["history"])
+        config = self.kind.configured(task.record.spec["config"], f"system {self.name!r}")
+        return in_window([row._replace(context=row.context[turns]) for row in rows], config)
 
 
 def saved(store: Store, record: Record) -> Path:

@@ -83,12 +83,14 @@ class Reads:
 class Place:
     """Where a system computes: a device, and the backbone of the study for those that read weights, else None.
 
-    ``answers`` is a folder beside the store for what a system has paid for and no cell should pay for again.
+    ``answers`` is a folder beside the store for what a system has paid for and no cell should pay for again. ``local``
+    are values of the kind's ``LOCAL`` settings, which no record holds, for a system that is loaded.
     """
 
     device: Device = ANY_DEVICE
     backbone: Backbone | None = None
     answers: Path | None = None
+    local: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -199,10 +201,12 @@ class Fitted(ABC):
 
     ``history`` has one entry per step, each with ``epoch``, ``train_loss`` and ``validation`` (the score on the
     validation rows, or None), and ``best_epoch`` is the step whose weights were kept, from 1; None without steps.
+    ``instruction`` is what a system asks by that reads one.
     """
 
     history: Sequence[Mapping[str, float | int | None]] = ()
     best_epoch: int | None = None
+    instruction: Instruction | None = None
 
     @abstractmethod
     def predict(self, rows: Sequence[Example]) -> Predicted:
@@ -214,6 +218,14 @@ class Fitted(ABC):
         Only a cell whose configuration has a ``leak`` other than ``none`` comes here, and is flagged for it.
         """
         raise NotImplementedError(f"{type(self).__name__} has no way to predict rows from their own answers")
+
+    def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Fitted:
+        """The same system, asked by other words, whose option i stands for the class ``classes[i]``.
+
+        Its predictions have a logit per option, in the order of the options. Only systems that read an instruction come
+        here (``empathy-transfer probe-options``); BadInput where these words cannot be asked by.
+        """
+        raise NotImplementedError(f"{type(self).__name__} answers by no options")
 
     @abstractmethod
     def save(self, folder: Path) -> None:

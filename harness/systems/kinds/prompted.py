@@ -10,6 +10,7 @@ Texts leave the machine. A private task, and one whose licence says that its dat
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,7 @@ class Prompted(Fitted):
         self, config: Config, instruction: Instruction, shots: Sequence[Shot], place: Place, template: str = ""
     ) -> None:
         """A model that nothing has been asked; BadInput where no address or folder of answers is known."""
+        self.instruction: Instruction
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
         self.asker = config.asker(place.answers)
 
@@ -132,6 +134,15 @@ class Prompted(Fitted):
         notes = {"template": self._name(template), **_notes([answer for own in answers for answer in own], places)}
         cost = cost_of([answer for own in answers for answer in own], self.config.prices)
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
+
+    def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Prompted:
+        """The same model, template and exemplars, with other words or another order of options."""
+        option_of_class = {place: option for place, option in zip(classes, instruction.options, strict=True)}
+        places = {option: place for place, option in enumerate(self.instruction.options)}
+        shots = [shot._replace(option=option_of_class[places[shot.option]]) for shot in self.shots]
+        other = copy.copy(self)
+        other.instruction, other.shots = instruction, shots
+        return other
 
     def _name(self, template: str) -> str:
         return template if template in TEMPLATES else f"own, number {self.config.templates.index(template) + 1}"
@@ -166,9 +177,13 @@ def load(folder: Path, place: Place) -> Prompted:
             f"{folder}: this model is asked with exemplars, whose texts no store has; take a system with shots = 0"
         )
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts["config"].items()}
+    try:
+        config = Config(**{**settings, **place.local})
+    except ValueError as problem:
+        raise BadInput(f"{folder}: {problem}") from None
     table = facts["instruction"]
     instruction = Instruction(**{**table, "options": tuple(table["options"])})
-    return Prompted(Config(**settings), instruction, (), place, facts["template"])
+    return Prompted(config, instruction, (), place, facts["template"])
 
 
 def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:

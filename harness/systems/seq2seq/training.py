@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -45,6 +46,7 @@ class Trained(EpochTrained):
         BadInput where the settings, the instruction and the weights do not fit each other.
         """
         super().__init__()
+        self.instruction: Instruction
         self.config, self.instruction, self.device = config, instruction, place.device.ready()
         self.backbone = resolve_weights(config.weights)
         if config.tokens > self.backbone.max_tokens:
@@ -120,6 +122,23 @@ class Trained(EpochTrained):
         batch = padded_batch([prompt.ids for prompt in prompts], self.padding, self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"):
             return scores(self.network, batch, self.packed)
+
+    def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Trained:
+        """The same weights, asked by other words; new tokens stay those of their classes, whatever these are called.
+
+        BadInput where nothing is asked, or where two options are the same tokens.
+        """
+        if not self.config.instruction:
+            raise BadInput("it was trained without an instruction, so that no option is read")
+        other, end = copy.copy(self), self.options[0][-1]
+        other.instruction = instruction
+        other.read = Reader(self.read.tokenizer, self.config.tokens, frame_of(instruction), end)
+        if self.config.has_new_tokens(self.instruction):
+            other.options = [self.options[place] for place in classes]
+        else:
+            other.options = options_of(self.read.tokenizer, instruction.options, end)
+        other.packed = packed(other.options, self.start, self.device)
+        return other
 
     def save(self, folder: Path) -> None:
         """Write what was trained, the settings, and the instruction."""
