@@ -133,8 +133,9 @@ def _task(name: str, task: Mapping[str, Any], names: Names) -> dict[str, Any]:
         "private": True,
         "warnings": [f"{len(task['warnings'])}, {UNSHOWN}"] if task["warnings"] else [],
     }
-    if "splits_hash" in task:
-        hidden["splits_hash"] = hidden_hash(task["splits_hash"], names.tasks[name])
+    for field in ("splits_hash", "marks_hash"):
+        if field in task:
+            hidden[field] = hidden_hash(task[field], names.tasks[name])
     return {**{name: task[name] for name in KEPT_OF_TASK if name in task}, **facts, **hidden}
 
 

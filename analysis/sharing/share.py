@@ -20,7 +20,7 @@ import pandas as pd
 
 from adapters_store.errors import MissingRecord
 from adapters_store.key import key_of
-from adapters_store.measures import CONTAMINATION, STATISTICS, measures_of
+from adapters_store.measures import ANNOTATORS, CONTAMINATION, STATISTICS, measures_of
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
@@ -118,7 +118,8 @@ def copied(store: Store, manifest: Manifest, names: Names) -> Iterator[tuple[Sto
         for key in dict.fromkeys(cell["key"] for cell in manifest["cells"]):
             if key in store:
                 _copy_record(store, copy, key, keys, names)
-        _copy_measures(store, copy, zip(measures_of(manifest), measures_of(hidden), strict=True), names)
+        rows = _Rows(store, manifest)
+        _copy_measures(store, copy, zip(measures_of(manifest), measures_of(hidden), strict=True), names, rows)
         yield Snapshot(copy.root, keeps=False), hidden, keys.shown
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -196,7 +197,27 @@ def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names)
         copy.put(keys.of(key), keys.spec(key), results, {**made, "host": ""}, folder)
 
 
-def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], names: Names) -> None:
+@dataclass(frozen=True)
+class _Rows:
+    """Test rows of a study's tasks by the numbers that stand for their ids in the copy."""
+
+    store: Store
+    manifest: Manifest
+
+    def of(self, target: str) -> list[Any]:
+        """The ids of a task's test rows in the order of its records; none where it has no record yet."""
+        keys = [cell["key"] for cell in self.manifest["cells"] if cell["target"] == target]
+        key = next((key for key in keys if key in self.store and "test.parquet" in self.store.get(key).files), None)
+        return [] if key is None else pd.read_parquet(self.store.open(key, "test.parquet"), columns=["id"]).id.tolist()
+
+    def numbered(self, target: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+        """The marks of annotators with numbers for ids; those of rows that no record has are left out."""
+        known = dict(zip(marks["ids"], marks["marks"], strict=True))
+        own = {str(number): known[id] for number, id in enumerate(self.of(target)) if id in known}
+        return {"ids": list(own), "marks": list(own.values())}
+
+
+def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], names: Names, rows: _Rows) -> None:
     """Put the measures that the store has into the copy, under the inputs that they have there."""
     for (kind, inputs), (_, hidden) in pairs:
         try:
@@ -206,6 +227,9 @@ def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], 
         known: Mapping[str, str] = names.tasks if kind == CONTAMINATION else {}
         if kind == STATISTICS:
             known = names.classes.get(inputs["task"], {})
+        if kind == ANNOTATORS:
+            copy.put_measure(kind, hidden, rows.numbered(inputs["task"], measure.result), measure.cost_seconds)
+            continue
         copy.put_measure(kind, hidden, _swapped(measure.result, known), measure.cost_seconds)
 
 

@@ -103,7 +103,7 @@ def stored_marks(store: Store, manifest: Manifest, target: str, ids: Iterable[An
     except MissingRecord:
         return None
     known = dict(zip(result["ids"], result["marks"], strict=True))
-    none = [None] * max(map(len, result["marks"]))
+    none = [None] * max(map(len, result["marks"]), default=0)
     return np.array([[np.nan if mark is None else mark for mark in known.get(id, none)] for id in ids], dtype=float)
 
 

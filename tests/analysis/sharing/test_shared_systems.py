@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from adapters_store.measures import ANNOTATORS, annotators_inputs
 from analysis.report import report
 from analysis.sharing.pseudonyms import names_of
 from analysis.sharing.share import shared_report
@@ -21,7 +22,11 @@ def study(tmp_path_factory):
     """A trained study one of whose systems marks rationales, on a task that is private here."""
     study = marking_study(tmp_path_factory.mktemp("systems") / "runs", "transfers=false")
     manifest = study.manifest()
-    manifest["tasks"][TASK]["private"] = True
+    manifest["tasks"][TASK] |= {"private": True, "marks_hash": "a" * 64}
+    ids = [row.id for row in study.plan.splits[TASK].test]
+    inputs = annotators_inputs(TASK, manifest["tasks"][TASK]["splits_hash"], "a" * 64)
+    marks = [[number % 3, number % 2, number % 3] for number in range(len(ids))]
+    study.store.put_measure(ANNOTATORS, inputs, {"ids": ids[::-1], "marks": marks}, 0.0)
     study.store.write_manifest("tiny", manifest)
     return study
 
@@ -41,6 +46,22 @@ def test_the_scores_of_rationales_are_those_of_the_own_report(reports):
     pd.testing.assert_frame_equal(here[SCORES], there[SCORES])
     assert set(there.target) == {names.tasks[TASK]} and names.tasks[TASK] != TASK
     assert all("**Rationales.**" in (folder / "report.md").read_text() for folder in (own, shared))
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("people", ["score", "difference", "n_rows", "n_groups", "n_annotators"]),
+        ("calibration", ["error", "if_calibrated", "p", "overconfidence", "brier", "n_answers"]),
+        ("reliability", ["bin", "probability", "right", "n"]),
+    ],
+)
+def test_what_people_do_and_probabilities_are_worth_are_those_of_the_own_report(reports, name, numbers):
+    """Intervals are drawn in the order of the groups' names, which others have there."""
+    own, shared, _ = reports
+    here, there = (pd.read_csv(folder / "tables" / f"leaderboard_{name}.csv") for folder in (own, shared))
+    assert len(here) == len(there) > 2
+    pd.testing.assert_frame_equal(here[numbers], there[numbers])
 
 
 def test_no_text_no_id_and_no_mark_goes_over(study, reports):
