@@ -29,6 +29,7 @@ from analysis.tables import Declared
 
 BINS = 10
 NULL_DRAWS = 1_000
+DIGITS = 7  # of a probability, as float32 has them: equal votes for different classes are equal probabilities
 AT_A_TIME = 2**22  # numbers drawn at a time
 
 CALIBRATION = {
@@ -98,14 +99,18 @@ def of_one(logits: FloatArray, labels: NDArray[Any], groups: NDArray[Any]) -> An
     shares, truth = softmax(logits, axis=1), labels.astype(int)[:, None] == np.arange(logits.shape[1])
     decided = logits.argmax(axis=1)
     rows = np.arange(len(logits))
-    return Answered(shares[rows, decided], truth[rows, decided], ((shares - truth) ** 2).sum(axis=1), groups)
+    return Answered(
+        shares[rows, decided].round(DIGITS), truth[rows, decided], ((shares - truth) ** 2).sum(axis=1), groups
+    )
 
 
 def of_several(logits: FloatArray, labels: NDArray[Any], groups: NDArray[Any]) -> Answered:
     """Of several labels a row: logits and labels ``[n, labels]``; each label, whether decided or not, is an answer."""
     held, decided, truth = expit(logits).ravel(), (logits > 0).ravel(), labels.ravel().astype(bool)
     brier = 2 * (held - truth) ** 2  # of the two classes, that it holds and that it does not
-    return Answered(np.where(decided, held, 1 - held), decided == truth, brier, np.repeat(groups, logits.shape[1]))
+    return Answered(
+        np.where(decided, held, 1 - held).round(DIGITS), decided == truth, brier, np.repeat(groups, logits.shape[1])
+    )
 
 
 class Binned(NamedTuple):

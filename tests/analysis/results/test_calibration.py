@@ -69,6 +69,12 @@ def test_equal_probabilities_share_a_bin_whatever_their_number():
     assert binned.bins.tolist() == [0] * 7 + [1] * 3
 
 
+def test_equal_votes_for_different_classes_are_in_one_bin():
+    logits = np.log(np.array([[2.6, 0.5, 0.5], [0.5, 2.6, 0.5], [0.5, 0.5, 2.6]]) / 3.6).astype(np.float32)
+    own = of_one(logits[np.arange(30) % 3].astype(float), np.arange(30) % 3, np.arange(30))
+    assert equal_mass(own.probability).n_bins == 1
+
+
 def test_the_brier_score_is_scikit_learn_s_summed_over_classes():
     rng = np.random.default_rng(1)
     logits, labels = rng.normal(size=(50, 3)), rng.integers(3, size=50)
@@ -83,7 +89,7 @@ def test_of_several_labels_each_is_an_answer_of_two_classes():
     logits, labels = rng.normal(size=(30, 4)), rng.integers(2, size=(30, 4))
     own = of_several(logits, labels, np.arange(30))
     held = expit(logits)
-    np.testing.assert_allclose(own.probability, np.maximum(held, 1 - held).ravel())
+    np.testing.assert_allclose(own.probability, np.maximum(held, 1 - held).ravel(), atol=1e-7)
     np.testing.assert_array_equal(own.is_right, ((logits > 0) == labels).ravel())
     assert own.brier.mean() == pytest.approx(2 * np.mean((held - labels) ** 2))
     assert own.groups.tolist() == np.repeat(np.arange(30), 4).tolist()
