@@ -143,7 +143,7 @@ class Study:
         """
         from harness.run.grid import run_grid
         from harness.study.manifest import declared_since, manifest_of, refuse_unmapped
-        from harness.study.measures import keep_marks, statistics_of
+        from harness.study.measures import keep_measures
 
         self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
@@ -153,8 +153,7 @@ class Study:
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
-        statistics_of(self.plan.splits, self.store)
-        keep_marks(self.plan.splits, self.store)
+        keep_measures(self.plan.splits, self.store)
         return run_grid(plan, self.store, scheduler, function, on_cell)
 
     def _engine(

@@ -49,6 +49,12 @@ def facts_of(splits: Splits) -> dict[str, Any]:
     return {"dataset": dataset.id, "family": dataset.family, "splits_hash": splits.content_hash}
 
 
+def keep_measures(splits: Mapping[str, Splits], store: Store) -> None:
+    """Keep the statistics of every task, and what its annotators answered."""
+    statistics_of(splits, store)
+    keep_marks(splits, store)
+
+
 def statistics_of(splits: Mapping[str, Splits], store: Store) -> dict[str, dict[str, Any]]:
     """``statistics`` of every task, from the store, or counted and kept there."""
     counts = {}
