@@ -1,45 +1,45 @@
-"""A model that is asked: an instruction, perhaps some exemplars, and the row, sent to an OpenAI-compatible server.
+"""A model that is asked: an instruction, perhaps some exemplars, and the row, by a server or by weights of a folder.
 
 Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses", section 4.4: GPT-4 zero-shot, or with
 one exemplar per class, drawn from the training rows once and the same for every row; three templates, of which 100
 validation rows choose; three turns before and after the text. Nothing is trained.
 
-Texts leave the machine. A private task, and one whose licence says that its data are not passed on, is refused unless
-``allow`` names it. What was answered is kept beside the store and never asked again (harness/systems/prompting).
+To an OpenAI-compatible server texts leave the machine. A private task, and one whose licence says that its data are not
+passed on, is refused unless ``allow`` names it. What was answered is kept beside the store and never asked again
+(harness/systems/prompting). Weights of a folder rank the options instead, and nothing leaves.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
-from harness.systems.prompting.answers import FREE, Answer, Answers, Prices
-from harness.systems.prompting.asking import Asker, Question
-from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
-from harness.systems.prompting.server import ADDRESS, Server, checked_address, is_this_machine
+from harness.systems.prompting.answers import Answers, Prices
+from harness.systems.prompting.asked import Asked, settings_of
+from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, prompt_of
+from harness.systems.prompting.server import ADDRESS, checked_address, is_this_machine
 from tasks import metrics
 from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction
 
 if TYPE_CHECKING:
+    from harness.systems.prompting.ranked import Ranked
     from tasks.task import Task
 
 VERSION = 1
 READS = Reads(labels=ASKED, instructions=True)
-LOCAL = ("url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+LOCAL = ("weights", "url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
 TRIED_ROWS = 100  # validation rows on which a template is chosen
 LIMITS = ("max_tokens", "max_completion_tokens")
 BYTES_OF_TOKEN = 4  # of English text, for plans
-SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
 RANGES = {
     "shots": (0, 100),
     "temperature": (0, 2),
@@ -51,17 +51,19 @@ RANGES = {
     "price_out": (0, 1000),
     "most_cost": (0, 1_000_000),
 }
-FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
+OF_BOTH = ("shots", "window", "templates", "weights")  # settings that mean something where weights answer
+OWN_WEIGHTS = "weights of a folder"  # the model, where no server has it
 
 
 @dataclass(frozen=True)
 class Config:
     """What is asked, of whom, and what it may cost.
 
-    ``shots`` is how many exemplars each class has. ``templates`` are names (harness/systems/prompting/prompts.py) or
-    texts with fields; of several, validation rows choose. ``limit`` is the field in which the server takes
-    ``answer_tokens``. ``repeats`` is how often everything is asked: the commonest answer counts, and how often answers
-    agree is in the record.
+    ``weights`` is empty, or a folder of a causal language model or a T5 that answers here, in the place of a server's
+    ``model``; its content is in the keys, its path is not. ``shots`` is how many exemplars each class has.
+    ``templates`` are names (harness/systems/prompting/prompts.py) or texts with fields; of several, validation rows
+    choose. ``limit`` is the field in which the server takes ``answer_tokens``. ``repeats`` is how often everything is
+    asked: the commonest answer counts, and how often answers agree is in the record.
 
     The others decide no answer and are in no key: the address of the server (the same model elsewhere is the same
     model), calls ``in_flight``, ``timeout`` in seconds, prices in dollars per 1,000 tokens, the most that the model may
@@ -69,6 +71,7 @@ class Config:
     """
 
     model: str = "gpt-4"
+    weights: str = ""
     shots: int = 0
     window: tuple[int, int] = (3, 3)
     temperature: float = 0.0
@@ -86,10 +89,22 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check ranges, templates and address; ValueError naming the field."""
+        if self.weights:
+            self._check_weights()
         if not self.model or not self.model.isprintable():
             raise ValueError(f"model {self.model!r} is no name of a model")
         check_fields(self, {"limit": LIMITS}, RANGES)
         self._check_texts()
+
+    def _check_weights(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in OF_BOTH and value not in (field.default, OWN_WEIGHTS):
+                raise ValueError(
+                    f"{field.name} {value!r} is of a server, and weights {self.weights!r} answer here; leave one of"
+                    " them out"
+                )
+        object.__setattr__(self, "model", OWN_WEIGHTS)  # no other has answered
 
     def _check_texts(self) -> None:
         if self.most_cost and not (self.price_in or self.price_out):
@@ -114,7 +129,7 @@ class Config:
 
 def check(config: Config, name: str, task: Task) -> None:
     """BadStudy where a task's texts may not leave the machine, and the study does not allow it by name."""
-    if task.id in config.allow:
+    if config.weights or task.id in config.allow:
         return
     if reason := task.dataset.why_kept():
         raise BadStudy(
@@ -125,9 +140,11 @@ def check(config: Config, name: str, task: Task) -> None:
 
 def leaving(
     config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int, answers: Path
-) -> Leaving:
-    """What a cell sends at most; the longest template stands for that which is chosen."""
-    shots, kept, settings = _shots(config, instruction, parts["train"], seed), Answers(answers), _settings(config)
+) -> Leaving | None:
+    """What a cell sends at most, None of weights; the longest template stands for that which is chosen."""
+    if config.weights:
+        return None
+    shots, kept, settings = _shots(config, instruction, parts["train"], seed), Answers(answers), settings_of(config)
     rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
     longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
     asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
@@ -144,15 +161,22 @@ def leaving(
     return Leaving(host, is_this_machine(host), frozenset(ids), calls)
 
 
+def identity(config: Config) -> dict[str, Any]:
+    """The hashes of weights that answer here; BadBackbone where they cannot be used."""
+    from harness.systems.decoders.weights import resolve_answering
+
+    return {"weights": resolve_answering(config.weights).identity()} if config.weights else {}
+
+
 class Prompted(Fitted):
     """A model with the template and the exemplars that it is asked with."""
 
     def __init__(
         self, config: Config, instruction: Instruction, shots: Sequence[Shot], place: Place, template: str = ""
     ) -> None:
-        """A model that nothing has been asked; BadInput where no address or folder of answers is known."""
+        """A model that nothing has been asked; BadInput where it cannot be, for want of an address or of weights."""
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
-        self.asker = _asker(config, place)
+        self.model = _model(config, instruction, place)
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
@@ -162,25 +186,14 @@ class Prompted(Fitted):
         labels = np.array([row.label for row in rows])
         scores = {}
         for template in self.config.templates:
-            predicted = self._predicted(rows, template, repeats=1)
+            predicted = self.model.predicted(rows, checked_template(template), self.shots, is_trial=True)
             scores[template] = metrics.score(fit.metric, labels, counted_wrong(predicted, labels))
         self.template = max(self.config.templates, key=lambda template: scores[template])
 
     def predict(self, rows: Sequence[Example]) -> Predicted:
-        """The option that most repeats name, as logarithms of shares of votes."""
-        return self._predicted(rows, self.template, self.config.repeats)
-
-    def _predicted(self, rows: Sequence[Example], template: str, repeats: int) -> Predicted:
-        text = checked_template(template)
-        prompts = [prompt_of(text, self.instruction, self.shots, row) for row in rows]
-        answers = self.asker.ask(prompts, repeats)
-        options = self.instruction.options
-        places = [[option_of(answer.text, options) for answer in own] for own in answers]
-        logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
-        nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
-        notes = {"template": self._name(template), **_notes([answer for own in answers for answer in own], places)}
-        cost = _cost([answer for own in answers for answer in own], self.config.prices)
-        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
+        """What the model answers; the record names the template."""
+        predicted = self.model.predicted(rows, checked_template(self.template), self.shots)
+        return replace(predicted, notes={"template": self._name(self.template), **predicted.notes})
 
     def _name(self, template: str) -> str:
         return template if template in TEMPLATES else f"own, number {self.config.templates.index(template) + 1}"
@@ -188,11 +201,13 @@ class Prompted(Fitted):
     def save(self, folder: Path) -> None:
         """Write settings, instruction, template and the ids of exemplars: no text of a row, no address, no key."""
         folder.mkdir(parents=True, exist_ok=True)
+        own = {"weights": self.config.weights} if self.config.weights else {}
         facts = {
-            "config": {name: value for name, value in asdict(self.config).items() if name not in LOCAL},
+            "config": {name: value for name, value in asdict(self.config).items() if name not in LOCAL} | own,
             "instruction": asdict(self.instruction),
             "template": self.template,
             "shots": [shot.row.id for shot in self.shots],
+            **identity(self.config),
         }
         (folder / "prompted.json").write_text(json.dumps(facts), encoding="utf-8")
 
@@ -208,7 +223,7 @@ def fit(fit: Fit) -> Prompted:
 
 
 def load(folder: Path, place: Place) -> Prompted:
-    """What ``save`` has written; BadInput where it needs exemplars, whose texts are not stored."""
+    """What ``save`` has written; BadInput for other weights, or where it needs exemplars, whose texts no store has."""
     facts = json.loads((folder / "prompted.json").read_text(encoding="utf-8"))
     if facts["shots"]:
         raise BadInput(
@@ -217,27 +232,19 @@ def load(folder: Path, place: Place) -> Prompted:
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts["config"].items()}
     table = facts["instruction"]
     instruction = Instruction(**{**table, "options": tuple(table["options"])})
-    return Prompted(Config(**settings), instruction, (), place, facts["template"])
+    config = Config(**settings)
+    if identity(config).get("weights") != facts.get("weights"):
+        raise BadInput(f"{folder}: other weights answered than are in {config.weights} now; bring them back there")
+    return Prompted(config, instruction, (), place, facts["template"])
 
 
-def _asker(config: Config, place: Place) -> Asker:
-    if not config.address:
-        raise BadInput(f"no server to ask {config.model!r}: set url of the system, or the variable {ADDRESS}")
-    if place.answers is None:
-        raise BadInput("a prompted model needs a folder in which its answers are kept (Place.answers)")
-    return Asker(
-        Server(config.address, config.timeout),
-        Answers(place.answers),
-        Question(config.model, _settings(config), config.answer_tokens),
-        prices=config.prices,
-        most_cost=config.most_cost,
-        in_flight=config.in_flight,
-    )
+def _model(config: Config, instruction: Instruction, place: Place) -> Asked | Ranked:
+    """The server's model, or the weights of a folder; torch is loaded for these alone."""
+    if not config.weights:
+        return Asked(config, instruction, place)
+    from harness.systems.prompting.ranked import Ranked
 
-
-def _settings(config: Config) -> dict[str, Any]:
-    """What a call says beside model and prompt."""
-    return {"temperature": config.temperature, config.limit: config.answer_tokens}
+    return Ranked(config.weights, instruction, place)
 
 
 def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:
@@ -257,32 +264,3 @@ def _shots(config: Config, instruction: Instruction, rows: Sequence[Example], se
         own = [row for row in rows if row.label == place]
         drawn += [Shot(own[i], option) for i in rng.permutation(len(own))[: config.shots].tolist()]
     return tuple(drawn[i] for i in rng.permutation(len(drawn)).tolist())
-
-
-def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
-    """Logarithms of the shares of votes ``[options]``; all equal where no repeat names an option."""
-    votes = np.full(options, SMOOTHING)
-    for number, place in enumerate(places):
-        if place is not None:
-            votes[place] += 1 + FIRST * (number == 0)
-    return np.log(votes / votes.sum())
-
-
-def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
-    """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
-    pairs = [first == second for own in places for first, second in combinations(own, 2)]
-    days = sorted({answer.day for answer in answers})
-    return {
-        "models": dict(Counter(answer.model for answer in answers)),
-        "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
-        "days": [days[0], days[-1]] if days else [],
-        "calls": len(answers),
-        **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
-    }
-
-
-def _cost(answers: Sequence[Answer], prices: Prices) -> dict[str, float]:
-    """Tokens, and dollars where prices are set, of these answers, whenever they were paid for."""
-    counts = [sum(getattr(answer, side) or 0 for answer in answers) for side in ("tokens_in", "tokens_out")]
-    money = {"money": prices.of(*counts)} if prices != FREE else {}
-    return {"tokens_in": float(counts[0]), "tokens_out": float(counts[1]), **money}
