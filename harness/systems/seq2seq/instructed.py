@@ -40,12 +40,16 @@ class Instructed(EpochTrained):
         super().__init__()
         self.config, self.instruction, self.device = config, instruction, place.device.ready()
 
-    def check_length(self, system: str) -> None:
-        """BadInput where the settings of the ``system`` ask for more tokens than its weights read."""
-        if self.config.tokens > self.backbone.max_tokens:
+    def check_length(self, system: str, of_answer: int = 0) -> None:
+        """BadInput where the settings of the ``system`` ask for more tokens than its weights read.
+
+        ``of_answer`` tokens are read behind a prompt, where the same network reads both.
+        """
+        most = self.backbone.max_tokens - of_answer
+        if self.config.tokens > most:
             raise BadInput(
                 f"system {system!r} is to read tokens = {self.config.tokens}, and {self.backbone.name!r} reads at most"
-                f" {self.backbone.max_tokens}; set tokens to that or less"
+                f" {most}; set tokens to that or less"
             )
 
     @abstractmethod
