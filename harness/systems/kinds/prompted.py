@@ -22,7 +22,8 @@ import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
 from harness.systems.prompting.answers import Answers, Prices
-from harness.systems.prompting.asked import Asked, settings_of
+from harness.systems.prompting.asked import SCHEMA, TEXT, Asked, settings_of
+from harness.systems.prompting.asking import schema_bytes
 from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, prompt_of
 from harness.systems.prompting.server import ADDRESS, checked_address, is_this_machine
 from tasks import metrics
@@ -38,6 +39,7 @@ READS = Reads(labels=ASKED, instructions=True)
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 LOCAL = ("weights", "url", "in_flight", "timeout", "price_in", "price_out", "most_cost", "allow")
 TRIED_ROWS = 100  # validation rows on which a template is chosen
+ADDED = ("answers",)
 LIMITS = ("max_tokens", "max_completion_tokens")
 BYTES_OF_TOKEN = 4  # of English text, for plans
 RANGES = {
@@ -62,8 +64,9 @@ class Config:
     ``weights`` is empty, or a folder of a causal language model or a T5 that answers here, in the place of a server's
     ``model``; its content is in the keys, its path is not. ``shots`` is how many exemplars each class has.
     ``templates`` are names (harness/systems/prompting/prompts.py) or texts with fields; of several, validation rows
-    choose. ``limit`` is the field in which the server takes ``answer_tokens``. ``repeats`` is how often everything is
-    asked: the commonest answer counts, and how often answers agree is in the record.
+    choose. ``limit`` is the field in which the server takes ``answer_tokens``. ``answers`` is ``text``, or
+    ``schema`` where the server is to hold answers to a JSON schema of the options. ``repeats`` is how often everything
+    is asked: the commonest answer counts, and how often answers agree is in the record.
 
     The others decide no answer and are in no key: the address of the server (the same model elsewhere is the same
     model), calls ``in_flight``, ``timeout`` in seconds, prices in dollars per 1,000 tokens, the most that the model may
@@ -76,6 +79,7 @@ class Config:
     window: tuple[int, int] = (3, 3)
     temperature: float = 0.0
     answer_tokens: int = 16
+    answers: str = TEXT
     limit: str = "max_tokens"
     templates: tuple[str, ...] = tuple(TEMPLATES)
     repeats: int = 1
@@ -93,7 +97,7 @@ class Config:
             self._check_weights()
         if not self.model or not self.model.isprintable():
             raise ValueError(f"model {self.model!r} is no name of a model")
-        check_fields(self, {"limit": LIMITS}, RANGES)
+        check_fields(self, {"limit": LIMITS, "answers": (TEXT, SCHEMA)}, RANGES)
         self._check_texts()
 
     def _check_weights(self) -> None:
@@ -144,7 +148,11 @@ def leaving(
     """What a cell sends at most, None of weights; the longest template stands for that which is chosen."""
     if config.weights:
         return None
-    shots, kept, settings = _shots(config, instruction, parts["train"], seed), Answers(answers), settings_of(config)
+    shots, kept, settings = (
+        _shots(config, instruction, parts["train"], seed),
+        Answers(answers),
+        settings_of(config, instruction),
+    )
     rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
     longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
     asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
@@ -154,7 +162,7 @@ def leaving(
         prompt = prompt_of(text, instruction, shots, row)
         key = kept.key(config.model, prompt, settings, repeat)
         if key not in calls and kept.get(key) is None:
-            tokens = len(prompt.encode("utf-8", "replace")) / BYTES_OF_TOKEN
+            tokens = (len(prompt.encode("utf-8", "replace")) + schema_bytes(settings)) / BYTES_OF_TOKEN
             calls[key] = tokens, config.prices.of(tokens, config.answer_tokens)
             ids |= {row.id, *(shot.row.id for shot in shots)}
     host = (checked_address(config.address).hostname or "") if config.address else ""

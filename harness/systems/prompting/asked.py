@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
@@ -13,13 +14,16 @@ from harness.study.systems import Place, Predicted
 from harness.systems.prompting.answers import FREE, Answer, Answers, Prices
 from harness.systems.prompting.asking import Asker, Question
 from harness.systems.prompting.prompts import Shot, option_of, prompt_of
-from harness.systems.prompting.server import ADDRESS, Server
+from harness.systems.prompting.server import ADDRESS, FORMAT, Server
 from tasks.errors import BadInput
 from tasks.task import Example, Instruction
 
 if TYPE_CHECKING:
     from harness.systems.kinds.prompted import Config
 
+SCHEMA = "schema"  # a way to answer: by a JSON schema, where TEXT is in words
+TEXT = "text"
+ANSWER = "answer"  # the only field of an answer by a schema
 SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
 FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
 
@@ -29,7 +33,7 @@ class Asked:
 
     def __init__(self, config: Config, instruction: Instruction, place: Place) -> None:
         """Nothing is opened or asked yet."""
-        self.config, self.instruction, self.asker = config, instruction, _asker(config, place)
+        self.config, self.instruction, self.asker = config, instruction, _asker(config, instruction, place)
 
     def predicted(
         self, rows: Sequence[Example], template: str, shots: Sequence[Shot], *, is_trial: bool = False
@@ -37,8 +41,9 @@ class Asked:
         """The option that most repeats name, as logarithms of shares of votes; a trial asks once."""
         prompts = [prompt_of(template, self.instruction, shots, row) for row in rows]
         each = self.asker.ask(prompts, 1 if is_trial else self.config.repeats)
-        options = self.instruction.options
-        places = [[option_of(answer.text, options) for answer in own] for own in each]
+        options, by_schema = self.instruction.options, self.config.answers == SCHEMA
+        said = [[spoken(answer.text) if by_schema else answer.text for answer in own] for own in each]
+        places = [[option_of(text, options) for text in own] for own in said]
         logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
         nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
         answers = [answer for own in each for answer in own]
@@ -46,7 +51,7 @@ class Asked:
         return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=_notes(answers, places))
 
 
-def _asker(config: Config, place: Place) -> Asker:
+def _asker(config: Config, instruction: Instruction, place: Place) -> Asker:
     if not config.address:
         raise BadInput(f"no server to ask {config.model!r}: set url of the system, or the variable {ADDRESS}")
     if place.answers is None:
@@ -54,16 +59,42 @@ def _asker(config: Config, place: Place) -> Asker:
     return Asker(
         Server(config.address, config.timeout),
         Answers(place.answers),
-        Question(config.model, settings_of(config), config.answer_tokens),
+        Question(config.model, settings_of(config, instruction), config.answer_tokens),
         prices=config.prices,
         most_cost=config.most_cost,
         in_flight=config.in_flight,
     )
 
 
-def settings_of(config: Config) -> dict[str, Any]:
-    """What a call says beside model and prompt."""
-    return {"temperature": config.temperature, config.limit: config.answer_tokens}
+def settings_of(config: Config, instruction: Instruction) -> dict[str, Any]:
+    """What a call says beside model and prompt: how it is to be answered, by a schema where that is asked for."""
+    settings: dict[str, Any] = {"temperature": config.temperature, config.limit: config.answer_tokens}
+    return settings | ({FORMAT: schema_of(instruction.options)} if config.answers == SCHEMA else {})
+
+
+def schema_of(options: Sequence[str]) -> dict[str, Any]:
+    """The format of an answer that can be nothing but an object whose only field is an option, as OpenAI takes it."""
+    schema = {
+        "type": "object",
+        "properties": {ANSWER: {"type": "string", "enum": list(options)}},
+        "required": [ANSWER],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": ANSWER, "strict": True, "schema": schema}}
+
+
+def spoken(text: str) -> str:
+    """The words of an answer that a schema was asked for; empty where its object is cut or has no such field.
+
+    A server may overlook the schema and answer in words: these are taken as they are.
+    """
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        answer = json.loads(text)[ANSWER]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return answer if isinstance(answer, str) else ""
 
 
 def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
