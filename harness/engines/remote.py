@@ -79,7 +79,7 @@ class Launch:
     def job(self, pack: Pack) -> RemotePack:
         """The pack as a job."""
         cells = tuple(
-            {name: getattr(cell, name) for name in OF_CELLS} | {"spec": dict(cell.spec), "local": dict(cell.local)}
+            {name: getattr(cell, name) for name in OF_CELLS} | {"spec": dict(cell.spec), "local": _absolute(cell.local)}
             for cell in pack.cells
         )
         return RemotePack(self, pack.id, cells)
@@ -158,6 +158,12 @@ class RemotePack:
         return [registry.task(name) for name in names]
 
 
+def _absolute(local: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that are in no key, those that name a folder by its absolute path, which all machines see."""
+    paths = {name: Path(value).expanduser() for name, value in local.items() if value and isinstance(value, str)}
+    return {**local, **{name: str(path.resolve()) for name, path in paths.items() if path.is_dir()}}
+
+
 def _of_rows(pack: Pack, splits: Mapping[str, Splits]) -> Iterator[tuple[str, object, object]]:
     """Yield what a pack's cells read of rows, as it is here and as it was planned."""
     spec, target = pack.first.spec, pack.target
@@ -186,7 +192,7 @@ def _of_system(pack: Pack, backbone: Backbone) -> Iterator[tuple[str, object, ob
         yield f"file of system {spec['system']}", kind_of(spec["system"]).file_sha256, spec["file_sha256"]
     if "identity" in spec:
         kind, what = kind_of(spec["system"]), f"files of system {spec['system']}"
-        yield what, dict(kind.identity(kind.configured(spec["config"], what))), spec["identity"]
+        yield what, dict(kind.identity(kind.configured({**spec["config"], **pack.first.local}, what))), spec["identity"]
 
 
 def _silent(what: str, epoch: int, epochs: int) -> None:

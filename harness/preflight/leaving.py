@@ -70,11 +70,13 @@ def sent(plan: Plan, store: Store) -> list[Sent]:
     for cell in plan.cells:
         if cell.role == SYSTEM and cell.key not in store and kind_of(cell.spec["system"]).leaving:
             cells.setdefault(cell.system, []).append(cell)
-    return [_of_system(name, own, plan, store) for name, own in cells.items()]
+    return [of for name, own in cells.items() if (of := _of_system(name, own, plan, store))]
 
 
-def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Sent:
+def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Sent | None:
     parts = [(cell, leaving) for cell in cells for leaving in _of_cell(cell, plan, store)]
+    if not parts:
+        return None
     calls = {key: call for _, leaving in parts for key, call in leaving.calls.items()}
     texts = {(plan.splits[cell.target].task.dataset.id, id) for cell, leaving in parts for id in leaving.ids}
     first = parts[0][1]
@@ -87,7 +89,7 @@ def _of_system(name: str, cells: Sequence[Cell], plan: Plan, store: Store) -> Se
 
 
 def _of_cell(cell: Cell, plan: Plan, store: Store) -> list[Leaving]:
-    """What a cell would send, fold by fold."""
+    """What a cell would send, fold by fold; nothing where it sends none."""
     from harness.training.inputs import rows_of
 
     kind, splits = kind_of(cell.spec["system"]), plan.splits[cell.target]
@@ -97,12 +99,13 @@ def _of_cell(cell: Cell, plan: Plan, store: Store) -> list[Leaving]:
     seed, answers = seed_of(kind.name, cell.target, cell.seed), answers_beside(store.root)
     parts = [rows_of(cell, fold) for fold in splits.folds or (splits,)]
     names = ("train", "validation", "test")
-    return [
+    each = [
         kind.leaving(
             config, splits.task.instruction, {n: in_window(getattr(rows, n), config) for n in names}, seed, answers
         )
         for rows in parts
     ]
+    return [leaving for leaving in each if leaving is not None]
 
 
 def _is_unstated(plan: Plan, target: str) -> bool:

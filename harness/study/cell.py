@@ -162,8 +162,7 @@ def make_system_cell(
     check_settings(kind, config, name, splits[target].task.label, backbone)
     if study.data != "synthetic":  # made-up texts are nobody's
         kind.check(config, name, task)
-    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
-    local = {field: settings.pop(field) for field in kind.local}
+    settings, local = _settings(kind, config)
     siblings = {sibling: splits.get(sibling) for sibling in getattr(config, "siblings", ())}
     check_rows(kind, name, rows, siblings)
     spec: dict[str, Any] = {
@@ -218,6 +217,14 @@ def later_turns(spec: Mapping[str, Any]) -> int:
     """How many turns after its texts a cell reads, an adapter's as its task says and a system's by its window."""
     later: int = spec["later"] if "later" in spec else spec.get("config", {}).get(WINDOW, (0, 0))[1]
     return later
+
+
+def _settings(kind: Kind, config: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - the kind's own Config
+    """The settings of a system that enter its keys, and those that are in none."""
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))  # lists for tuples, as a record has them
+    local = {field: settings.pop(field) for field in kind.local}
+    unset = {field for field in kind.added if getattr(config, field) == getattr(kind.config(), field)}
+    return {field: value for field, value in settings.items() if field not in unset}, local
 
 
 def _rationales(kind: Kind, siblings: Mapping[str, Splits | None]) -> dict[str, str]:

@@ -63,6 +63,11 @@ def imported_cells(study: StudyConfig, registry: Registry, backbone: Backbone, s
 def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Cell:
     record = store.get(study.imported[name])
     spec, where = record.spec, f"imported.{name}: record {record.key[:12]}"
+    if "system" in spec:
+        raise BadStudy(
+            f"{where} is of system {spec['system']!r}, which is no adapter and makes no stack; correct the key, or "
+            "name the system in systems"
+        )
     if not is_imported(spec):
         raise BadStudy(f"{where} is a trained cell of {spec.get('target')}, not an imported adapter; correct the key")
     if spec["target"] != name:

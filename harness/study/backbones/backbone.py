@@ -35,6 +35,11 @@ UNFIT = {  # kinds that are finetuned whole, and why they carry no adapters here
     "electra": "the training of adapters as lanes does not compute its embeddings, which have a width of their own",
     **dict.fromkeys(("mpnet", "modernbert"), "the adapters library has no class for it"),
 }
+AS_SYSTEMS = {  # kinds that answer in words, by the system that trains them
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral"), "decoder"),
+    **dict.fromkeys(("olmo2", "phi3", "qwen2", "qwen3", "smollm3"), "decoder"),
+    "t5": "seq2seq",
+}
 LANGUAGES = {
     "minilm": ("en",),
     "roberta-base": ("en",),
@@ -237,7 +242,16 @@ def _refuse_unfit(name: str, folder: Path, values: Mapping[str, Any], tokens: Ma
 
 
 def _refuse_unfit_kind(name: str, model_type: object) -> None:
-    """BadBackbone for a kind of encoder that can be finetuned whole, but carries no adapters here."""
+    """BadBackbone for a kind that a system trains, but that carries no adapters here."""
+    if isinstance(model_type, str) and model_type in AS_SYSTEMS:
+        system = AS_SYSTEMS[model_type]
+        raise BadBackbone(
+            f"backbone {name!r}: a {model_type} answers in words and carries no stack of an intermediate and a target "
+            "here (lanes compute encoders alone, and products of low rank, by which it is trained, are added to its "
+            "weights, so that a second adapter would read nothing of a first); train it by the system "
+            f"{system!r} (system.{system}.weights), ask it as it is by 'prompted' (system.prompted.weights), or take a "
+            f"backbone of {', '.join(MODEL_TYPES[:-1])} or {MODEL_TYPES[-1]}"
+        )
     if isinstance(model_type, str) and model_type in UNFIT:
         raise BadBackbone(
             f"backbone {name!r}: a {model_type} carries no adapters here ({UNFIT[model_type]}); finetune it whole with "

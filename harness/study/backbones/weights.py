@@ -44,6 +44,19 @@ VOCABULARY = {kind: int(fields["vocab_size"]) for kind, fields in CONFIGS.items(
     "modernbert": 50368,
     "mpnet": 30527,
     "t5": 32128,
+    "gemma": 256000,
+    "gemma2": 256000,
+    "gemma3_text": 262208,
+    "gpt2": 50257,
+    "gpt_neox": 50432,
+    "granite": 32000,
+    "llama": 32000,
+    "mistral": 32000,
+    "olmo2": 50304,
+    "phi3": 32064,
+    "qwen2": 151936,
+    "qwen3": 151936,
+    "smollm3": 128256,
 }
 BUCKETS = 32  # MPNet's distances between tokens
 ACTIVATIONS = frozenset(

@@ -16,9 +16,11 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - where weights are large, ``kept_bytes(config, outputs, backbone)``: bytes of what ``save`` writes, for the plan, and
   ``CHECKPOINT_COPIES``, how many times these its checkpoints take while one replaces another, if not six,
 - where its settings name files, ``identity(config)``: what tells their content from any other, for the keys,
-- ``LOCAL``, the settings that decide no prediction (an address, a cap), which are in no key,
+- ``LOCAL``, the settings that decide no prediction (an address, a cap) or do so by a file's content, which ``identity``
+  tells: they are in no key,
+- ``ADDED``, the settings that it has got since it was first used: in keys only where they are not the defaults,
 - ``check(config, name, task)``, which refuses a task when a study is planned,
-- where it sends texts to a server, ``leaving(config, instruction, parts, seed, answers)``: what, for the plan.
+- where it sends texts to a server, ``leaving(config, instruction, parts, seed, answers)``: what, for the plan, or None.
 
 Nothing heavy is imported at the top of such a file: studies are planned without torch.
 """
@@ -51,7 +53,7 @@ from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
-FURTHER = ("LOCAL", "check", "leaving")  # what a file may declare and most do not
+FURTHER = ("LOCAL", "ADDED", "check", "leaving")  # what a file may declare and most do not
 LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
 WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
@@ -258,8 +260,9 @@ class Kind:
     packages: tuple[str, ...] = ("numpy",)
     checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
     local: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     check: Callable[[Any, str, Task], None] = lambda config, name, task: None
-    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int, Path], Leaving] | None = None
+    leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int, Path], Leaving | None] | None = None
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Encoders that a system trains whole and that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5's encoder.
+"""Weights that no adapter stands on: DeBERTa, ELECTRA, MPNet, ModernBERT, T5 or its encoder, causal language models.
 
 They are looked at as backbones are (harness.study.backbones): safetensors alone, no code of the folder's own, hashes of
 weights, config and tokenizer in the keys, and weights that the config does not describe are refused.
@@ -24,6 +24,21 @@ POSITIONS = {  # the field of a config that bounds a text's tokens, the library'
     "mpnet": ("max_position_embeddings", 512, 2),
     "t5": ("n_positions", 512, 0),
 }
+POSITIONS_OF_DECODERS = {
+    "gemma": ("max_position_embeddings", 8192, 0),
+    "gemma2": ("max_position_embeddings", 8192, 0),
+    "gemma3_text": ("max_position_embeddings", 131072, 0),
+    "gpt2": ("n_positions", 1024, 0),
+    "gpt_neox": ("max_position_embeddings", 2048, 0),
+    "granite": ("max_position_embeddings", 2048, 0),
+    "llama": ("max_position_embeddings", 2048, 0),
+    "mistral": ("max_position_embeddings", 131072, 0),
+    "olmo2": ("max_position_embeddings", 2048, 0),
+    "phi3": ("max_position_embeddings", 4096, 0),
+    "qwen2": ("max_position_embeddings", 32768, 0),
+    "qwen3": ("max_position_embeddings", 32768, 0),
+    "smollm3": ("max_position_embeddings", 32768, 0),
+}
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 VOCABULARIES = ("spiece.model", "spm.model", "vocab.txt", "vocab.json", "merges.txt")
 SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder alone is taken
@@ -32,12 +47,17 @@ SPARE = ("pooler.", "decoder.", "lm_head.", "shared.")  # of files whose encoder
 def resolve_encoder(name: str) -> Backbone:
     """The encoder of this name: any backbone of a study, or a folder of another family; BadBackbone if unusable."""
     folder = Path(name).expanduser()
-    if not folder.is_dir() or _model_type(folder) in MODEL_TYPES:
+    if not folder.is_dir() or model_type_of(folder) in MODEL_TYPES:
         return resolve(name)
-    return _foreign(folder, *_state(folder))
+    return _foreign(folder, "encoder", (*MODEL_TYPES, *POSITIONS), *_state(folder, "encoder"))
 
 
-def _model_type(folder: Path) -> str:
+def resolve_decoder(folder: Path) -> Backbone:
+    """The causal language model of a folder; BadBackbone if unusable."""
+    return _foreign(folder, "decoder", tuple(POSITIONS_OF_DECODERS), *_state(folder, "decoder"))
+
+
+def model_type_of(folder: Path) -> str:
     """What the folder's config says that it is; empty where there is none to read."""
     try:
         return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
@@ -45,28 +65,29 @@ def _model_type(folder: Path) -> str:
         return ""
 
 
-def _state(folder: Path) -> tuple[int, int]:
+def _state(folder: Path, what: str) -> tuple[int, int]:
     """What tells the cache that the weights have changed; BadBackbone where there are none."""
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise BadBackbone(f"encoder {folder.name!r}: {absent(folder)}")
+        raise BadBackbone(f"{what} {folder.name!r}: {absent(folder)}")
     return weights.stat().st_mtime_ns, weights.stat().st_size
 
 
 @cache
-def _foreign(folder: Path, mtime_ns: int, size: int) -> Backbone:
-    """An encoder of another family, as a backbone that no adapter can stand on."""
-    file, kind = folder / "config.json", _model_type(folder)
-    if kind not in POSITIONS:
-        families = ", ".join((*MODEL_TYPES, *POSITIONS))
-        raise BadBackbone(f"encoder {folder.name!r}: {file} says model type {kind!r}, which is not one of {families}")
+def _foreign(folder: Path, what: str, families: tuple[str, ...], mtime_ns: int, size: int) -> Backbone:
+    """Weights of one of these families, as a backbone that no adapter can stand on; ``what`` they are, for messages."""
+    file, kind = folder / "config.json", model_type_of(folder)
+    if kind not in families:
+        raise BadBackbone(
+            f"{what} {folder.name!r}: {file} says model type {kind!r}, which is not one of {', '.join(families)}"
+        )
     config = json.loads(file.read_text(encoding="utf-8"))
     refuse_kernels(folder.name, file, config)
-    field, default, spare = POSITIONS[kind]
+    field, default, spare = (POSITIONS | POSITIONS_OF_DECODERS)[kind]
     tokens = config.get(field, default)
     if type(tokens) is not int or tokens <= spare:
-        raise BadBackbone(f"encoder {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
-    hashes = _hash(folder / "model.safetensors"), digest(config), digest(_tokenizer_hashes(folder))
+        raise BadBackbone(f"{what} {folder.name!r}: {file}: {field} {tokens!r} is no number of tokens; correct it")
+    hashes = _hash(folder / "model.safetensors"), digest(config), digest(_tokenizer_hashes(folder, what))
     return Backbone(folder.name, kind, hashes[0], tokens - spare, hashes[1], hashes[2], folder)
 
 
@@ -75,11 +96,11 @@ def _hash(file: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _tokenizer_hashes(folder: Path) -> dict[str, str]:
+def _tokenizer_hashes(folder: Path, what: str) -> dict[str, str]:
     """Sha256 of every file that a tokenizer is made of; BadBackbone where there is none."""
     hashes = {name: _hash(folder / name) for name in (*TOKENIZERS, *VOCABULARIES) if (folder / name).is_file()}
     if not hashes:
-        raise BadBackbone(f"encoder {folder.name!r}: no tokenizer is in {folder}; put its files there")
+        raise BadBackbone(f"{what} {folder.name!r}: no tokenizer is in {folder}; put its files there")
     return hashes
 
 
@@ -95,19 +116,19 @@ def load_encoder(encoder: Backbone) -> Any:  # noqa: ANN401 - the library's mode
     return with_quick_dropout(load_foreign(encoder, T5EncoderModel if encoder.model_type == "t5" else AutoModel))
 
 
-def load_foreign(encoder: Backbone, kind: Any, spare: tuple[str, ...] = SPARE) -> Any:  # noqa: ANN401 - as above
-    """The network of another family, of the library's class ``kind``, in evaluation mode.
+def load_foreign(weights: Backbone, kind: Any, spare: tuple[str, ...] = SPARE, what: str = "encoder") -> Any:  # noqa: ANN401
+    """The network of another family, of the library's class ``kind``, in evaluation mode; ``what`` it is, for messages.
 
     BadBackbone unless all of it came from the folder's weights, those apart whose names begin with one of ``spare``.
     """
     from harness.training.model import check_finite, from_folder
 
-    network, account = from_folder(kind, encoder)
+    network, account = from_folder(kind, weights)
     odd = [key for key in (*account["missing_keys"], *account["mismatched_keys"]) if not str(key).startswith(spare)]
     if odd:
         raise BadBackbone(
-            f"encoder {encoder.name!r}: {len(odd)} tensors of its config are not among its weights, first {odd[0]};"
+            f"{what} {weights.name!r}: {len(odd)} tensors of its config are not among its weights, first {odd[0]};"
             " take weights and config.json that belong together"
         )
-    check_finite(encoder.name, network)
+    check_finite(weights.name, network)
     return network.eval()

@@ -58,9 +58,17 @@ def with_products(encoder: nn.Module, rank: int) -> nn.Module:
     LoRA by the package peft (Hu et al. 2022, equation 3); random factors are drawn from torch's generator.
     """
     from peft import LoraConfig, inject_adapter_in_model
+    from transformers.pytorch_utils import Conv1D
 
     pooler = r".*pooler.*" if any("pooler" in name for name, _ in encoder.named_modules()) else None
-    config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, target_modules="all-linear", exclude_modules=pooler)
+    is_transposed = any(isinstance(module, Conv1D) for module in encoder.modules())  # GPT-2's linear layers
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=ALPHA * rank,
+        target_modules="all-linear",
+        exclude_modules=pooler,
+        fan_in_fan_out=is_transposed,
+    )
     wrapped: nn.Module = inject_adapter_in_model(config, encoder)
     return wrapped
 

@@ -1,30 +1,30 @@
-"""A model that is asked: an instruction, perhaps some exemplars, and the row, sent to an OpenAI-compatible server.
+"""A model that is asked: an instruction, perhaps some exemplars, and the row, by a server or by weights of a folder.
 
 Xu and Jiang 2024, "Multi-dimensional Evaluation of Empathetic Dialog Responses", section 4.4: GPT-4 zero-shot, or with
 one exemplar per class, drawn from the training rows once and the same for every row; three templates, of which 100
 validation rows choose; three turns before and after the text. Nothing is trained.
 
-Texts leave the machine. A private task, and one whose licence says that its data are not passed on, is refused unless
-``allow`` names it. What was answered is kept beside the store and never asked again (harness/systems/prompting).
+To an OpenAI-compatible server texts leave the machine. A private task, and one whose licence says that its data are not
+passed on, is refused unless ``allow`` names it. What was answered is kept beside the store and never asked again
+(harness/systems/prompting). Weights of a folder rank the options instead, and nothing leaves.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.study.systems import Fit, Fitted, Leaving, Place, Predicted, Reads, check_fields, counted_wrong
-from harness.systems.prompting.answers import Answer, Answers, cost_of
+from harness.systems.prompting.answers import Answers
+from harness.systems.prompting.asked import SCHEMA, TEXT, Asked, said_of
 from harness.systems.prompting.asking import likely_tokens
-from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, option_of, prompt_of
+from harness.systems.prompting.prompts import TEMPLATES, Shot, checked_template, prompt_of
 from harness.systems.prompting.server import is_this_machine
 from harness.systems.prompting.settings import LOCAL_SETTINGS, CallSettings
 from tasks import metrics
@@ -32,42 +32,61 @@ from tasks.errors import BadInput, BadStudy
 from tasks.task import ASKED, Example, Instruction
 
 if TYPE_CHECKING:
+    from harness.systems.prompting.ranked import Ranked
     from tasks.task import Task
 
 VERSION = 1
 READS = Reads(labels=ASKED, instructions=True)
-LOCAL = LOCAL_SETTINGS
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+LOCAL = ("weights", *LOCAL_SETTINGS)
+ADDED = ("answers",)
 TRIED_ROWS = 100  # validation rows on which a template is chosen
-SMOOTHING = 0.5  # votes added to every class, so that one that no repeat names has a logarithm
-FIRST = 1e-3  # of a vote that the first repeat counts more, so that it decides where votes are equal
+OF_BOTH = ("shots", "window", "templates", "weights")  # settings that mean something where weights answer
+OWN_WEIGHTS = "weights of a folder"  # the model, where no server has it
 
 
 @dataclass(frozen=True)
 class Config(CallSettings):
     """What is asked, of whom, and what it may cost (CallSettings).
 
-    ``shots`` is how many exemplars each class has. ``templates`` are names (harness/systems/prompting/prompts.py) or
-    texts with fields; of several, validation rows choose. Of several repeats the commonest answer counts, and how often
-    answers agree is in the record.
+    ``weights`` is empty, or a folder of a causal language model or a T5 that answers here, in the place of a server's
+    ``model``; its content is in the keys, its path is not. ``shots`` is how many exemplars each class has.
+    ``templates`` are names (harness/systems/prompting/prompts.py) or texts with fields; of several, validation rows
+    choose. ``answers`` is ``text``, or ``schema`` where the server is to hold answers to a JSON schema of the options.
+    Of several repeats the commonest answer counts, and how often answers agree is in the record.
     """
 
+    weights: str = ""
     shots: int = 0
     window: tuple[int, int] = (3, 3)
+    answers: str = TEXT
     templates: tuple[str, ...] = tuple(TEMPLATES)
 
     def __post_init__(self) -> None:
         """Check ranges, templates and address; ValueError naming the field."""
+        if self.weights:
+            self._check_weights()
         super().__post_init__()
-        check_fields(self, {}, {"shots": (0, 100)})
+        check_fields(self, {"answers": (TEXT, SCHEMA)}, {"shots": (0, 100)})
         if not self.templates:
             raise ValueError(f"templates is empty; name some of {', '.join(TEMPLATES)}, or write one")
         for template in self.templates:
             checked_template(template)
 
+    def _check_weights(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in OF_BOTH and value not in (field.default, OWN_WEIGHTS):
+                raise ValueError(
+                    f"{field.name} {value!r} is of a server, and weights {self.weights!r} answer here; leave one of"
+                    " them out"
+                )
+        object.__setattr__(self, "model", OWN_WEIGHTS)  # no other has answered
+
 
 def check(config: Config, name: str, task: Task) -> None:
     """BadStudy where a task's texts may not leave the machine, and the study does not allow it by name."""
-    if task.id in config.allow:
+    if config.weights or task.id in config.allow:
         return
     if reason := task.dataset.why_kept():
         raise BadStudy(
@@ -78,9 +97,15 @@ def check(config: Config, name: str, task: Task) -> None:
 
 def leaving(
     config: Config, instruction: Instruction, parts: Mapping[str, Sequence[Example]], seed: int, answers: Path
-) -> Leaving:
-    """What a cell sends at most; the longest template stands for that which is chosen."""
-    shots, kept = _shots(config, instruction, parts["train"], seed), Answers(answers)
+) -> Leaving | None:
+    """What a cell sends at most, None of weights; the longest template stands for that which is chosen."""
+    if config.weights:
+        return None
+    shots, kept, said = (
+        _shots(config, instruction, parts["train"], seed),
+        Answers(answers),
+        said_of(config, instruction),
+    )
     rows, texts = [*parts["validation"], *parts["test"]], [checked_template(name) for name in config.templates]
     longest = max(texts, key=lambda text: sum(len(prompt_of(text, instruction, shots, row)) for row in rows))
     asked = [(longest, row, repeat) for row in rows for repeat in range(config.repeats)]
@@ -88,12 +113,19 @@ def leaving(
     calls, ids = {}, set()
     for text, row, repeat in asked:
         prompt = prompt_of(text, instruction, shots, row)
-        key = kept.key(config.model, prompt, config.said, repeat)
+        key = kept.key(config.model, prompt, said, repeat)
         if key not in calls and kept.get(key) is None:
-            tokens = likely_tokens(prompt)
+            tokens = likely_tokens(prompt, said)
             calls[key] = tokens, config.prices.of(tokens, config.answer_tokens)
             ids |= {row.id, *(shot.row.id for shot in shots)}
     return Leaving(config.host, is_this_machine(config.host), frozenset(ids), calls)
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """The hashes of weights that answer here; BadBackbone where they cannot be used."""
+    from harness.systems.decoders.weights import resolve_answering
+
+    return {"weights": resolve_answering(config.weights).identity()} if config.weights else {}
 
 
 class Prompted(Fitted):
@@ -102,10 +134,10 @@ class Prompted(Fitted):
     def __init__(
         self, config: Config, instruction: Instruction, shots: Sequence[Shot], place: Place, template: str = ""
     ) -> None:
-        """A model that nothing has been asked; BadInput where no address or folder of answers is known."""
+        """A model that nothing has been asked; BadInput where it cannot be, for want of an address or of weights."""
         self.instruction: Instruction
         self.config, self.instruction, self.shots, self.template = config, instruction, shots, template
-        self.asker = config.asker(place.answers)
+        self.model = _model(config, instruction, place)
 
     def choose(self, fit: Fit) -> None:
         """Take the only template, or that which does best on some validation rows; the first of equals."""
@@ -115,25 +147,14 @@ class Prompted(Fitted):
         labels = np.array([row.label for row in rows])
         scores = {}
         for template in self.config.templates:
-            predicted = self._predicted(rows, template, repeats=1)
+            predicted = self.model.predicted(rows, checked_template(template), self.shots, is_trial=True)
             scores[template] = metrics.score(fit.metric, labels, counted_wrong(predicted, labels))
         self.template = max(self.config.templates, key=lambda template: scores[template])
 
     def predict(self, rows: Sequence[Example]) -> Predicted:
-        """The option that most repeats name, as logarithms of shares of votes."""
-        return self._predicted(rows, self.template, self.config.repeats)
-
-    def _predicted(self, rows: Sequence[Example], template: str, repeats: int) -> Predicted:
-        text = checked_template(template)
-        prompts = [prompt_of(text, self.instruction, self.shots, row) for row in rows]
-        answers = self.asker.ask(prompts, repeats)
-        options = self.instruction.options
-        places = [[option_of(answer.text, options) for answer in own] for own in answers]
-        logits = np.stack([_logits(own, len(options)) for own in places]) if places else np.zeros((0, len(options)))
-        nameless = np.array([all(place is None for place in own) for own in places], dtype=bool)
-        notes = {"template": self._name(template), **_notes([answer for own in answers for answer in own], places)}
-        cost = cost_of([answer for own in answers for answer in own], self.config.prices)
-        return Predicted(logits.astype(np.float32), cost=cost, unanswered=nameless, notes=notes)
+        """What the model answers; the record names the template."""
+        predicted = self.model.predicted(rows, checked_template(self.template), self.shots)
+        return replace(predicted, notes={"template": self._name(self.template), **predicted.notes})
 
     def asked_by(self, instruction: Instruction, classes: Sequence[int]) -> Prompted:
         """The same model, template and exemplars, with other words or another order of options."""
@@ -141,7 +162,7 @@ class Prompted(Fitted):
         places = {option: place for place, option in enumerate(self.instruction.options)}
         shots = [shot._replace(option=option_of_class[places[shot.option]]) for shot in self.shots]
         other = copy.copy(self)
-        other.instruction, other.shots = instruction, shots
+        other.instruction, other.shots, other.model = instruction, shots, self.model.asked_by(instruction)
         return other
 
     def _name(self, template: str) -> str:
@@ -150,11 +171,13 @@ class Prompted(Fitted):
     def save(self, folder: Path) -> None:
         """Write settings, instruction, template and the ids of exemplars: no text of a row, no address, no key."""
         folder.mkdir(parents=True, exist_ok=True)
+        own = {"weights": self.config.weights} if self.config.weights else {}
         facts = {
-            "config": {name: value for name, value in asdict(self.config).items() if name not in LOCAL},
+            "config": {name: value for name, value in asdict(self.config).items() if name not in LOCAL} | own,
             "instruction": asdict(self.instruction),
             "template": self.template,
             "shots": [shot.row.id for shot in self.shots],
+            **identity(self.config),
         }
         (folder / "prompted.json").write_text(json.dumps(facts), encoding="utf-8")
 
@@ -170,7 +193,7 @@ def fit(fit: Fit) -> Prompted:
 
 
 def load(folder: Path, place: Place) -> Prompted:
-    """What ``save`` has written; BadInput where it needs exemplars, whose texts are not stored."""
+    """What ``save`` has written; BadInput for other weights, or where it needs exemplars, whose texts no store has."""
     facts = json.loads((folder / "prompted.json").read_text(encoding="utf-8"))
     if facts["shots"]:
         raise BadInput(
@@ -183,7 +206,18 @@ def load(folder: Path, place: Place) -> Prompted:
         raise BadInput(f"{folder}: {problem}") from None
     table = facts["instruction"]
     instruction = Instruction(**{**table, "options": tuple(table["options"])})
+    if identity(config).get("weights") != facts.get("weights"):
+        raise BadInput(f"{folder}: other weights answered than are in {config.weights} now; bring them back there")
     return Prompted(config, instruction, (), place, facts["template"])
+
+
+def _model(config: Config, instruction: Instruction, place: Place) -> Asked | Ranked:
+    """The server's model, or the weights of a folder; torch is loaded for these alone."""
+    if not config.weights:
+        return Asked(config, instruction, place.answers)
+    from harness.systems.prompting.ranked import Ranked
+
+    return Ranked(config.weights, instruction, place)
 
 
 def _tried(config: Config, rows: Sequence[Example], seed: int) -> list[Example]:
@@ -203,25 +237,3 @@ def _shots(config: Config, instruction: Instruction, rows: Sequence[Example], se
         own = [row for row in rows if row.label == place]
         drawn += [Shot(own[i], option) for i in rng.permutation(len(own))[: config.shots].tolist()]
     return tuple(drawn[i] for i in rng.permutation(len(drawn)).tolist())
-
-
-def _logits(places: Sequence[int | None], options: int) -> Any:  # noqa: ANN401 - an array
-    """Logarithms of the shares of votes ``[options]``; all equal where no repeat names an option."""
-    votes = np.full(options, SMOOTHING)
-    for number, place in enumerate(places):
-        if place is not None:
-            votes[place] += 1 + FIRST * (number == 0)
-    return np.log(votes / votes.sum())
-
-
-def _notes(answers: Sequence[Answer], places: Sequence[Sequence[int | None]]) -> dict[str, Any]:
-    """By which model, when, and how well repeats agree: the share of pairs of answers to a row that name the same."""
-    pairs = [first == second for own in places for first, second in combinations(own, 2)]
-    days = sorted({answer.day for answer in answers})
-    return {
-        "models": dict(Counter(answer.model for answer in answers)),
-        "fingerprints": dict(Counter(answer.fingerprint for answer in answers if answer.fingerprint)),
-        "days": [days[0], days[-1]] if days else [],
-        "calls": len(answers),
-        **({"agreement": sum(pairs) / len(pairs)} if pairs else {}),
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -11,7 +12,7 @@ from threading import Event, Lock
 from typing import Any
 
 from harness.systems.prompting.answers import FREE, Answer, Answers, Prices, Purse
-from harness.systems.prompting.server import NoAnswer, Reply, Server
+from harness.systems.prompting.server import FORMAT, NoAnswer, Reply, Server
 from tasks.errors import BadInput
 
 CALLS = 6  # of one prompt, before its last fault is the reason why a cell fails
@@ -27,9 +28,14 @@ def most_tokens(prompt: str) -> int:
     return len(prompt.encode("utf-8", "surrogatepass")) + AROUND
 
 
-def likely_tokens(prompt: str) -> float:
-    """About how many tokens a prompt has, for plans."""
-    return len(prompt.encode("utf-8", "replace")) / BYTES_OF_TOKEN
+def likely_tokens(prompt: str, said: Mapping[str, Any]) -> float:
+    """About how many tokens a prompt has, with what else is ``said`` of its answer, for plans."""
+    return (len(prompt.encode("utf-8", "replace")) + schema_bytes(said)) / BYTES_OF_TOKEN
+
+
+def schema_bytes(settings: Mapping[str, Any]) -> int:
+    """Bytes of the schema that settings of a call hold answers to; 0 without."""
+    return len(json.dumps(settings[FORMAT])) if FORMAT in settings else 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,10 @@ class Question:
     model: str
     settings: Mapping[str, Any]
     answer_tokens: int
+
+    def most_tokens(self, prompt: str) -> int:
+        """More tokens than a call can have, a schema of answers included."""
+        return most_tokens(prompt) + schema_bytes(self.settings)
 
     def body(self, prompt: str) -> dict[str, Any]:
         """The JSON of a call."""
@@ -149,7 +159,7 @@ class Asker:
 
     def _call(self, key: str, prompt: str) -> Answer:
         """Make one call and keep its answer."""
-        most = self.prices.of(most_tokens(prompt), self.question.answer_tokens)
+        most = self.prices.of(self.question.most_tokens(prompt), self.question.answer_tokens)
         paid, call = 0.0, self._purse.reserve(most) if self._purse else ""
         try:
             reply = self.server.post(self.question.body(prompt))

@@ -94,6 +94,11 @@ def checked_template(template: str) -> str:
     return template
 
 
+def closing_of(template: str) -> str:
+    """The words in which every prompt of a template ends, of its last line alone; empty where that is a field."""
+    return FIELD.split(template)[-1].rstrip().rpartition("\n")[2].lstrip()
+
+
 def prompt_of(template: str, instruction: Instruction, shots: Sequence[Shot], row: Example) -> str:
     """What is sent about a row: the instruction, every exemplar with its answer, and the row."""
     head, _, item = template.rpartition(CUT)

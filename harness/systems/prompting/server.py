@@ -28,6 +28,8 @@ from tasks.errors import BadInput
 ADDRESS = "EMPATHY_SERVER"  # the environment variable of a server's address, where no setting has one
 KEY, OPENAI_KEY, OPENAI = "EMPATHY_API_KEY", "OPENAI_API_KEY", "api.openai.com"
 CHAT = "/chat/completions"
+FORMAT = "response_format"  # the field of a call that asks for an answer by a JSON schema
+NO_SCHEMA = frozenset({400, 415, 422})  # statuses of servers or models that take none
 MOST_BYTES = 1 << 20  # of an answer; those asked for here have some hundred
 PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})  # statuses that another call may not meet
 NO_MONEY = "insufficient_quota"  # a 429 that no waiting mends
@@ -125,7 +127,7 @@ class Server:
         code = _code(content)
         if status in PASSING and code != NO_MONEY:
             raise NoAnswer(f"status {status}", wait=_seconds(headers.get("Retry-After")))
-        raise BadInput(self._refusal(status, code, str(body.get("model"))))
+        raise BadInput(self._refusal(status, code, body))
 
     def _exchange(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and content of a POST of JSON."""
@@ -157,9 +159,9 @@ class Server:
             return http.client.HTTPSConnection(host, parts.port, timeout=self.timeout, context=context)
         return http.client.HTTPConnection(host, parts.port, timeout=self.timeout)
 
-    def _refusal(self, status: int, code: str, model: str) -> str:
+    def _refusal(self, status: int, code: str, body: Mapping[str, Any]) -> str:
         """What a status means that no second call mends, with the next step."""
-        said = f"{status} {code}".strip()
+        said, model = f"{status} {code}".strip(), str(body.get("model"))
         if status in (401, 403):
             return f"server {self.name} refuses the key ({said}); set {KEY} to one that it takes"
         if status == http.client.NOT_FOUND:
@@ -168,6 +170,11 @@ class Server:
             return f"server {self.name}: the account has no money left ({said}); what was answered is kept"
         if 300 <= status < 400:
             return f"server {self.name} sends elsewhere ({said}), which is not followed; set url to the final address"
+        if FORMAT in body and status in NO_SCHEMA:
+            return (
+                f"server {self.name} refuses the call ({said}), which asks for an answer by a JSON schema; set answers"
+                ' of the system to "text", unless its model, answer_tokens or limit are what it refuses'
+            )
         return f"server {self.name} refuses the call ({said}); see model, answer_tokens, limit and window of the system"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,11 @@ class CallSettings:
         """What a call says beside model and prompt."""
         return {"temperature": self.temperature, self.limit: self.answer_tokens}
 
-    def asker(self, answers: Path | None) -> Asker:
-        """Who asks and keeps what is answered in this folder; BadInput where no address or folder is known."""
+    def asker(self, answers: Path | None, said: Mapping[str, Any]) -> Asker:
+        """Who asks with what is ``said`` in every call, and keeps what is answered in this folder.
+
+        BadInput where no address or folder is known.
+        """
         if not self.address:
             raise BadInput(f"no server to ask {self.model!r}: set url of the system, or the variable {ADDRESS}")
         if answers is None:
@@ -90,7 +94,7 @@ class CallSettings:
         return Asker(
             Server(self.address, self.timeout),
             Answers(answers),
-            Question(self.model, self.said, self.answer_tokens),
+            Question(self.model, said, self.answer_tokens),
             prices=self.prices,
             most_cost=self.most_cost,
             in_flight=self.in_flight,

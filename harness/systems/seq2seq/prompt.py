@@ -26,6 +26,14 @@ class Frame(NamedTuple):
     after: str = ""
 
 
+class Marks(NamedTuple):
+    """What a model's prompts have beside words: ids before and behind all of them, and what stands before a turn."""
+
+    opening: tuple[int, ...] = ()
+    turn: str = TURN
+    closing: tuple[int, ...] = ()
+
+
 class Read(NamedTuple):
     """``ids [tokens]`` of a prompt; ``is_cut`` where not every token of the text and its turns is read."""
 
@@ -63,14 +71,15 @@ class Reader:
     text that leaves no room for itself its end.
     """
 
-    def __init__(self, tokenizer: Tokenizer, tokens: int, frame: Frame, end: int) -> None:
-        """Find how many ``tokens`` the frame leaves; BadInput where these are too few. ``end`` closes a prompt."""
-        self.tokenizer, self.end = tokenizer, end
-        self.above, self.before, self.after = tokenizer.ids(list(frame))
-        self.room = tokens - len(self.above) - len(self.before) - len(self.after) - 1
+    def __init__(self, tokenizer: Tokenizer, tokens: int, frame: Frame, marks: Marks, system: str) -> None:
+        """Find how many ``tokens`` the frame leaves; BadInput, naming the ``system``, where these are too few."""
+        self.tokenizer, self.marks = tokenizer, marks
+        above, self.before, after = tokenizer.ids(list(frame))
+        self.above, self.after = (*marks.opening, *above), (*after, *marks.closing)
+        self.room = tokens - len(self.above) - len(self.before) - len(self.after)
         if self.room < LEAST:
             raise BadInput(
-                f"system 'seq2seq' reads tokens = {tokens}, of which the instruction takes {tokens - self.room}; set"
+                f"system {system!r} reads tokens = {tokens}, of which the instruction takes {tokens - self.room}; set"
                 f" tokens to {tokens - self.room + LEAST} or more, or shorten the instruction"
             )
 
@@ -79,7 +88,7 @@ class Reader:
         texts: list[str] = []
         for row in rows:
             turns = (*(turn.text for turn in row.context), row.text, *(turn.text for turn in row.after))
-            texts += [row.text, *(f"{TURN}{turn}" for turn in turns)]
+            texts += [row.text, *(f"{self.marks.turn}{turn}" for turn in turns)]
         ids = iter(self.tokenizer.ids(texts))
         each = [[next(ids) for _ in range(2 + len(row.context) + len(row.after))] for row in rows]
         return [self._read(own[0], own[1:], len(row.context)) for own, row in zip(each, rows, strict=True)]
@@ -93,4 +102,4 @@ class Reader:
         of_earlier, of_later = sides(len(earlier), len(later), self.room - len(asked) - len(turn))
         dialogue = (*earlier[len(earlier) - of_earlier :], *turn, *later[:of_later])
         is_cut = len(asked) < len(text) or of_earlier < len(earlier) or of_later < len(later)
-        return Read((*self.above, *dialogue, *self.before, *asked, *self.after, self.end), is_cut)
+        return Read((*self.above, *dialogue, *self.before, *asked, *self.after), is_cut)

@@ -19,6 +19,8 @@ from torch import Tensor
 from harness.training.tokens.tokenizer import Tokenizer
 from tasks.errors import BadInput
 
+MOST_LOGITS = 2**26  # of a pass that ranks options: a number per row, position of the options and token known
+
 
 class Packed(NamedTuple):
     """Options in one sequence of length p: what the decoder reads, what it is to say, and whose place is whose.
@@ -34,15 +36,25 @@ class Packed(NamedTuple):
 
 
 def options_of(tokenizer: Tokenizer, options: Sequence[str], end: int) -> tuple[tuple[int, ...], ...]:
-    """The ids of every option with ``end`` behind them; BadInput where two are the same tokens, or one has none."""
-    every = tuple((*ids, end) for ids in tokenizer.ids(list(options)))
+    """The ids of every option with ``end`` behind them; BadInput as ``distinct`` says."""
+    return distinct(options, [(*ids, end) for ids in tokenizer.ids(list(options))])
+
+
+def distinct(options: Sequence[str], every: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """The ids of options, ends included; BadInput where two are the same tokens, or one has none but its end."""
     for place, ids in enumerate(every):
         if len(ids) == 1:
             raise BadInput(f"option {options[place]!r} has no token of these weights; take other words")
         if ids in every[:place]:
             other = options[every.index(ids)]
             raise BadInput(f"options {other!r} and {options[place]!r} are the same tokens of these weights; rename one")
-    return every
+    return tuple(every)
+
+
+def start_of(network: Any, padding: int) -> int:  # noqa: ANN401 - a T5
+    """The id that opens every answer of a T5: padding, where its config names none."""
+    start: int | None = network.config.decoder_start_token_id
+    return padding if start is None else start
 
 
 def packed(options: Sequence[Sequence[int]], start: int, device: torch.device) -> Packed:
@@ -55,6 +67,11 @@ def packed(options: Sequence[Sequence[int]], start: int, device: torch.device) -
     mask = torch.zeros(sees.shape).masked_fill(~sees, torch.finfo(torch.float32).min)
     on_device = [part.to(device) for part in (torch.tensor(inputs), torch.tensor(targets), numbers, mask[None, None])]
     return Packed(*on_device)
+
+
+def most_rows(options: Packed, vocabulary: int) -> int:
+    """How many prompts are ranked at a time with a vocabulary of so many tokens; at least 1."""
+    return max(1, MOST_LOGITS // (len(options.inputs) * vocabulary))
 
 
 def scores(network: Any, batch: dict[str, Tensor], options: Packed) -> Tensor:  # noqa: ANN401 - a T5

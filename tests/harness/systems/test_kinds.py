@@ -24,6 +24,7 @@ SETTINGS = {  # where the defaults are no tiny random model, or train it for lon
     "clsn": {"epochs": 2, "learning_rate": 1e-3},
     "seq2seq": {"weights": "random-tiny", "epochs": 2, "tokens": 256},
     "prompted": {"model": MODEL},
+    "decoder": {"weights": "random-tiny", "epochs": 2, "tokens": 256, "lora_rank": 2, "batch_size": 16},
 }
 CLASSES = {"binary": 2, "multiclass": 3, "multilabel": 3, "ordinal": 3, "continuous": 0}
 

@@ -19,7 +19,7 @@ from harness.study.plan import Pack
 from harness.study.systems import Fit, Place, kind_of
 from harness.systems.encoders.epochs import CHECKPOINT
 from harness.systems.seq2seq.new_tokens import LongerEmbedding, LongerHead
-from harness.systems.seq2seq.prompt import LEAST, Frame, Reader, frame_of, text_of
+from harness.systems.seq2seq.prompt import LEAST, Frame, Marks, Reader, frame_of, text_of
 from harness.systems.seq2seq.ranking import options_of, packed, scores
 from harness.systems.seq2seq.training import Trained
 from harness.systems.seq2seq.weights import resolve_weights
@@ -82,7 +82,7 @@ def ids_of(text):
 @settings(deadline=None)
 @given(st.lists(TEXTS, max_size=4), TEXTS, st.lists(TEXTS, max_size=4), st.integers(18 + 1 + LEAST, 120))
 def test_the_instruction_is_never_cut_and_the_outermost_turns_are_cut_first(earlier, text, later, tokens):
-    reader = Reader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, END)
+    reader = Reader(load_tokenizer(resolve("random-tiny")), tokens, FRAME, Marks(closing=(END,)), "seq2seq")
     (prompt,) = reader([row_of(earlier, text, later)])
     above, before, after = map(ids_of, FRAME)
     assert len(prompt.ids) <= tokens
@@ -182,7 +182,7 @@ def test_ranked_answers_equal_the_library_s_own_loss_of_each_option():
 def test_few_logits_at_a_time_rank_alike(monkeypatch):
     fitted, rows = trained(), rows_of("multiclass", 9, 3)
     whole = fitted.predict(rows).logits
-    monkeypatch.setattr("harness.systems.seq2seq.training.MOST_LOGITS", 1)
+    monkeypatch.setattr("harness.systems.seq2seq.ranking.MOST_LOGITS", 1)
     np.testing.assert_allclose(fitted.predict(rows).logits, whole, atol=1e-4)
 
 

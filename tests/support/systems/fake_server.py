@@ -32,6 +32,7 @@ class FakeServer:
         self.retry_after: str | None = None
         self.model, self.status_of_model = MODEL, 404
         self.prompts: list[str] = []
+        self.bodies: list[dict] = []
         self.answered: list[str] = []  # the prompts whose answers were sent whole
         self.headers: list[dict[str, str]] = []
         self.billed = [0, 0]
@@ -69,6 +70,7 @@ class FakeServer:
         prompt = body["messages"][0]["content"]
         with self._lock:
             self.prompts.append(prompt)
+            self.bodies.append(body)
             self.headers.append(dict(request.headers.items()))
             fault = self.fault(len(self.prompts))
         if body["model"] != self.model and fault is None:

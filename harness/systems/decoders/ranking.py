@@ -1,0 +1,117 @@
+"""Options as what may follow a prompt, and their log-probabilities: every option with its end, on one pass of prompts.
+
+Each layer's keys and values of a prompt are computed once, and all options are read behind them in one batch. With its
+end an option is a whole answer; without, "no" would win over "no communication" every time, whose probability is a part
+of its own.
+
+Prompts end in the same column of a batch, with padding before them, so that windows of attention lie as they would
+without padding; positions count from the first token that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.study.backbones.backbone import Backbone, BadBackbone
+from harness.systems.seq2seq.ranking import distinct
+from harness.training.tensors import to_device
+from harness.training.tokens.tokenizer import Tokenizer
+from tasks.errors import BadInput
+
+MOST_LOGITS = 2**26  # of a pass that ranks options: a number per row, token of an option and token known
+MOST_KEPT = 2**15  # tokens whose keys and values are kept at a time, options counted
+
+
+def end_of(tokenizer: Tokenizer, weights: Backbone) -> int:
+    """The id that ends an answer; BadBackbone where the tokenizer has none."""
+    end = tokenizer.special.get("eos_token")
+    number = None if end is None else tokenizer.backend.token_to_id(end)
+    if number is None:
+        raise BadBackbone(
+            f"decoder {weights.name!r}: its tokenizer names no eos_token, with which answers end; put the files of the"
+            " tokenizer there as they come with the weights"
+        )
+    return int(number)
+
+
+def opening_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What the tokenizer puts before a text: the token that opens texts, where a model was trained with one."""
+    opening = tokenizer.special.get("bos_token")
+    number = None if opening is None else tokenizer.backend.token_to_id(opening)
+    whole = tokenizer.backend.encode("").ids
+    return (int(number),) if number is not None and whole[:1] == [number] else ()
+
+
+def continuations(tokenizer: Tokenizer, before: str, options: Sequence[str], end: int) -> tuple[tuple[int, ...], ...]:
+    """The ids of every option behind the words ``before`` and a space, with ``end`` behind them.
+
+    BadInput where tokens would join both, two options are the same tokens, or one has none.
+    """
+    (shared,) = tokenizer.ids([before])
+    joined = tokenizer.ids([f"{before} {option}" for option in options])
+    for option, ids in zip(options, joined, strict=True):
+        if ids[: len(shared)] != shared:
+            raise BadInput(
+                f"option {option!r} has a token in common with what stands before it, {before!r}, in these weights; end"
+                " the template with other words"
+            )
+    return distinct(options, [(*ids[len(shared) :], end) for ids in joined])
+
+
+def ending_together(texts: Sequence[Sequence[int]], padding: int, device: torch.device) -> dict[str, Tensor]:
+    """``input_ids``, ``attention_mask`` and ``position_ids`` ``[n, longest]``, padding before what is shorter."""
+    longest = max(map(len, texts))
+    ids = torch.tensor([[*[padding] * (longest - len(text)), *text] for text in texts])
+    mask = torch.tensor([[0] * (longest - len(text)) + [1] * len(text) for text in texts])
+    batch = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)}
+    return {name: to_device(part, device) for name, part in batch.items()}
+
+
+def most_rows(options: Sequence[Sequence[int]], tokens: int, vocabulary: int) -> int:
+    """How many prompts of so many ``tokens`` are ranked at a time: as many as memory is meant to hold, at least 1."""
+    behind = len(options) * max(map(len, options))
+    return max(1, min(MOST_LOGITS // (behind * vocabulary), MOST_KEPT // (len(options) * tokens + behind)))
+
+
+def scores(
+    network: Any,  # noqa: ANN401 - a causal language model
+    prompts: Sequence[Sequence[int]],
+    options: Sequence[Sequence[int]],
+    padding: int,
+    device: torch.device,
+) -> Tensor:
+    """The log-probability ``[n, options]`` of every option, with its end, after each prompt; fp32."""
+    batch, count = ending_together(prompts, padding, device), len(options)
+    read = network(**batch, use_cache=True, logits_to_keep=1)
+    first = read.logits[:, -1].float().log_softmax(dim=-1)
+    ids, mask = _behind(options, padding)
+    ids, mask = to_device(ids, device), to_device(mask, device)
+    rows = len(prompts)
+    kept = read.past_key_values
+    kept.batch_repeat_interleave(count)  # row 0 for every option, then row 1 for every option
+    inputs = ids[:, :-1].repeat(rows, 1)
+    lengths = batch["attention_mask"].sum(dim=1).repeat_interleave(count)
+    seen = batch["attention_mask"].repeat_interleave(count, dim=0)
+    logits = network(
+        input_ids=inputs,
+        attention_mask=torch.cat([seen, torch.ones_like(inputs)], dim=1),
+        position_ids=lengths[:, None] + torch.arange(inputs.shape[1], device=device),
+        past_key_values=kept,
+        use_cache=True,
+    ).logits.float()
+    targets = ids[:, 1:].repeat(rows, 1)
+    own = logits.gather(2, targets[..., None])[..., 0] - logits.logsumexp(dim=2)
+    further = (own * mask[:, 1:].repeat(rows, 1)).sum(dim=1).view(rows, count)
+    ranked: Tensor = first[:, ids[:, 0]] + further
+    return ranked
+
+
+def _behind(options: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
+    """Ids of the options and where they are any ``[options, longest]``, padding behind what is shorter."""
+    longest = max(map(len, options))
+    ids = torch.tensor([[*option, *[padding] * (longest - len(option))] for option in options])
+    return ids, torch.tensor([[1.0] * len(option) + [0.0] * (longest - len(option)) for option in options])

@@ -1,0 +1,60 @@
+"""Systems that answer by options, by weights and by a server, give equal records on every engine."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from harness.engines.local import WorkersEngine
+from harness.run.grid import Step
+from harness.study.plan import Pack
+from tests.harness.systems.test_own_systems import engine
+from tests.support.studies.small_study import small_study
+from tests.support.systems.fake_server import MODEL, fake_server
+
+__all__ = ["engine"]
+pytest.importorskip("peft")
+SYSTEMS = (
+    'tasks=["epitome_er"]',
+    "transfers=false",
+    'systems=["seq2seq", "decoder", "prompted", "ranked"]',
+    *(f'system.{name}.weights="random-tiny"' for name in ("seq2seq", "decoder", "ranked")),
+    *(f"system.{name}.{setting}" for name in ("seq2seq", "decoder") for setting in ("epochs=1", "tokens=1500")),
+    'system.ranked.kind="prompted"',
+    f'system.prompted.model="{MODEL}"',
+    *(f'system.{name}.templates=["annotator"]' for name in ("prompted", "ranked")),
+)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with fake_server("no communication", "weak", "strong") as server:
+        yield server
+
+
+def studied(root, server):
+    return small_study(root, *SYSTEMS, f'system.prompted.url="{server.url}"')
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, server):
+    """The study after a run in this process."""
+    study = studied(tmp_path_factory.mktemp("here") / "runs", server)
+    assert study.run().is_complete
+    return study
+
+
+def test_every_engine_gives_the_records_of_a_run_here(engine, done, server, store):
+    study = studied(store.root, server)
+    steps = [Step(Pack((cell,))) for cell in study.plan.cells if cell.system]
+    if engine:
+        outcomes = list(engine.run(study.launch(threads=1), steps))
+    else:
+        _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
+        outcomes = list(WorkersEngine(2, 1).run(runner, steps))
+    assert [outcome.error for outcome in outcomes] == [None] * 4
+    for step in steps:
+        (cell,) = step.pack.cells
+        for name in ("test.parquet", "validation.parquet"):
+            ours, theirs = (pd.read_parquet(place.open(cell.key, name)) for place in (store, done.store))
+            pd.testing.assert_frame_equal(ours, theirs)

@@ -1,0 +1,247 @@
+"""A causal language model that is finetuned by products of low rank: what it reads, learns, keeps and refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from harness.study.backbones.backbone import AS_SYSTEMS
+from harness.study.systems import Fit, Place, kind_of
+from harness.systems.decoders.training import Trained
+from harness.systems.encoders.epochs import CHECKPOINT
+from harness.systems.encoders.foreign import POSITIONS_OF_DECODERS
+from tasks.errors import BadInput, BadStudy
+from tasks.task import METRICS, Instruction
+from tests.harness.systems.encoders.test_encoder import Killed, row_of
+from tests.harness.systems.test_kinds import WORDS, label_of, rows_of
+from tests.support.studies.small_study import small_study
+from tests.support.systems.tiny_decoder import tiny_decoder
+from tests.support.systems.tiny_t5 import tiny_t5
+
+pytest.importorskip("peft")
+KIND = kind_of("decoder")
+ASKS = Instruction("Is {text} no?", ("no", "no communication", "much"), "a chat", "A level is what it is.")
+SAID = "You are an annotator Read what follows which is a chat and answer the question Definition Question Answer with"
+SPOKEN = (*SAID.split(), "or", *"Is no communication much x z : , . ? -".split(), *WORDS)
+SMALL = {"epochs": 2, "patience": 0, "batch_size": 16, "learning_rate": 3e-3, "lora_rank": 2, "tokens": 128}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A model with a token per word, so that prompts are short."""
+    return str(tiny_decoder(tmp_path_factory.mktemp("llama") / "words", SPOKEN))
+
+
+def fit_of(folder, weights, watch=lambda step, steps: None, rows=48, **changes):
+    config = KIND.configured({**SMALL, "weights": weights, **changes}, "test")
+    parts = rows_of("multiclass", rows, 1), rows_of("multiclass", 15, 2)
+    label = label_of("multiclass")
+    return Fit(*parts, label, METRICS["multiclass"], 7, config, folder, watch=watch, instruction=ASKS)
+
+
+def trained(weights, **changes):
+    return Trained(KIND.configured({**SMALL, "weights": weights, **changes}, "test"), Place(), ASKS, 7)
+
+
+def by_a_pass_per_option(fitted, rows):
+    """Log-probabilities of options, each from a whole forward pass of a single prompt and option."""
+    expected = np.zeros((len(rows), len(fitted.options)))
+    with torch.inference_mode():
+        for row, prompt in enumerate(fitted.read(rows)):
+            for number, option in enumerate(fitted.options):
+                logits = fitted.network(input_ids=torch.tensor([[*prompt.ids, *option[:-1]]])).logits[0]
+                shares = logits[len(prompt.ids) - 1 :].double().log_softmax(dim=-1)
+                expected[row, number] = sum(float(shares[place, id]) for place, id in enumerate(option))
+    return expected
+
+
+def test_a_prompt_is_lines_of_the_instruction_the_turns_and_the_question_and_asks_for_the_answer():
+    fitted = trained("random-tiny", tokens=1024)
+    (prompt,) = fitted.read([row_of(["first"], "second", ["third"])])
+    backend = fitted.read.tokenizer.backend
+    assert backend.decode(list(prompt.ids)).splitlines() == [
+        "You are an annotator. Read what follows, which is a chat, and answer the question.",
+        "Definition: A level is what it is.",
+        "- first",
+        "- second",
+        "- third",
+        "Question: Is second no? Answer with no, no communication or much.",
+        "Answer:",
+    ]
+    assert [backend.decode(list(option[:-1])) for option in fitted.options] == [f" {option}" for option in ASKS.options]
+    assert {option[-1] for option in fitted.options} == {2}
+    (bare,) = trained("random-tiny", instruction=False).read([row_of(["first"], "second", [])])
+    assert backend.decode(list(bare.ids)) == "\n- first\n- second\nsecond\nAnswer:"
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_text"])
+def test_ranked_answers_equal_a_forward_pass_per_option_after_a_training_too(family, tmp_path):
+    folder = str(tiny_decoder(tmp_path / "weights", SPOKEN, family=family))
+    fitted, rows = KIND.fit(fit_of(tmp_path / "fit", folder)), rows_of("multiclass", 9, 3)
+    rows = [row_of(["calm " * number], row.text, ["loud"] * (number % 3)) for number, row in enumerate(rows)]
+    np.testing.assert_allclose(fitted.predict(rows).logits, by_a_pass_per_option(fitted, rows), atol=1e-4)
+    assert {name.split(".")[-3] for name in fitted.weights} == {"lora_A", "lora_B"}
+    untouched = trained(folder)
+    frozen = [value for name, value in fitted.network.named_parameters() if name not in fitted.weights]
+    before = [value for name, value in untouched.network.named_parameters() if name not in untouched.weights]
+    assert len(frozen) == len(before) > 10
+    assert all(map(torch.equal, frozen, before)), "the model's own weights have moved"
+    assert sum(not torch.equal(value, untouched.weights[name]) for name, value in fitted.weights.items()) > 2
+
+
+def test_the_loss_is_that_of_the_library_for_the_option_behind_its_prompt(words):
+    fitted = trained(words)
+    prompts = fitted.read([row_of(["calm warm"], "cold", []), row_of([], "harsh", [])])
+    for gold in ([0, 1], [1, 2], [1, 1]):
+        sums, counts = 0.0, 0
+        for prompt, number in zip(prompts, gold, strict=True):
+            option = fitted.options[number]
+            ids, labels = [*prompt.ids, *option], [*[-100] * len(prompt.ids), *option]
+            with torch.inference_mode():
+                alone = fitted.network(input_ids=torch.tensor([ids]), labels=torch.tensor([labels])).loss
+            sums, counts = sums + float(alone) * len(option), counts + len(option)
+        assert fitted.loss(prompts, gold).item() == pytest.approx(sums / counts, rel=1e-4)
+
+
+def test_it_learns_a_planted_rule_and_its_settings_change_what_it_says(tmp_path, words):
+    rows = rows_of("multiclass", 60, 3)
+    changes = {"epochs": 8, "learning_rate": 2e-2, "lora_rank": 8}
+    fitted = KIND.fit(fit_of(tmp_path / "whole", words, rows=96, **changes))
+    labels = [row.label for row in rows]
+    assert np.mean(fitted.predict(rows).logits.argmax(axis=1) == labels) > 0.9
+    assert np.mean(trained(words).predict(rows).logits.argmax(axis=1) == labels) < 0.6
+    short = {**changes, "epochs": 1}
+    plain = KIND.fit(fit_of(tmp_path / "plain", words, **short)).predict(rows).logits
+    for number, ablation in enumerate(({"instruction": False}, {"precision": "bf16"}, {"lora_rank": 2})):
+        other = KIND.fit(fit_of(tmp_path / str(number), words, **{**short, **ablation})).predict(rows).logits
+        assert np.abs(other - plain).max() > 1e-3
+
+
+@pytest.mark.parametrize("deadly", [1, 2])
+def test_a_training_that_is_killed_after_an_epoch_ends_with_the_same_weights(deadly, tmp_path, words):
+    def die(step, steps):
+        if step == deadly:
+            raise Killed
+
+    changes = {"epochs": 4, "patience": 2}
+    fit = fit_of(tmp_path / "killed", words, die, **changes)
+    with pytest.raises(Killed):
+        KIND.fit(fit)
+    assert (tmp_path / "killed" / CHECKPOINT).exists()
+    steps = []
+    again = KIND.fit(dataclasses.replace(fit, watch=lambda step, of: steps.append(step)))
+    whole = KIND.fit(fit_of(tmp_path / "whole", words, **changes))
+    assert steps == list(range(deadly + 1, len(whole.history) + 1))
+    assert (again.history, again.best_epoch) == (whole.history, whole.best_epoch)
+    for name, value in whole.weights.items():
+        assert torch.equal(value, again.weights[name]), name
+
+
+def test_what_is_kept_are_the_products_alone_and_they_are_read_with_their_own_weights_alone(tmp_path):
+    folder = tiny_decoder(tmp_path / "llama", SPOKEN)
+    fitted, rows = KIND.fit(fit_of(tmp_path / "fit", str(folder))), rows_of("multiclass", 9, 3)
+    fitted.save(tmp_path / "model")
+    kept = (tmp_path / "model" / "model.safetensors").stat().st_size
+    assert kept < (folder / "model.safetensors").stat().st_size
+    again = KIND.load(tmp_path / "model", Place())
+    np.testing.assert_array_equal(again.predict(rows).logits, fitted.predict(rows).logits)
+    tiny_decoder(folder, SPOKEN, seed=6)
+    with pytest.raises(BadInput, match=r"trained from other weights \(weights"):
+        KIND.load(tmp_path / "model", Place())
+
+
+def studied(root, *changes):
+    settings = ('systems=["decoder"]', "transfers=false", 'tasks=["epitome_er"]', "system.decoder.epochs=1")
+    return small_study(root, *settings, "system.decoder.tokens=1500", *changes)
+
+
+def cell_of(study):
+    (cell,) = [cell for cell in study.plan.cells if cell.system]
+    return cell
+
+
+def test_a_study_runs_it_and_its_weights_enter_keys_by_content_alone(tmp_path, command):
+    study = studied(tmp_path / "runs", 'system.decoder.weights="random-tiny"')
+    assert study.run().is_complete
+    cell = cell_of(study)
+    assert [step["epoch"] for step in json.loads(study.store.open(cell.key, "history.json").read_text())] == [1]
+    fitted = KIND.load(study.store.open(cell.key, "model/model.safetensors").parent, Place())
+    assert fitted.instruction == study.plan.splits["epitome_er"].task.instruction
+    with pytest.raises(
+        BadStudy, match="is of system 'decoder', which is no adapter and makes no stack; correct the key"
+    ):
+        small_study(tmp_path / "runs", 'tasks=["epitome_er"]', f'imported.borrowed="{cell.key[:12]}"').plan  # noqa: B018
+    paths = [tiny_decoder(tmp_path / name, SPOKEN, seed=seed) for name, seed in (("a", 5), ("b", 5), ("c", 6))]
+    cells = [cell_of(studied(tmp_path, f'system.decoder.weights="{path}"')) for path in paths]
+    assert cells[0].key == cells[1].key != cells[2].key
+    assert str(tmp_path) not in json.dumps(cells[0].spec)
+
+
+# What is refused, each in one line.
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"epochs": 0}, "epochs 0 is not between 1 and 1000"),
+        ({"lora_rank": 0}, "lora_rank 0 is not between 1 and 1024"),
+        ({"precision": "fp8"}, "precision 'fp8' is not one of fp32, bf16"),
+        ({"new_tokens": True}, "has no setting 'new_tokens'"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(changes, refusal):
+    with pytest.raises(BadStudy, match=refusal):
+        KIND.configured(changes, "study.toml")
+
+
+@pytest.mark.parametrize(
+    ("weights", "refusal"),
+    [
+        ("", "finetunes a causal language model; name the folder of its weights: system.decoder.weights"),
+        ("nowhere", "weights 'nowhere': there is no such folder; download them and name the folder"),
+    ],
+)
+def test_a_study_without_weights_ends_a_command_with_2(weights, refusal, command, tmp_path):
+    values = ('systems=["decoder"]', 'tasks=["epitome_er"]', "transfers=false", f'system.decoder.weights="{weights}"')
+    code, _, err = command("plan", "tiny", "--store", tmp_path, *[w for value in values for w in ("--set", value)])
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert refusal in err
+
+
+def test_more_tokens_than_the_weights_read_with_an_answer_are_refused(words):
+    with pytest.raises(BadInput, match="'decoder' is to read tokens = 255, and 'words' reads at most 254; set tokens"):
+        trained(words, tokens=255)
+    trained(words, tokens=254)
+    with pytest.raises(BadInput, match="system 'decoder' reads tokens = 16, of which the instruction takes"):
+        trained(words, tokens=16)
+
+
+def test_without_its_packages_it_is_refused_with_the_command(monkeypatch):
+    monkeypatch.setattr("harness.systems.kinds.decoder.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=r"pip install 'empathy-transfer\[lora\]'"):
+        KIND.identity(KIND.configured({"weights": "random-tiny"}, "test"))
+
+
+def test_a_t5_carries_no_stack_and_the_refusal_says_what_trains_it(command, tmp_path):
+    folder = tiny_t5(tmp_path / "flan", SPOKEN)
+    code, _, err = command("plan", "tiny", "--set", f"backbone={folder}")
+    (line,) = err.splitlines()
+    assert code == 2
+    assert "a t5 answers in words and carries no stack" in line
+    assert "train it by the system 'seq2seq' (system.seq2seq.weights)" in line
+
+
+def test_decoders_carry_no_stack_and_the_refusal_says_why_and_what_trains_them(command, tmp_path):
+    assert {kind for kind, system in AS_SYSTEMS.items() if system == "decoder"} == set(POSITIONS_OF_DECODERS)
+    for family in ("gpt2", "llama", "qwen2"):
+        folder = tiny_decoder(tmp_path / family, SPOKEN, family=family)
+        code, _, err = command("plan", "tiny", "--set", f"backbone={folder}")
+        (line,) = err.splitlines()
+        assert code == 2
+        assert f"backbone {family!r}: a {family} answers in words and carries no stack of an intermediate and a" in line
+        assert "a second adapter would read nothing of a first" in line
+        assert "train it by the system 'decoder' (system.decoder.weights)" in line
