@@ -237,6 +237,10 @@ def _made(record: Record) -> Facts:
     facts["backbone weights, sha256"] = str(spec["backbone"]["weights_sha256"])
     if spec.get("intermediate_key"):
         facts["key of the intermediate"] = spec["intermediate_key"]
+    if merge := spec.get("merge"):
+        facts |= {f"parent {task}": key for task, key in merge["parents"].items()}
+        facts["weights of the parents"] = inline(record.results["merge"]["weights"])
+        facts["merged weights, sha256"] = record.results["merge"]["sha256"]
     facts |= {name: str(made[name]) for name in ("created", "code", "device")}
     facts["packages"] = inline(made["versions"])
     facts["training time"] = f"{made['wall_seconds']:.0f} s"

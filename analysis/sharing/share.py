@@ -31,7 +31,16 @@ from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
 from analysis.sections.question import of_stored
 from analysis.sections.study_results import Frames, Snapshot, StudyResults, finished
-from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
+from analysis.sharing.pseudonyms import (
+    SHORTEST,
+    UNSHOWN,
+    Names,
+    hidden_hash,
+    hidden_manifest,
+    hidden_merge,
+    hidden_ratings,
+    names_of,
+)
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 from tasks.ratings import Rating
@@ -39,7 +48,7 @@ from tasks.ratings import Rating
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
     *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
     *("max_tokens", "caps", "splits", "metric", "class_weights", "loss", "history", "truncation", "tags"),
-    *("composition", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
+    *("composition", "start", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
 FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
@@ -176,7 +185,11 @@ class _Keys:
             "intermediate_key": self.of(intermediate) if intermediate and intermediate in self.store else None,
             "splits_hash": hidden_hash(content, names.task(target)) if target in names.tasks else content,
             "label": label,
+            **({"merge": hidden_merge(spec["merge"], names, self._of_stored)} if "merge" in spec else {}),
         }
+
+    def _of_stored(self, key: str) -> str | None:
+        return self.of(key) if key in self.store else None
 
 
 def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names) -> None:
@@ -184,6 +197,9 @@ def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names)
     record = store.get(key)
     results = {name: value for name, value in record.results.items() if name != "retried"}
     results["flags"] = names.flags(results["flags"], record.spec["target"])
+    if "merge" in results:
+        weights = results["merge"]["weights"]
+        results["merge"] = {**results["merge"], "weights": {names.task(name): share for name, share in weights.items()}}
     made = {name: record.provenance[name] for name in PROVENANCE if name in record.provenance}
     with copy.staging() as folder:
         if "test.parquet" in record.files:

@@ -94,9 +94,7 @@ def normalise(text: str) -> str:
     return _NOT_A_WORD.sub(" ", composed.lower()).strip()
 
 
-def near_pairs(
-    texts: Sequence[str], asked: NDArray[np.bool_] | None = None, progress: Progress = unseen
-) -> NearPairs:
+def near_pairs(texts: Sequence[str], asked: NDArray[np.bool_] | None = None, progress: Progress = unseen) -> NearPairs:
     """Near duplicates among normalised texts that all differ; short ones have none.
 
     With a mask ``asked`` of the texts, only pairs of which one at least is asked for. ``progress`` is called with how

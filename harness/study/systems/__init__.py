@@ -220,9 +220,7 @@ class Fitted(ABC):
         """Write everything that ``load`` needs as safetensors and JSON: no pickle, and no text of a row."""
 
 
-def check_fields(
-    config: object, words: Mapping[str, Sequence[str]], ranges: Mapping[str, tuple[float, float]]
-) -> None:
+def check_fields(config: object, words: Mapping[str, Sequence[str]], ranges: Mapping[str, tuple[float, float]]) -> None:
     """ValueError for the first field of settings that is none of its ``words``, or not in its range, ends included."""
     for name, allowed in words.items():
         if getattr(config, name) not in allowed:
