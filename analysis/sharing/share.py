@@ -51,7 +51,7 @@ SPEC = (  # what a private cell's record keeps of its settings; nothing in them 
     *("composition", "start", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
-FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
+FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "merged", "merged_means", "others")
 READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 
@@ -248,12 +248,12 @@ def _frame(frame: pd.DataFrame, names: Names, keys: Mapping[str, str]) -> pd.Dat
             columns[role] = pd.Series([names.task(name) for name in frame[role]], frame.index, dtype=frame[role].dtype)
         if role in frame and version in frame:
             columns[version] = frame[version].mask(frame[role].isin(list(names.tasks)), UNSHOWN)
+    for name in {"row", "chosen_single", "best_single"} & set(frame):  # of merged rows; the chosen by seed
+        columns[name] = [", ".join(map(names.task, text.split(", "))) for text in frame[name].fillna("")]
     if "flags" in frame:
         texts = zip(frame["flags"], frame["target"], strict=True)
         columns["flags"] = [";".join(names.flags(flags.split(";"), target)) for flags, target in texts]
-    if "key" in frame:
-        columns["key"] = frame["key"].map(keys)
-    if "host" in frame:
-        columns["host"] = frame["host"].mask(frame["host"].notna(), UNSHOWN)
+    columns |= {"key": frame["key"].map(keys)} if "key" in frame else {}
+    columns |= {"host": frame["host"].mask(frame["host"].notna(), UNSHOWN)} if "host" in frame else {}
     renamed = frame.assign(**columns)
     return renamed.astype({name: kind for name, kind in frame.dtypes.items() if name in columns})
