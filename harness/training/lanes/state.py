@@ -102,7 +102,7 @@ def stacked(
     }
     shapes = {ours: value.shape[1:] for ours, value in trained.items() if not ours.startswith("head.")}
     inner = {
-        ours: _as_wide([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
+        ours: as_wide([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
         for ours, shape in shapes.items()
     }
     depth = len(shapes) // len(ADAPTER)
@@ -113,7 +113,7 @@ def stacked(
     return LaneState(trained, inner, depth)
 
 
-def _as_wide(values: Sequence[Tensor]) -> Tensor:
+def as_wide(values: Sequence[Tensor]) -> Tensor:
     """The lanes' values of one name, ``[K, ...]``, with zeros for the units that some have not: they add nothing."""
     sizes = [max(lengths) for lengths in zip(*(value.shape for value in values), strict=True)]
     wide = values[0].new_zeros(len(values), *sizes)

@@ -126,8 +126,7 @@ def with_target(recipe: Recipe, backbone: Backbone) -> Any:  # noqa: ANN401
 
 def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) -> LaneState:  # noqa: ANN401
     """A lane for each cell, as they are before training."""
-    names, parameters = parameter_names(network, recipe.target), dict(network.named_parameters())
-    fresh = {ours: parameters[theirs].detach() for ours, theirs in names.items() if not ours.startswith("head.")}
+    fresh = fresh_adapter(network, recipe.target)
     merges = {cell.key: merge_of(cell, store, fresh) for cell in cells if cell.merge}
     intermediates = [
         merges[cell.key].weights if cell.merge else _intermediate(network, recipe, cell, store) for cell in cells
@@ -135,6 +134,12 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
     facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
     return replace(state, facts=facts) if merges else state
+
+
+def fresh_adapter(network: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
+    """The weights of a target's adapter in a model by our names, without its head."""
+    names, parameters = parameter_names(network, target), dict(network.named_parameters())
+    return {ours: parameters[theirs].detach() for ours, theirs in names.items() if not ours.startswith("head.")}
 
 
 def _intermediate(network: Any, recipe: Recipe, cell: Cell, store: Store) -> dict[str, Tensor] | None:  # noqa: ANN401
