@@ -196,7 +196,8 @@ def _packs(
                 for name in grid.targets:
                     column = grid.column(name, setting, seed, full, of_controls[name])
                     second += _packs_of_column(column)
-                    third += _packs_of_column(rows.cells(name, setting, seed, full, column)) if rows else ()
+                    on_merges = rows.cells(name, setting, seed, full, column) if rows else []
+                    third += [Pack(tuple(on_merges))] if on_merges else []  # which differ in what they stand on alone
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
 
 

@@ -220,10 +220,19 @@ class MergedRows:
                 base = base or make_cell(
                     self.study, self.backbone, self.splits[target], seed=seed, setting=setting, role=MERGED
                 )
+                self._check_lanes(recipe, base)
                 merge = self._merge(recipe, target, {name: full[name] for name in parents}, column)
                 spec = {**base.spec, "intermediate": recipe.name, "merge": merge}
                 cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
         return cells
+
+    def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
+        """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
+        if base.spec["trainer"] != "lanes":
+            raise BadStudy(
+                f"merged.{recipe.name}: target {base.target} trains an adapter of method "
+                f"{base.spec['adapter']['method']!r}, which lanes do not have; list other targets: targets"
+            )
 
     def _parents(self, recipe: Recipe, target: str) -> list[str]:
         """The tasks whose adapters are merged, sorted; a row without any is noted among those left out."""
@@ -261,8 +270,9 @@ class MergedRows:
         self, recipe: Recipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
     ) -> dict[str, Any]:
         """The recipe as a spec holds it, with the keys of the parents and of all that decides about them."""
+        own = settings_of(self.study.adapter)
         for name, cell in parents.items():
-            if not serves_lanes(cell.spec["adapter"]) or cell.spec["adapter"] != settings_of(self.study.adapter):
+            if cell.spec["adapter"] != own:
                 raise BadStudy(
                     f"merged.{recipe.name}: the adapter of {name} ({cell.spec['adapter']['method']}) has another shape "
                     "than the study's; leave it out of parents"

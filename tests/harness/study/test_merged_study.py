@@ -252,3 +252,11 @@ def test_planning_and_deciding_load_no_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_adapter_of_another_shape_is_no_parent_and_its_target_has_no_merged_row(plan_of):
+    other = {"news_emotion": {"method": "double_seq_bn"}}
+    with pytest.raises(BadStudy, match=r"the adapter of news_emotion \(double_seq_bn\) has another shape"):
+        plan_of({"row": {"targets": ["epitome_er"]}}, best=other)
+    with pytest.raises(BadStudy, match="target news_emotion trains an adapter of method 'double_seq_bn', which lanes"):
+        plan_of({"row": {"parents": ["epitome_er"], "targets": ["news_emotion"]}}, best=other)
