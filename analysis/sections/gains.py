@@ -232,7 +232,7 @@ def _merged_means(study: StudyResults) -> Table:
 def _merged_rows(study: StudyResults) -> Table:
     head = ["target", "merged row", "rule", "parents", "setting", "alone", "with", "points", "95 % interval"]
     against = [name for name in AGAINST if study.merged[f"less_{name}"].notna().any()]
-    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval", "p (max-T)")]
+    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval", "p (max-corrected)")]
     head += ["chosen single", "best single by test", "its points", "flags"]
     rows = [
         (

@@ -5,7 +5,7 @@ weights w that sum to 1 the rules make
 
 - ``outputs``: the sum over i of w U relu(D n + d) + w u, computed by one wide adapter: all D and d below each other,
   all w U side by side. It is what the parents add on average, exactly, and asks for no common order of units.
-- ``weights``: the averages of D, d, U and u, as in AdapterSoup (Chronopoulou et al. 2023, section 2).
+- ``weights``: the averages of D, d, U and u, as in AdapterSoup (Chronopoulou et al. 2023).
 - ``ties``: what training has changed since the common start, trimmed to the largest share of each parent's values, of
   which only those count that have the sign of the largest sum (Yadav et al. 2023, section 4), added to the start.
 """
