@@ -69,16 +69,22 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> Retentio
     baselines = {cell.key: cell for cell in plan.cells}
     merges: dict[str, Merge] = {}
     by_parent: dict[str, list[Cell]] = {}
+    of_ties = next((cell for cell in usable if (cell.merge or {})["rule"] == TIES), None)
+    start = _start(plan, of_ties) if of_ties else {}  # all adapters of the seed have it in common
     for cell in usable:
-        start = fresh_adapter(with_target(Recipe.of([cell]), plan.backbone), cell.target)
         merges[cell.key] = merge_of(cell, store, start)
         for task in merges[cell.key].parents:
             by_parent.setdefault((cell.merge or {})["parents"][task], []).append(cell)
     for key, on in by_parent.items():
-        result.rows += _of_parent(plan, store, baselines[key], [(cell, merges[cell.key]) for cell in on], device)
+        own = [(cell, merges[cell.key]) for cell in on]
+        result.rows += _of_parent(plan, store, baselines[key], own, start, device)
     order = {(cell.intermediate, cell.target): place for place, cell in enumerate(cells)}
     result.rows.sort(key=lambda row: (order[row.row, row.target], row.parent))
     return result
+
+
+def _start(plan: Plan, cell: Cell) -> Weights:
+    return fresh_adapter(with_target(Recipe.of([cell]), plan.backbone), cell.target)
 
 
 def _why_not(cell: Cell, store: Store) -> str | None:
@@ -93,12 +99,11 @@ def _note(result: Retention, cell: Cell, reason: str) -> bool:
 
 
 def _of_parent(
-    plan: Plan, store: Store, parent: Cell, merges: Sequence[tuple[Cell, Merge]], device: Device
+    plan: Plan, store: Store, parent: Cell, merges: Sequence[tuple[Cell, Merge]], start: Weights, device: Device
 ) -> list[Retained]:
     """The rows of a parent: it alone, without an adapter, halved, and every merge and own part in its place."""
     task, recipe = parent.target, Recipe.of([parent])
-    network = with_target(recipe, plan.backbone)
-    own, start = parent_adapter(store, parent.key, task), fresh_adapter(network, task)
+    own = parent_adapter(store, parent.key, task)
     none = {name: torch.zeros_like(value) for name, value in own.items()}
     lanes = [own, none, {name: value / 2 for name, value in own.items()}]
     for cell, merge in merges:
