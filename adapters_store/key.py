@@ -24,6 +24,25 @@ def key_of(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(spec)).hexdigest()
 
 
+def stands_on(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of all records that a cell is trained from, each once; ``spec`` is a cell's, or a manifest's row.
+
+    That is the one of its intermediate, if a record holds it. Of a merged intermediate it is those of its parents, and
+    of the transfers among which their validation scores choose.
+    """
+    merge = spec.get("merge") or {}
+    keys = [spec.get("intermediate_key"), *merge.get("parents", {}).values()]
+    return tuple(dict.fromkeys(key for key in (*keys, *merge.get("transfers", {}).values()) if key))
+
+
+def names_below(spec: Mapping[str, Any]) -> dict[str, str]:
+    """What a cell stands on, by key and in words, in the order of ``stands_on``."""
+    merge = spec.get("merge") or {}
+    names = {spec["intermediate_key"]: f"intermediate {spec.get('intermediate')}"} if spec["intermediate_key"] else {}
+    names |= {key: f"parent {task}" for task, key in merge.get("parents", {}).items()}
+    return names | {key: f"transfer {task} -> {spec['target']}" for task, key in merge.get("transfers", {}).items()}
+
+
 def plain_data(value: object, where: str = "spec") -> Any:  # noqa: ANN401 - what JSON holds has no narrower type
     """The value as dicts, lists and scalars that JSON keeps exactly; StoreError names the field that is none."""
     if isinstance(value, Mapping):

@@ -17,6 +17,7 @@ from typing import Any
 
 BASELINE, TRANSFER, IMPORTED, FINETUNED = "baseline", "transfer", "imported", "finetuned"
 SYSTEM = "system"
+MERGED = "merged"
 SELF, SHUFFLED, RANDOM, CONTROL = "self", "shuffled", "random", "control"
 OF_SELF, OF_SHUFFLED, OF_CONTROL = "self-intermediate", "shuffled-intermediate", "control-intermediate"
 
@@ -38,6 +39,7 @@ class Role:
     is_scored_alone: bool = False  # a row of the table of baselines: held against the floor, no gain over anything
     is_gain: bool = False  # a row of the gains, corrected for among all transfers of the study
     is_control: bool = False  # compared with the baseline as a transfer is, reported apart and not corrected for
+    is_merged: bool = False  # on several tasks' adapters made into one: compared, reported apart, not corrected for
     is_helper: bool = False  # trained to be stood on and no more
     is_reference: bool = False  # what baselines are held against; nothing stands on it
     is_asked_for: bool = False  # named in a study's file, among its controls or references
@@ -102,6 +104,7 @@ ROLES: Mapping[str, Role] = {
         _helper(OF_SHUFFLED),
         _helper(OF_CONTROL, scores_texts=True),
         Role(IMPORTED, "on imported", "imported", "imported", is_control=True, names_intermediate=True),
+        Role(MERGED, "on merged", "merged", "merged", is_merged=True, names_intermediate=True),
         Role(
             FINETUNED,
             "references",
@@ -121,6 +124,7 @@ ROLES: Mapping[str, Role] = {
 SCORED_ALONE = tuple(name for name, role in ROLES.items() if role.is_scored_alone)
 GAIN_ROLES = tuple(name for name, role in ROLES.items() if role.is_gain)
 CONTROLS = tuple(name for name, role in ROLES.items() if role.is_control)
+MERGED_ROLES = tuple(name for name, role in ROLES.items() if role.is_merged)
 HELPERS = tuple(name for name, role in ROLES.items() if role.is_helper)
 REFERENCES = tuple(name for name, role in ROLES.items() if role.is_reference)
 SYSTEMS = tuple(name for name, role in ROLES.items() if role.is_system)

@@ -211,6 +211,12 @@ class Store:
             return replace(kept, inputs=dict(inputs))
         return stored_measure(folder / MEASURE, what)
 
+    def measure_of(self, key: str) -> Measure:
+        """The measure of this key, that of its kind and inputs; MissingRecord if there is none."""
+        folder = self.root / "measures" / check_key(key)
+        alias = self._alias(folder, MEASURE)
+        return stored_measure((folder.with_name(alias.of) if alias else folder) / MEASURE, f"measure {key}")
+
     def drop_measure(self, kind: str, inputs: Mapping[str, Any]) -> None:
         """Remove what lies where the measure of these inputs would be; nothing happens where there is nothing."""
         with disk.writing(self.root), self.staging() as temporary, suppress(FileNotFoundError):

@@ -87,7 +87,9 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
     frames = study.gains, study.controls, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
-    maps = write_heatmaps(study.gains, study.baselines, study.manifest, drawings, study.question.kept)
+    maps = write_heatmaps(
+        study.gains, study.baselines, study.manifest, drawings, study.question.kept, merged=study.merged
+    )
     question, results = study.question, study.question.results
     answer, answers = all_answers(question, "guarded", progress)
     write_tables(results, out / TABLES, question.kept)
@@ -114,6 +116,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         gain_sections.corrections(study),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
+        gain_sections.merged(study),
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
@@ -173,6 +176,8 @@ def _leaderboard(store: Store, study: StudyResults, out: Path) -> tuple[Section 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:
     frames = {"cells": study.cells, "gains": study.gains, "baselines": study.baselines, "visible_gains": visible}
+    if len(study.merged):
+        frames |= {"merged": study.merged, "merged_means": study.merged_means}
     if len(study.controls):
         frames |= {"controls": study.controls, "control_means": study.control_means}
     for name, frame in frames.items():

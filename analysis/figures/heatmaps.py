@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 METRIC_NAMES = {"macro_f1": "macro-F1", "multilabel_f1": "multilabel F1", "pearson_r": "Pearson r"}
 DAGGER, DOUBLE_DAGGER = "\u2020", "\u2021"
+MERGED_ROW = "merged:"  # starts the name of such a row, which no task's id can
 ALONE = "baseline (no intermediate)"
 ROBUST_PERCENTILE = 95
 COLOURS = "RdBu"  # red for harm, blue for gain: told apart by all common kinds of colour vision
@@ -76,9 +77,14 @@ class Square(NamedTuple):
 
 
 def write_heatmaps(
-    gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE
+    gains: pd.DataFrame,
+    baselines: pd.DataFrame,
+    manifest: Manifest,
+    out: Path,
+    kept: Kept = NOWHERE,
+    merged: pd.DataFrame | None = None,
 ) -> list[FigureFiles]:
-    """Draw one heatmap per metric and setting that has targets, unless it is kept."""
+    """Draw one heatmap per metric and setting that has targets, unless it is kept; merged rows below all others."""
     heatmaps = []
     planned = baselines.loc[baselines.role == BASELINE, ["metric", "setting"]].drop_duplicates()
     for metric in METRIC_NAMES:
@@ -86,6 +92,8 @@ def write_heatmaps(
             title = figure_title(gains, manifest, metric=metric, setting=setting)
             stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
             frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
+            if merged is not None and len(merged):
+                frame = pd.concat([frame, _merged_squares(merged, frame)], ignore_index=True)
             heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric, kept=kept))
     return heatmaps
 
@@ -130,6 +138,21 @@ def squares(
     return pd.DataFrame(rows, columns=list(Square._fields))
 
 
+def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame:
+    """The squares of a study's merged rows for the columns of ``squares``; of a row without parents none is planned."""
+    alone = squares[squares.intermediate == ""]
+    rows = []
+    for name in dict.fromkeys(merged.row[merged.target.isin(alone.target)]):
+        for target, column in zip(alone.target, alone.column, strict=True):
+            square = Square(MERGED_ROW + name, target, f"merged: {name}", column, "not_planned")
+            for gain in merged[(merged.row == name) & (merged.target == target)].itertuples():
+                is_collapsed = not pd.isna(gain.collapsed) and bool(gain.collapsed)
+                status = _status(gain.n_seeds, gain.score, "done")
+                square = Square(*square[:4], status, gain.score, gain.points, is_collapsed=is_collapsed)
+            rows.append(square)
+    return pd.DataFrame(rows, columns=list(Square._fields))
+
+
 def colour_limit(points: pd.Series) -> float:
     """Gain in points at which the colour is deepest: a percentile of all sizes, so that no one cell pales the rest."""
     sizes = points.abs().dropna()
@@ -154,6 +177,8 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
         _draw_square(axes, square, across[square.target], down[square.intermediate])
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
+    if (of_merged := rows.intermediate.str.startswith(MERGED_ROW)).any():
+        axes.axhline(int(np.argmax(of_merged)), color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
@@ -177,8 +202,9 @@ def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str,
 
 
 def _own_heatmap(squares: pd.DataFrame, title: str, *, metric: str) -> Figure:
-    """The heatmap of these squares, its colours as deep as their own gains ask."""
-    return heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points))
+    """The heatmap of these squares, its colours as deep as the gains of its transfers ask."""
+    transfers = squares[~squares.intermediate.str.startswith(MERGED_ROW)]
+    return heatmap(squares, title=title, metric=metric, limit=colour_limit(transfers.points))
 
 
 def _status(n_seeds: int, score: float, otherwise: str) -> str:

@@ -249,13 +249,9 @@ def frame_of(contacts: Iterable[Contact]) -> pd.DataFrame:
 
 def contaminated_pairs(store: Store, manifest: Manifest) -> set[tuple[str, str]] | None:
     """(target, intermediate) pairs to be marked, a target with itself for its own training; None if unmeasured."""
-    frame = contamination(store, manifest)
-    if frame.empty:
-        return None
-    marked = frame[FLAG].astype(bool)
-    if manifest["synthetic"]:  # made-up texts are cut from templates, so being nearly alike says nothing
-        marked = frame[["same_row", "same_group", "same_pair"]].sum(axis=1) > 0
-    return set(zip(frame.target[marked], frame.intermediate[marked], strict=True))
+    pairs = [Contact(*contact) for contact in _measured(store, manifest).get("contacts", ())]
+    marked = {(own.target, own.intermediate) for own in pairs if own.is_marked(is_synthetic=manifest["synthetic"])}
+    return marked if pairs else None
 
 
 # Mixed columns: cells that were trained on different devices or with different versions, which a gain may hold.

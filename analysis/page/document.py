@@ -83,6 +83,7 @@ def document(store: Store, content: ReportContent) -> dict[str, Any]:
 def _drawn(store: Store, study: StudyResults) -> dict[str, Any]:
     """What takes long to form of the frames, manifest and records of a study, read where it was kept."""
     frames = {name: getattr(study, name) for name in ("cells", "gains", "baselines", "controls", "control_means")}
+    frames |= {"merged": study.merged} if len(study.merged) else {}
     return study.question.kept.parts("page", frames, lambda: _parts(store, study))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from adapters_store.roles import BASELINE, TRANSFER
+from adapters_store.roles import BASELINE, MERGED, TRANSFER
 from analysis.figures import heatmaps as figures
 from analysis.figures.heatmaps import METRIC_NAMES, Square
 from analysis.figures.planned.plan import plain_plan
@@ -75,6 +75,10 @@ def _map(study: StudyResults, metric: str, setting: str) -> dict[str, Any]:
         row = (f"{control['control']}:{title}", title, "control")
         rows.append(row)
         shown.append(_control(study, control, row[0], title))
+    for merged in study.merged[(study.merged.metric == metric) & (study.merged.setting == setting)].to_dict("records"):
+        title = f"merged: {merged['row']}"
+        rows.append((title, title, "merged"))
+        shown.append(_control(study, {**merged, "control": MERGED, "intermediate": merged["row"]}, title, title))
     return {
         "metric": metric,
         "metric_name": METRIC_NAMES[metric],

@@ -11,10 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adapters_store.record import Record
-from adapters_store.roles import CONTROLS, SCORED_ALONE, TRANSFER, role_of
+from adapters_store.roles import CONTROLS, MERGED, SCORED_ALONE, TRANSFER, role_of
 from adapters_store.store import Store
 from analysis.figures.heatmaps import MEANINGS as STATES
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.gains.beside.merged import AGAINST
 from analysis.gains.cells import Predictions, predictions
 from analysis.gains.significance import p_text
 from analysis.page.evidence import Changes, doubts_of
@@ -129,10 +130,11 @@ def _page(changes: Changes, study: StudyResults, where: Where, cells: list[Row],
 
 
 def _rows_by_page(study: StudyResults) -> dict[Where, Row]:
-    """The row of gains, baselines or controls that a page is about, by where the page belongs."""
+    """The row of gains, baselines, controls or merged rows that a page is about, by where the page belongs."""
     rows = [{**gain, "role": TRANSFER} for gain in study.gains.to_dict("records")]
     rows += study.baselines.to_dict("records")
     rows += [{**control, "role": control["control"]} for control in study.controls.to_dict("records")]
+    rows += [{**row, "role": MERGED, "intermediate": row["row"]} for row in study.merged.to_dict("records")]
     return {_where(row): row for row in rows}
 
 
@@ -184,6 +186,14 @@ def _of_gain(role: str, row: Row) -> dict[str, str]:
     if row["setting"] != "full":
         facts["points over full"] = number(row["points_over_full"], 1)
         facts["95 % interval over full"] = interval(row["low_over_full"], row["high_over_full"], 1)
+    if role == MERGED:
+        facts |= {
+            f"less {what}": f"{number(row[f'less_{name}'], 1)} points "
+            f"({interval(row[f'low_less_{name}'], row[f'high_less_{name}'], 1)}; p corrected for the target's rows "
+            f"{p_text(row[f'p_max_{name}'], 4)})"
+            for name, what in AGAINST.items()
+            if not pd.isna(row[f"less_{name}"])
+        }
     return {**facts, "liveness": number(row["liveness"])}
 
 
@@ -237,6 +247,10 @@ def _made(record: Record) -> Facts:
     facts["backbone weights, sha256"] = str(spec["backbone"]["weights_sha256"])
     if spec.get("intermediate_key"):
         facts["key of the intermediate"] = spec["intermediate_key"]
+    if merge := spec.get("merge"):
+        facts |= {f"parent {task}": key for task, key in merge["parents"].items()}
+        facts["weights of the parents"] = inline(record.results["merge"]["weights"])
+        facts["merged weights, sha256"] = record.results["merge"]["sha256"]
     facts |= {name: str(made[name]) for name in ("created", "code", "device")}
     facts["packages"] = inline(made["versions"])
     facts["training time"] = f"{made['wall_seconds']:.0f} s"

@@ -11,6 +11,7 @@ from adapters_store.roles import RANDOM, SELF, SHUFFLED, TRANSFER
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.uncertainty import FULL, LIMIT
+from analysis.gains.beside.merged import AGAINST, CHOSEN, SINGLES
 from analysis.gains.corrections import undecided_corrections
 from analysis.gains.gains import MORE
 from analysis.gains.power import NOT_DETECTABLE, in_words
@@ -37,6 +38,7 @@ WHAT = {
     SHUFFLED: "shuffled: the target's texts, permuted labels",
     RANDOM: "random: an untrained adapter",
 }
+SHORT = {CHOSEN: "chosen single", SINGLES: "mean of singles", RANDOM: "random", SELF: "self"}
 
 
 def verdict(gain: Mapping[str, Any]) -> str:
@@ -178,6 +180,90 @@ def controls(study: StudyResults) -> Section | None:
     each = ["control", "target", "setting", "alone", "with", "points", "95 % interval", "p", "conditional on", "flags"]
     blocks: list[Block] = [Text(text), Table(head, rows), Text("Each control of each target:"), Table(each, single)]
     return Section("Controls", blocks)
+
+
+def merged(study: StudyResults) -> Section | None:
+    """What merged intermediates gain, and their differences from what a single would have given; None without any."""
+    if study.merged.empty:
+        return None
+    text = (
+        "A merged row stands on the adapters of several tasks made into one, as docs/merging.md says. Its gain is held"
+        " against the single that validation chooses (of the same seed), the mean of all singles, an untrained adapter"
+        " and the target itself. Differences are paired, on the same resampled groups; their p is corrected for all"
+        " merged rows of a target by the largest difference (max-T). The best single by its test score is there to"
+        " look at and was never tested against. None of these rows takes part in counts, medians or corrections of"
+        " the transfers."
+    )
+    blocks: list[Block] = [Text(text), Text(_won(study.merged)), _merged_means(study)]
+    blocks += [Text("Each merged row of each target:"), _merged_rows(study)]
+    if left_out := study.manifest.get("left_out"):
+        blocks.append(Text("; ".join(f"{name}: {reason}" for name, reason in left_out.items()), lead="Left out."))
+    return Section("Merged intermediates", blocks)
+
+
+def _won(merged: pd.DataFrame) -> str:
+    """How many rows of targets are better or worse than the chosen single and an untrained adapter."""
+    texts = []
+    for name, what in ((CHOSEN, "the single that validation chooses"), (RANDOM, "an untrained adapter")):
+        tested = merged[merged[f"p_max_{name}"].notna()]
+        if len(tested):
+            sure = tested[f"less_{name}"][tested[f"p_max_{name}"] <= LEVEL]
+            better, worse = int((sure > 0).sum()), int((sure < 0).sum())
+            texts.append(f"{better} better and {worse} worse than {what} (family-wise within each target)")
+    compared = int(merged.points.notna().sum())
+    return f"Of {counted(compared, 'finished row')} of targets, {'; '.join(texts) or 'none could be tested'}."
+
+
+def _merged_means(study: StudyResults) -> Table:
+    head = ["merged row", "targets scored by", "setting", "targets", "points", "95 % interval over targets"]
+    against = [name for name in AGAINST if study.merged_means[f"less_{name}"].notna().any()]
+    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval")]
+    rows = [
+        (
+            *(row["row"], METRIC_NAMES[row["metric"]], row["setting"], row["n_targets"]),
+            *(number(row["points"], 1), interval(row["low"], row["high"], 1)),
+            *(text for name in against for text in _difference(row, name)),
+        )
+        for row in study.merged_means.to_dict("records")
+    ]
+    return Table(head, rows)
+
+
+def _merged_rows(study: StudyResults) -> Table:
+    head = ["target", "merged row", "rule", "parents", "setting", "alone", "with", "points", "95 % interval"]
+    against = [name for name in AGAINST if study.merged[f"less_{name}"].notna().any()]
+    head += [text for name in against for text in (f"less {SHORT[name]}", "95 % interval", "p (max-corrected)")]
+    head += ["chosen single", "best single by test", "its points", "flags"]
+    rows = [
+        (
+            *(study.title(row["target"]), row["row"], _rule(row), _parents(row), row["setting"]),
+            *(number(row["baseline"]), number(row["score"]), number(row["points"], 1)),
+            interval(row["low"], row["high"], 1),
+            *(text for name in against for text in (*_difference(row, name), p_text(row[f"p_max_{name}"], 4))),
+            *(_titles(study, row["chosen_single"]), _titles(study, row["best_single"])),
+            *(number(row["best_single_points"], 1), row["flags"] or "none"),
+        )
+        for row in study.merged.sort_values(["target", "setting"], kind="stable").to_dict("records")
+    ]
+    return Table(head, rows)
+
+
+def _difference(row: Mapping[str, Any], name: str) -> tuple[str, str]:
+    return number(row[f"less_{name}"], 1), interval(row[f"low_less_{name}"], row[f"high_less_{name}"], 1)
+
+
+def _rule(row: Mapping[str, Any]) -> str:
+    weighed = "" if row["weighed_by"] == "equal" else f", weighed by {row['weighed_by']}"
+    return f"{row['rule']}{weighed}"
+
+
+def _parents(row: Mapping[str, Any]) -> str:
+    best = "" if pd.isna(row["best"]) else f", the best {row['best']} by {row['by']}"
+    return f"{row['parents']}{best}"
+
+
+def _titles(study: StudyResults, names: object) -> str:
+    return ", ".join(study.title(name) for name in names.split(", ")) if isinstance(names, str) and names else "none"
 
 
 def corrections(study: StudyResults) -> Section | None:

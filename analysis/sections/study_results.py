@@ -13,11 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from adapters_store.record import Record
-from adapters_store.roles import SYSTEMS
+from adapters_store.roles import MERGED_ROLES, SYSTEMS, planned_role
 from adapters_store.store import Store
 from analysis.gains.baselines import baselines
+from analysis.gains.beside.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
+from analysis.gains.beside.merged import MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
-from analysis.gains.controls import CONTROL_TYPES, MEAN_TYPES, control_means, controls
 from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
@@ -99,8 +100,12 @@ class Frames:
         return self._frame("baselines", baselines)
 
     def controls(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.controls.controls``."""
+        """The frame of ``analysis.gains.beside.controls.controls``."""
         return self._frame("controls", controls)
+
+    def merged(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.beside.merged.merged_gains``."""
+        return self._frame("merged", merged_gains)
 
     def others(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.other_metrics.other_gains``."""
@@ -142,6 +147,8 @@ class StudyResults:
     question: Question
     controls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(CONTROL_TYPES)))
     control_means: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(MEAN_TYPES)))
+    merged: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), MERGED))
+    merged_means: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), MEANS))
     others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
     draws: int = DRAWS
     seed: int = SEED
@@ -169,11 +176,15 @@ class StudyResults:
         )
 
     def with_controls(self, store: Store) -> StudyResults:
-        """The same with what controls gain, and with the gains by second metrics."""
+        """The same with what controls and merged intermediates gain, and with the gains by second metrics."""
         frames = Frames(Snapshot.of(store), self.manifest, self.draws, self.seed, self.question.kept)
         frame = frames.controls()
         means = control_means(frame, self.gains)
-        return replace(self, controls=frame, control_means=means, others=frames.others())
+        study = replace(self, controls=frame, control_means=means, others=frames.others())
+        if not any(planned_role(cell) in MERGED_ROLES for cell in self.manifest["cells"]):
+            return study
+        merged = frames.merged()
+        return replace(study, merged=merged, merged_means=merged_means(merged))
 
     @property
     def of_adapters(self) -> StudyResults:

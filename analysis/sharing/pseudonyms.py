@@ -16,14 +16,14 @@ from string import ascii_lowercase
 from typing import Any
 
 from adapters_store.key import key_of
-from adapters_store.roles import IMPORTED
+from adapters_store.roles import IMPORTED, MERGED
 from analysis.gains.cells import Manifest
 from tasks.ratings import Rating, rating_files, ratings
 from tasks.registry import Registry
 
 UNSHOWN = "not shown"
 PATH = re.compile(r"\S*[/\\]\S*")
-LEFT_OUT = ("slurm", "ray", "best", "imported", "registry")  # of a study: places, accounts, what is by task
+LEFT_OUT = ("slurm", "ray", "best", "imported", "merged", "registry")  # of a study: places, accounts, what is by task
 KEPT = ("schema", "created", "declared", "synthetic")  # of a manifest, as it is
 KEPT_OF_TASK = ("theme", "kind", "metric", "language", "n_train", "n_validation", "n_test", "has_ratings")
 SHORTEST = 4  # letters of a word that is looked for in the copy: shorter ones are everywhere
@@ -67,6 +67,9 @@ def names_of(manifest: Manifest) -> Names:
     imported = dict.fromkeys(cell["intermediate"] for cell in manifest["cells"] if cell.get("role") == IMPORTED)
     tasks = _lettered(hidden, "task", lambda name: _keys(manifest, name))
     tasks |= _lettered(list(imported), "adapter", lambda name: _keys(manifest, name))
+    if hidden:  # a row's name may say what its parents are
+        merged = dict.fromkeys(cell["intermediate"] for cell in manifest["cells"] if cell.get("role") == MERGED)
+        tasks |= _lettered(list(merged), "merge", lambda name: _keys(manifest, name))
     facts = {}
     for field, prefix in {"dataset": "data", "family": "family", "data_source": "source", "setting": "setting"}.items():
         known = {rows[name].get(field, "") for name in public} | {""}
@@ -147,7 +150,21 @@ def _cell(cell: Mapping[str, Any], names: Names, keys: Mapping[str, str]) -> dic
         **roles,
         "key": keys[cell["key"]],
         "intermediate_key": keys.get(intermediate) if intermediate else None,
+        **({"merge": hidden_merge(cell["merge"], names, keys.get)} if "merge" in cell else {}),
     }
+
+
+def hidden_merge(merge: Mapping[str, Any], names: Names, key_of_copy: Callable[[str], str | None]) -> dict[str, Any]:
+    """A merged row's recipe in pseudonyms, with the keys that records have in the copy; measures are not named."""
+    recipe = dict(merge)
+    for field in ("parents", "transfers"):
+        if field in merge:
+            keys = {names.task(name): key_of_copy(key) for name, key in merge[field].items()}
+            recipe[field] = {name: key for name, key in sorted(keys.items()) if key}
+    for field in ("weights", "by"):
+        if isinstance(merge.get(field), Mapping):
+            recipe[field] = {"similarity": merge[field]["similarity"]}
+    return recipe
 
 
 def _keys(manifest: Manifest, name: str) -> str:

@@ -31,7 +31,16 @@ from analysis.sections.blocks import Text
 from analysis.sections.importance import Progress
 from analysis.sections.question import of_stored
 from analysis.sections.study_results import Frames, Snapshot, StudyResults, finished
-from analysis.sharing.pseudonyms import SHORTEST, UNSHOWN, Names, hidden_hash, hidden_manifest, hidden_ratings, names_of
+from analysis.sharing.pseudonyms import (
+    SHORTEST,
+    UNSHOWN,
+    Names,
+    hidden_hash,
+    hidden_manifest,
+    hidden_merge,
+    hidden_ratings,
+    names_of,
+)
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 from tasks.ratings import Rating
@@ -39,10 +48,10 @@ from tasks.ratings import Rating
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
     *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
     *("max_tokens", "caps", "splits", "metric", "class_weights", "loss", "history", "truncation", "tags"),
-    *("composition", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
+    *("composition", "start", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
-FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "others")
+FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "merged", "merged_means", "others")
 READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 
@@ -177,7 +186,11 @@ class _Keys:
             "intermediate_key": self.of(intermediate) if intermediate and intermediate in self.store else None,
             "splits_hash": hidden_hash(content, names.task(target)) if target in names.tasks else content,
             "label": label,
+            **({"merge": hidden_merge(spec["merge"], names, self._of_stored)} if "merge" in spec else {}),
         }
+
+    def _of_stored(self, key: str) -> str | None:
+        return self.of(key) if key in self.store else None
 
 
 def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names) -> None:
@@ -185,6 +198,9 @@ def _copy_record(store: Store, copy: Store, key: str, keys: _Keys, names: Names)
     record = store.get(key)
     results = {name: value for name, value in record.results.items() if name != "retried"}
     results["flags"] = names.flags(results["flags"], record.spec["target"])
+    if "merge" in results:
+        weights = results["merge"]["weights"]
+        results["merge"] = {**results["merge"], "weights": {names.task(name): share for name, share in weights.items()}}
     made = {name: record.provenance[name] for name in PROVENANCE if name in record.provenance}
     with copy.staging() as folder:
         if "test.parquet" in record.files:
@@ -256,12 +272,12 @@ def _frame(frame: pd.DataFrame, names: Names, keys: Mapping[str, str]) -> pd.Dat
             columns[role] = pd.Series([names.task(name) for name in frame[role]], frame.index, dtype=frame[role].dtype)
         if role in frame and version in frame:
             columns[version] = frame[version].mask(frame[role].isin(list(names.tasks)), UNSHOWN)
+    for name in {"row", "chosen_single", "best_single"} & set(frame):  # of merged rows; the chosen by seed
+        columns[name] = [", ".join(map(names.task, text.split(", "))) for text in frame[name].fillna("")]
     if "flags" in frame:
         texts = zip(frame["flags"], frame["target"], strict=True)
         columns["flags"] = [";".join(names.flags(flags.split(";"), target)) for flags, target in texts]
-    if "key" in frame:
-        columns["key"] = frame["key"].map(keys)
-    if "host" in frame:
-        columns["host"] = frame["host"].mask(frame["host"].notna(), UNSHOWN)
+    columns |= {"key": frame["key"].map(keys)} if "key" in frame else {}
+    columns |= {"host": frame["host"].mask(frame["host"].notna(), UNSHOWN)} if "host" in frame else {}
     renamed = frame.assign(**columns)
     return renamed.astype({name: kind for name, kind in frame.dtypes.items() if name in columns})

@@ -123,7 +123,7 @@ def retry_study(options: argparse.Namespace) -> int:
     study = study_of(options)
     study.on(options.device, options.engine)
     failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
-    above = {cell.key for cell in study.plan.cells if cell.intermediate_key in failed}
+    above = {cell.key for cell in study.plan.cells if failed.intersection(cell.stands_on)}
     if not failed and not options.json:
         print(f"no cell of study {study.config.name!r} has failed since it was last tried")
         return 0

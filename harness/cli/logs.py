@@ -103,9 +103,9 @@ def _facts_of(store: Store, now: StudyStatus, cell: Cell) -> dict[str, Any]:
     if failure := now.failures.get(cell.key):
         log = failure.log
         facts |= {"reason": failure.reason, "place": location(failure), "trace": failure.trace.splitlines()}
-    intermediate = now.failures.get(cell.intermediate_key or "")
-    if intermediate and cell.key not in now.stored:
-        facts["why"] = f"its intermediate failed: {intermediate.label}: {intermediate.reason}"
+    below = next((now.failures[key] for key in cell.stands_on if key in now.failures), None)
+    if below and cell.key not in now.stored:
+        facts["why"] = f"its {'parent' if cell.merge else 'intermediate'} failed: {below.label}: {below.reason}"
     return facts | ({"log": log, "end of the log": log_end(store.root, log)} if log else {})
 
 

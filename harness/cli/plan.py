@@ -261,6 +261,7 @@ def show_plan(options: argparse.Namespace) -> int:
     if options.json:
         rows = [whole | text | time for whole, text, time in zip(cells, texts, hours, strict=True)]
         summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
+        summary |= {"left_out": dict(plan.left_out)} if plan.left_out else {}
         reasons = {} if causes is None else {"why": [dataclasses.asdict(cause) for cause in causes]}
         print_json({**summary, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
         return 0
@@ -275,6 +276,7 @@ def show_plan(options: argparse.Namespace) -> int:
         print(line)
     print_warnings(plan)
     print_missing(plan.missing)
+    _print_merged(plan)
     if causes is not None:
         _print_why(plan, causes)
     if left:
@@ -298,6 +300,17 @@ def _print_why(plan: Plan, causes: list[Why]) -> None:
         print(cause.line(len(plan.cells)))
     if not causes:
         print(f"nothing: all {len(plan.cells)} cells are stored")
+
+
+def _print_merged(plan: Plan) -> None:
+    """Print which merged rows have no cell, and which would be trained anew with a further task."""
+    from harness.study.intermediates.merged import recipes_of
+
+    for name, reason in plan.left_out.items():
+        print(f"merged row left out: {name}: {reason}")
+    if names := [recipe.name for recipe in recipes_of(plan.study) if recipe.is_open]:
+        rows = f"{'row' if len(names) == 1 else 'rows'} {', '.join(names)}"
+        print(f"a further task in the study may be a parent of merged {rows}, whose cells are then trained anew")
 
 
 def print_missing(missing: dict[str, str]) -> None:

@@ -140,7 +140,8 @@ def _failure_lines(now: StudyStatus) -> list[str]:
 
 def _not_run_lines(now: StudyStatus) -> list[str]:
     """How many cells cannot be run, by the intermediate that failed."""
-    waiting = Counter(now.failures[cell.intermediate_key or ""].label for cell in now.of(NOT_RUN))
+    below = (next(key for key in cell.stands_on if key in now.failures) for cell in now.of(NOT_RUN))
+    waiting = Counter(now.failures[key].label for key in below)
     return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 
 

@@ -77,7 +77,7 @@ class StudyStatus:
             states |= {cell.key: pack.state for cell in pack.cells}
         states |= {key: FAILED for key in self.failures}
         for cell in self.cells:
-            if states[cell.key] == WAITING and cell.intermediate_key in self.failures:
+            if states[cell.key] == WAITING and any(key in self.failures for key in cell.stands_on):
                 states[cell.key] = NOT_RUN
         return states
 
@@ -126,7 +126,7 @@ def _identities(
 
 
 def planned(manifest: Mapping[str, Any]) -> list[Cell]:
-    """The cells that a manifest names; of a spec there is only the key of the intermediate."""
+    """The cells that a manifest names; of a spec there is only what it stands on."""
     from harness.study.cell import Cell  # which loads numpy, and the parser needs this module
 
     return [
@@ -136,7 +136,7 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
             seed=row["seed"],
             setting=row["setting"],
             role=planned_role(row),
-            spec={"intermediate_key": row.get("intermediate_key")},
+            spec={"intermediate_key": row.get("intermediate_key"), "merge": row.get("merge")},
             key=row["key"],
             system=row.get("system", ""),
         )

@@ -91,22 +91,40 @@ class _StoredCells:
         if note := failure(self.store, cell.key):
             return Cause(f"failed: {' '.join(note.reason.split())}", cell.label)
         # What is missing further down is the root: a cell is trained anew because its intermediate is.
-        intermediate = self.planned.get(str(cell.intermediate_key))
-        if intermediate is not None and intermediate.key not in self.store:
-            return self.cause(intermediate)
+        below = [self.planned[key] for key in cell.stands_on if key in self.planned]
+        if absent := [own for own in below if own.key not in self.store]:
+            return self.cause(absent[0])
         # The nearest record of the same cell is the one with the fewest changes, the newest of equals.
         earlier = min(self.same[_identity(cell.spec)], key=lambda spec: len(changes(spec, cell.spec)), default=None)
-        if earlier is None:
-            return Cause(NEVER)
+        return Cause(NEVER) if earlier is None else self._difference(earlier, cell)
+
+    def _difference(self, earlier: Mapping[str, Any], cell: Cell) -> Cause:
+        """What has changed since a record of the same cell, at its root."""
+        intermediate = self.planned.get(str(cell.intermediate_key))
         if intermediate is not None and earlier["intermediate_key"] != intermediate.key:
             former = self.specs.get(str(earlier["intermediate_key"]))
             if former is not None and (differences := changes(former, intermediate.spec)):
                 return Cause(of=intermediate.target, changes=differences)
+        if sentence := _other_parents(earlier, cell.spec):
+            return Cause(sentence)
         if differences := changes(earlier, cell.spec):
             return Cause(of=cell.target, changes=differences)
         if earlier["schema"] != cell.spec["schema"]:
             return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
         return Cause(f"another {cell.intermediate} is stored than the one it stood on")
+
+
+def _other_parents(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> str:
+    """In words how the parents of a merged row differ from those that it was stored with; empty where they do not."""
+    old, new = ((spec.get("merge") or {}).get("parents", {}) for spec in (earlier, planned))
+    row = planned.get("intermediate")
+    if gone := sorted(old.keys() - new.keys()):
+        return f"merged row {row} has no longer the parent {', '.join(gone)}"
+    if added := sorted(new.keys() - old.keys()):
+        return f"merged row {row} has a new parent, {', '.join(added)}"
+    if again := sorted(name for name, key in new.items() if old[name] != key):
+        return f"merged row {row} stands on other adapters of {', '.join(again)} than it did"
+    return ""
 
 
 def changes(earlier: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[Change, ...]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapters_store import Store, StoreError
+from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
+from harness.study.intermediates.decision import why_unmergeable
 from harness.study.plan import Pack, Plan
 
 
@@ -103,8 +105,8 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
                 missing.append(cell)
         if missing:
             left = Pack(tuple(missing))
-            intermediates = {cell.intermediate_key for cell in missing}
-            steps.append(Step(left, frozenset(makers[key] for key in intermediates if key in makers)))
+            below = {key for cell in missing for key in cell.stands_on}
+            steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
 
@@ -123,16 +125,18 @@ def _take(cell: Cell, store: Store, report: GridReport) -> None:
 def startable(pack: Pack, store: Store) -> tuple[Pack | None, list[Outcome]]:
     """What of a pack is to be trained now, and the outcomes of the other cells.
 
-    Those are stored meanwhile, by another run, or stand on a cell that is not stored.
+    Those are stored meanwhile, by another run, or stand on a cell that is not stored, or on parents of which nothing
+    stored says how much they count.
     """
     wanted, others = [], []
     for cell in pack.cells:
-        intermediate = cell.intermediate_key
         if cell.key in store:
             others.append(Outcome(cell, was_run=False))
-        elif intermediate is not None and intermediate not in store:
-            what = "failed" if failure(store, intermediate) else "is not in the store"
-            others.append(Outcome(cell, f"its intermediate {cell.intermediate} {what}", was_run=False))
+        elif absent := [key for key in cell.stands_on if key not in store]:
+            what = "failed" if failure(store, absent[0]) else "is not in the store"
+            others.append(Outcome(cell, f"its {names_below(cell.spec)[absent[0]]} {what}", was_run=False))
+        elif reason := why_unmergeable(cell.merge, store) if cell.merge else None:
+            others.append(Outcome(cell, reason, was_run=False))
         else:
             wanted.append(cell)
     return Pack(tuple(wanted)) if wanted else None, others

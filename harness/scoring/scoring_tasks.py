@@ -9,7 +9,7 @@ from typing import Any
 from adapters_store import Record, Store
 from adapters_store.record import imports_of, is_imported
 from adapters_store.roles import SCORING, SYSTEMS
-from harness.study.imported import imported_as
+from harness.study.intermediates.imported import imported_as
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 from tasks.task import METRICS, Task

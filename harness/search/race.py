@@ -88,7 +88,7 @@ class Race:
 
     def beside(self, cells: Sequence[Cell]) -> set[str]:
         """The keys of what some of a column's cells need beside them: intermediates alone, and the target alone."""
-        keys = {cell.intermediate_key for cell in cells}
+        keys = {key for cell in cells for key in cell.stands_on}
         about = {(cell.target, cell.seed, cell.setting) for cell in cells}
         alone = [cell for cell in self.plan.cells if cell.intermediate is None]
         return {

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters_store import key_of
-from adapters_store.roles import BASELINE, OF_SHUFFLED, RANDOM, SYSTEM, TRANSFER, WHOLE_MODELS
+from adapters_store import key_of, stands_on
+from adapters_store.roles import BASELINE, MERGED, OF_SHUFFLED, RANDOM, SYSTEM, TRANSFER, WHOLE_MODELS
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
@@ -50,6 +50,17 @@ class Cell:
         """The key of the cell that this one stands on; None for a baseline, and where no record holds it."""
         key: str | None = self.spec["intermediate_key"]
         return key
+
+    @property
+    def stands_on(self) -> tuple[str, ...]:
+        """The keys of all cells that have to be trained before this one."""
+        return stands_on(self.spec)
+
+    @property
+    def merge(self) -> Mapping[str, Any] | None:
+        """The recipe of a merged intermediate, with the keys of its parents; None for any other cell."""
+        merge: Mapping[str, Any] | None = self.spec.get("merge")
+        return merge
 
     @property
     def composition(self) -> str | None:
@@ -94,7 +105,8 @@ def make_cell(
     """The cell of a target (given by its ``splits``) in a study, stacked on ``intermediate`` if there is one.
 
     ``role`` names a training that is neither a plain baseline nor a plain transfer: ``random`` stands on an untrained
-    intermediate, ``shuffled-intermediate`` learns permuted labels. BadStudy if the adapter does not fit the backbone.
+    intermediate, ``shuffled-intermediate`` learns permuted labels, ``merged`` gets its recipe from
+    harness.study.intermediates.merged. BadStudy if the adapter does not fit the backbone.
     """
     task = splits.task
     stacked_on = intermediate.target if intermediate else None
@@ -131,7 +143,8 @@ def make_cell(
         **_later(study, splits),
         "truncation": task.truncation,
         "tags": task.tags if study.input_format == "tags" else None,
-        "composition": study.composition if intermediate_name else None,
+        "composition": study.composition if intermediate_name or role == MERGED else None,
+        **({"start": study.start} if study.start != "task" and adapter else {}),
         "retry_collapsed": study.retry_collapsed,
         "trainer": trainer,
         "library": _library(adapter, study.device) if trainer == "library" else None,

@@ -151,6 +151,8 @@ class StudyConfig:
     baseline_seeds: tuple[int, ...] = ()
     controls: tuple[str, ...] = ()
     imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
+    merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.intermediates
+    start: str = "task"  # of adapters' weights: drawn for each task, or one for all of a seed (shared)
     transfers: bool = True
     composition: str = "stack"
     references: tuple[str, ...] = ()
@@ -239,6 +241,7 @@ class StudyConfig:
             "training": dict(self.training),
             "loss": dict(self.loss),
             "imported": dict(self.imported),
+            "merged": {k: dict(v) for k, v in self.merged.items()},
             "protocol": dict(self.protocol),
             "slurm": dict(self.slurm),
             "ray": dict(self.ray),

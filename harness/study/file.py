@@ -29,6 +29,7 @@ from harness.study.config import (
     positive_int,
     share_of,
 )
+from harness.study.intermediates.merged import check_merged
 from harness.study.methods import METHODS, check_stack, settings_of
 from harness.study.schedulers import Ray, Slurm, options_of
 from harness.study.systems.checks import check_systems
@@ -44,6 +45,7 @@ INPUT_FORMATS = ("pair", "tags")
 DATA = ("files", "synthetic")
 TRAINERS = ("lanes", "library")
 PRECISIONS = ("fp32", "bf16")
+STARTS = ("task", "shared")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 CONTROLS = tuple(role.name for role in ROLES.values() if role.is_control and role.is_asked_for)
 KEPT = ("all", "adapters", "baselines")
@@ -195,6 +197,10 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
     if not isinstance(systems, Mapping):
         raise BadStudy(f"{where}: system is a table of tables, one per system, got {systems!r}")
     tables += [(table, _names_in(table), f"system.{name}.") for name, table in systems.items()]  # see check_systems
+    merged = values.get("merged", {})
+    if not isinstance(merged, Mapping):
+        raise BadStudy(f"{where}: merged is a table of tables, one per row, got {merged!r}")
+    tables += [(table, _names_in(table), f"merged.{name}.") for name, table in merged.items()]  # see check_merged
     for table, allowed, prefix in tables:
         if not isinstance(table, Mapping):
             raise BadStudy(f"{where}: {prefix.rstrip('.')} is a table of fields, got {table!r}")
@@ -279,6 +285,7 @@ def check(study: StudyConfig, where: str) -> None:
     _check_settings(study, where)
     _check_analysis(study, where)
     _check_imported(study, where)
+    check_merged(study, where)
     check_systems(study.systems, study.system, study.tasks, where)
     options_of(Slurm, study.slurm, where)
     options_of(Ray, study.ray, where)
@@ -321,6 +328,7 @@ def _check_closed(study: StudyConfig, where: str) -> None:
         ("trainer", study.trainer, TRAINERS),
         ("precision", study.precision, PRECISIONS),
         ("composition", study.composition, COMPOSITIONS),
+        ("start", study.start, STARTS),
         ("keep", study.keep, KEPT),
         ("adapter.method", study.adapter.method, tuple(METHODS)),
         *(("control", control, CONTROLS) for control in study.controls),

@@ -43,13 +43,16 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "synthetic": plan.study.data == "synthetic",
         "tasks": {name: _task_row(splits, rated) for name, splits in plan.splits.items()},
         "missing": plan.missing,
+        **({"left_out": dict(plan.left_out)} if plan.left_out else {}),
         "cells": [_cell_row(cell) for cell in plan.cells],
     }
 
 
 def _cell_row(cell: Cell) -> dict[str, Any]:
     system = {"system": cell.system} if cell.system else {}
-    return {**{name: getattr(cell, name) for name in CELL_FIELDS}, **system, "intermediate_key": cell.intermediate_key}
+    merge = {"merge": cell.merge} if cell.merge else {}
+    row = {**{name: getattr(cell, name) for name in CELL_FIELDS}, **system}
+    return {**row, "intermediate_key": cell.intermediate_key, **merge}
 
 
 def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
@@ -145,6 +148,10 @@ def _texts_by_name(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(_is_text, value.values()))
 
 
+def _keys_by_name(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_key, value.values()))
+
+
 def _or_nothing(test: Test) -> Test:
     return lambda value: value is None or test(value)
 
@@ -159,6 +166,7 @@ MANIFEST: Shape = {
     "study": (_is_table, "a table", True),
     "tasks": (_tables, "a table of tables", True),
     "missing": (_texts_by_name, "a table of texts", True),
+    "left_out": (_texts_by_name, "a table of texts", False),
     "cells": (_each(_is_table), "a list of tables", True),
 }
 STUDY: Shape = {
@@ -181,6 +189,8 @@ STUDY: Shape = {
     "best": (_tables, "a table of tables", False),
     "loss": (_is_table, "a table", False),
     "imported": (_texts_by_name, "a table of texts", False),
+    "merged": (_tables, "a table of tables", False),
+    "start": (*TEXT, False),
     "slurm": (_is_table, "a table", False),
     "ray": (_is_table, "a table", False),
     "analysis": (_or_nothing(_is_table), "a table", False),
@@ -219,6 +229,13 @@ CELL: Shape = {
     "role": (*TEXT, False),
     "system": (*TEXT, False),
     "intermediate_key": (_or_nothing(_is_key), "a key", False),
+    "merge": (_is_table, "a table", False),
+}
+MERGE: Shape = {
+    "rule": (*TEXT, True),
+    "parents": (_keys_by_name, "a table of keys", True),
+    "transfers": (_keys_by_name, "a table of keys", False),
+    "best": (*COUNT, False),
 }
 
 
@@ -250,6 +267,8 @@ def _of_cells(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield from _misfits(manifest, {"cells": MANIFEST["cells"]}, "")
     for number, cell in enumerate(manifest["cells"]):
         yield from _misfits(cell, CELL, f"cells[{number}].")
+        if isinstance(merge := cell.get("merge"), Mapping):
+            yield from _misfits(merge, MERGE, f"cells[{number}].merge.")
 
 
 def _misfits(table: Mapping[str, Any], shape: Shape, prefix: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from adapters_store import Store, key_of
@@ -20,7 +20,8 @@ from adapters_store.roles import CONTROL, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFF
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
-from harness.study.imported import imported_cells, imported_lanes
+from harness.study.intermediates.imported import imported_cells, imported_lanes
+from harness.study.intermediates.merged import MergedRows, contaminated
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
 from tasks.registry import Registry
@@ -56,8 +57,9 @@ class Pack:
 class Plan:
     """Everything a run needs to know: packs in two stages, rows per task, and what is missing and why.
 
-    ``baselines`` holds all that stands on nothing, intermediates of controls too; ``transfers`` what stands on them
-    and, last, references and systems.
+    ``baselines`` holds all that stands on nothing, intermediates of controls too; ``transfers`` what stands on them,
+    then merged rows and, last, references and systems. ``left_out`` says why a merged row has no cell, by row and
+    target.
     """
 
     study: StudyConfig
@@ -66,6 +68,7 @@ class Plan:
     transfers: tuple[Pack, ...]
     splits: dict[str, Splits]
     missing: dict[str, str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cells(self) -> list[Cell]:
@@ -80,13 +83,15 @@ class Plan:
                     f"--only-target {name}: not a task of study {self.study.name!r}{nearest(name, self.study.tasks)}"
                 )
         transfers = tuple(pack for pack in self.transfers if pack.target in targets)
-        needed = {cell.intermediate_key for pack in transfers for cell in pack.cells}
+        needed = {key for pack in transfers for cell in pack.cells for key in cell.stands_on}
         kept = tuple(pack for pack in self.baselines if pack.target in targets or pack.first.key in needed)
         return replace(self, baselines=kept, transfers=transfers)
 
     def only_keys(self, keys: Collection[str]) -> Plan:
         """The plan of the cells with these keys, and of what they stand on."""
-        wanted = {*keys, *(cell.intermediate_key for cell in self.cells if cell.key in keys)}
+        wanted = set(keys)
+        for cell in reversed(self.cells):  # what a cell stands on is planned before it
+            wanted |= set(cell.stands_on) if cell.key in wanted else set()
         stages = []
         for packs in (self.baselines, self.transfers):
             cells = [tuple(cell for cell in pack.cells if cell.key in wanted) for pack in packs]
@@ -118,9 +123,21 @@ def make_plan(
         )
     imported = imported_cells(study, registry, backbone, store)
     study = replace(study, imported={cell.target: cell.key for cell in imported})
-    plan = Plan(study, backbone, *_packs(study, backbone, splits, imported), splits, missing)
+    rows = _merged_rows(study, backbone, splits, store)
+    packs = _packs(study, backbone, splits, imported, rows)
+    plan = Plan(study, backbone, *packs, splits, missing, rows.left_out if rows else {})
     _check_deferral(plan.cells)
     return plan
+
+
+def _merged_rows(
+    study: StudyConfig, backbone: Backbone, splits: Mapping[str, Splits], store: Store | None
+) -> MergedRows | None:
+    """The merged rows of a study; None where it has none, so that nothing is asked of the rows for them."""
+    if not study.merged:
+        return None
+    first = _Grid(study, backbone, splits, ()).alone(study.seeds[0], "full")
+    return MergedRows(study, backbone, splits, contaminated(study, splits, store), first)
 
 
 def _check_deferral(cells: Iterable[Cell]) -> None:
@@ -153,12 +170,20 @@ def _with_language(splits: Splits, backbone: Backbone) -> Splits:
 
 
 def _packs(
-    study: StudyConfig, backbone: Backbone, splits: dict[str, Splits], imported: Sequence[Cell] = ()
+    study: StudyConfig,
+    backbone: Backbone,
+    splits: dict[str, Splits],
+    imported: Sequence[Cell] = (),
+    rows: MergedRows | None = None,
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
-    """First what stands on nothing, a pack for each cell; then a pack for each column, of transfers and controls."""
+    """First what stands on nothing, a pack for each cell; then a pack for each column, of transfers and controls.
+
+    Merged rows have packs of their own, so that the lanes of all others are the same with and without them.
+    """
     grid = _Grid(study, backbone, splits, imported)
     first: list[Cell] = []
     second: list[Pack] = []
+    third: list[Pack] = []
     for seed in study.seeds_of_baselines:
         full = grid.alone(seed, "full")
         first += full.values()
@@ -169,8 +194,11 @@ def _packs(
             first += [cell for cells in of_controls.values() for cell in cells.values() if cell.role in HELPERS]
             for setting in study.settings:
                 for name in grid.targets:
-                    second += _packs_of_column(grid.column(name, setting, seed, full, of_controls[name]))
-    return tuple(Pack((cell,)) for cell in first), (*second, *_references(grid), *_systems(grid))
+                    column = grid.column(name, setting, seed, full, of_controls[name])
+                    second += _packs_of_column(column)
+                    on_merges = rows.cells(name, setting, seed, full, column) if rows else []
+                    third += [Pack(tuple(on_merges))] if on_merges else []  # which differ in what they stand on alone
+    return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
 
 
 def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:

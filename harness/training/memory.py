@@ -42,6 +42,7 @@ class Shape:
     """What decides the memory of lanes: the encoder's shape, weights per lane, the longest row, bytes per value.
 
     ``trained`` and ``evaluated`` are the most tokens of a cut. Where masks are drawn on the device, so is their making.
+    ``further_units`` are those of a layer's frozen adapter beyond what one adapter has.
     """
 
     layers: int
@@ -55,6 +56,7 @@ class Shape:
     trained: int = TRAINED_CUTS["cpu"].max_tokens
     evaluated: int = EVALUATED_CUTS["cpu"].max_tokens
     draws_masks: bool = False
+    further_units: int = 0
 
     def lane_bytes(self) -> int:
         """Bytes that one more lane needs at the peak."""
@@ -67,7 +69,8 @@ class Shape:
         evaluated = EVALUATED * width_bytes + EVALUATED_SCORES * score_bytes
         evaluated *= max(self.evaluated, self.longest)
         own_masks = 0 if self.shared_noise else self._mask_bytes()
-        return int(max(trained + own_masks, evaluated)) + BANKS * 4 * self.weights
+        further = self.layers * self.further_units * (2 * self.width * 4 + tokens * self.value_bytes)
+        return int(max(trained + own_masks, evaluated) + further) + BANKS * 4 * self.weights
 
     def shared_bytes(self) -> int:
         """Bytes that a pack needs whatever its lanes: the backbone, and the masks of one cut while they are drawn."""
@@ -103,6 +106,7 @@ def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], fami
         trained=trained_cutting(family, is_bf16=value_bytes == 2).max_tokens,
         evaluated=EVALUATED_CUTS[family].max_tokens,
         draws_masks=family != "cpu",
+        further_units=(recipe.below - 1) * inner,
     )
 
 

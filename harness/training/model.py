@@ -170,8 +170,12 @@ def add_target(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
 
 
 def add_fresh(model: Any, recipe: Recipe, name: str, purpose: str) -> None:  # noqa: ANN401
-    """Add an untrained adapter of the recipe's method, drawn from seed, target and purpose."""
-    torch.manual_seed(seed_of(recipe.seed, recipe.target, purpose))
+    """Add an untrained adapter of the recipe's method, drawn from seed, target and purpose.
+
+    Where a study's adapters start alike, the word ``shared`` stands for the target.
+    """
+    is_shared = recipe.start == "shared" and purpose == "adapter"
+    torch.manual_seed(seed_of(recipe.seed, "shared" if is_shared else recipe.target, purpose))
     model.add_adapter(name, config=adapter_config(recipe.adapter or {}))
 
 

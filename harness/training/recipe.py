@@ -18,6 +18,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import Loss, Training
 from harness.study.device import Device
+from harness.study.intermediates.merged import OUTPUTS
 from tasks.splits.loading import Splits
 
 SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
@@ -30,6 +31,8 @@ class Recipe:
 
     ``noise`` names each cell's own stream of dropout; without it all cells share one. ``adapter`` is None where a whole
     model is trained, ``composition`` where nothing is stacked; ``outputs`` is the number of logits of a row.
+    ``start`` says what an adapter's first weights are drawn for, ``below`` how many adapters lie side by side in the
+    widest intermediate.
     ``planned_device`` is the family of device (``cpu``, ``cuda``) where that decides numbers, else None.
     """
 
@@ -49,6 +52,8 @@ class Recipe:
     outputs: int = 2
     adapter: Mapping[str, Any] | None = None
     composition: str | None = None
+    start: str = "task"
+    below: int = 1
     precision: str = "fp32"
     retries_collapsed: bool = False
     planned_device: str | None = None
@@ -79,6 +84,8 @@ class Recipe:
             outputs=len(label["classes"]) or 1,
             adapter=spec.get("adapter"),
             composition=spec.get("composition"),
+            start=spec.get("start", "task"),
+            below=max(side_by_side(cell.merge) for cell in cells),
             precision=spec.get("precision", "fp32"),
             retries_collapsed=spec.get("retry_collapsed", False),
             planned_device=(spec.get("library") or {}).get("device"),
@@ -106,6 +113,14 @@ class Recipe:
     def at_smaller_rates(self) -> Recipe:
         """The same recipe for a second attempt."""
         return replace(self, learning_rates=[smaller(rate) for rate in self.learning_rates])
+
+
+def side_by_side(merge: Mapping[str, Any] | None) -> int:
+    """How many adapters lie side by side in the intermediate of a cell."""
+    if not merge or merge["rule"] != OUTPUTS:
+        return 1
+    parents = len(merge["parents"])
+    return min(parents, int(merge.get("best", parents)))
 
 
 def smaller(rate: float) -> float:

@@ -96,6 +96,10 @@ class Contact(NamedTuple):
         by_text = max(self.same_pair, self.near_text)
         return self.same_row + self.same_group > 0 or by_text > MARKED_SHARE * self.n_test
 
+    def is_marked(self, *, is_synthetic: bool) -> bool:
+        """Whether a study marks the pair: made-up texts are cut from templates, so being nearly alike says nothing."""
+        return self.same_row + self.same_group + self.same_pair > 0 if is_synthetic else self.is_contaminated
+
 
 def contacts(
     splits: Mapping[str, Splits], pairs: Iterable[tuple[str, str]], texts: Texts | None = None

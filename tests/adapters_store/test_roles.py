@@ -9,6 +9,7 @@ from adapters_store.roles import (
     CONTROLS,
     GAIN_ROLES,
     HELPERS,
+    MERGED_ROLES,
     NAMED_BY_INTERMEDIATE,
     ON_OWN_TEXTS,
     REFERENCES,
@@ -30,21 +31,22 @@ def test_the_names_that_records_hold_are_these():
     assert HELPERS == ("self-intermediate", "shuffled-intermediate", "control-intermediate")
     assert REFERENCES == WHOLE_MODELS == ("finetuned",)
     assert ON_OWN_TEXTS == ("self", "shuffled")
-    assert NAMED_BY_INTERMEDIATE == ("control", "imported")
+    assert NAMED_BY_INTERMEDIATE == ("control", "imported", "merged")
+    assert MERGED_ROLES == ("merged",)
     assert SYSTEMS == ("system",)
     assert SCORING == ("baseline", "control-intermediate")
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_role_is_a_gain_or_a_control_exactly_if_it_stands_on_another_cell(name):
+def test_a_role_is_a_gain_a_control_or_a_merged_row_exactly_if_it_stands_on_another_cell(name):
     role = role_of(name)
     assert role.name == name
-    assert (role.is_gain or role.is_control) != role.stands_alone
+    assert (role.is_gain or role.is_control or role.is_merged) != role.stands_alone
 
 
 def test_a_role_of_a_later_version_counts_nowhere():
-    role = role_of("merged")
-    assert (role.group, role.noun) == ("others", "merged")
+    role = role_of("fused")
+    assert (role.group, role.noun) == ("others", "fused")
     assert not (role.is_gain or role.is_control or role.is_scored_alone or role.scores_texts)
 
 

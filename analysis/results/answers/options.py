@@ -109,7 +109,9 @@ def asked_by_options(
     if not any(asked.values()):
         named = f"system {', '.join(map(repr, systems))} of study" if systems else "no system of study"
         verb = "answers" if not systems else "does not answer"
-        raise BadInput(f"{named} {manifest['name']!r} {verb} by options; those of the kinds prompted, seq2seq and decoder do")
+        raise BadInput(
+            f"{named} {manifest['name']!r} {verb} by options; those of the kinds prompted, seq2seq and decoder do"
+        )
     return {task: contestants for task, contestants in asked.items() if contestants}
 
 

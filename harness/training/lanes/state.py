@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,11 +23,13 @@ INNER = "below."  # starts the names of an intermediate that is trained, too; ch
 class LaneState:
     """Trainable weights of K lanes by name, each ``[K, ...]``, and the frozen intermediates' (zeros: none).
 
-    Intermediates are frozen, or trainable under names of their own (``INNER``), or there are none at all.
+    Intermediates are frozen, or trainable under names of their own (``INNER``), or there are none at all. ``facts`` are
+    what a record says of each lane's intermediate, where any is merged.
     """
 
     trained: dict[str, Tensor]
     frozen: dict[str, Tensor]
+    facts: tuple[Mapping[str, Any], ...] = ()
 
     def lanes(self) -> Lanes:
         """The weights in the shape that the forward pass takes."""
@@ -59,7 +61,10 @@ class LaneState:
         """These lanes alone, their weights copied."""
         trained = {name: lanes_of(value.detach(), lanes) for name, value in self.trained.items()}
         return replace(
-            self, trained=trained, frozen={name: lanes_of(value, lanes) for name, value in self.frozen.items()}
+            self,
+            trained=trained,
+            frozen={name: lanes_of(value, lanes) for name, value in self.frozen.items()},
+            facts=tuple(self.facts[lane] for lane in lanes) if self.facts else (),
         )
 
     def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
@@ -97,7 +102,7 @@ def stacked(
     }
     shapes = {ours: value.shape[1:] for ours, value in trained.items() if not ours.startswith("head.")}
     inner = {
-        ours: torch.stack([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
+        ours: as_wide([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])
         for ours, shape in shapes.items()
     }
     if composition == "sequential":
@@ -105,6 +110,15 @@ def stacked(
     if composition == "stack-trainable":
         return LaneState(trained | {f"{INNER}{ours}": value for ours, value in inner.items()}, {})
     return LaneState(trained, inner)
+
+
+def as_wide(values: Sequence[Tensor]) -> Tensor:
+    """The lanes' values of one name, ``[K, ...]``, with zeros for the units that some have not: they add nothing."""
+    sizes = [max(lengths) for lengths in zip(*(value.shape for value in values), strict=True)]
+    wide = values[0].new_zeros(len(values), *sizes)
+    for lane, value in zip(wide, values, strict=True):
+        lane[tuple(slice(length) for length in value.shape)] = value
+    return wide
 
 
 def parameter_names(model: Any, adapter: str) -> dict[str, str]:  # noqa: ANN401

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from harness.training import model
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
+from harness.training.lanes.merging import merge_of
 from harness.training.lanes.state import LaneState, parameter_names, put_back, saved_adapter, stacked
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
 from harness.training.recipe import Attempt, Recipe
@@ -125,8 +126,20 @@ def with_target(recipe: Recipe, backbone: Backbone) -> Any:  # noqa: ANN401
 
 def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) -> LaneState:  # noqa: ANN401
     """A lane for each cell, as they are before training."""
-    intermediates = [_intermediate(network, recipe, cell, store) for cell in cells]
-    return stacked(network, recipe.target, intermediates, recipe.composition or "stack")
+    fresh = fresh_adapter(network, recipe.target)
+    merges = {cell.key: merge_of(cell, store, fresh) for cell in cells if cell.merge}
+    intermediates = [
+        merges[cell.key].weights if cell.merge else _intermediate(network, recipe, cell, store) for cell in cells
+    ]
+    state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
+    facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
+    return replace(state, facts=facts) if merges else state
+
+
+def fresh_adapter(network: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
+    """The weights of a target's adapter in a model by our names, without its head."""
+    names, parameters = parameter_names(network, target), dict(network.named_parameters())
+    return {ours: parameters[theirs].detach() for ours, theirs in names.items() if not ours.startswith("head.")}
 
 
 def _intermediate(network: Any, recipe: Recipe, cell: Cell, store: Store) -> dict[str, Tensor] | None:  # noqa: ANN401
@@ -270,7 +283,8 @@ class Lanes:
                 {name: weight.detach()[lane].cpu() for name, weight in trained.items()},
                 {name: values[lane] for name, values in logits.items()},
                 fitted[lane],
-                model.proofs(cell, sum(weight[0].numel() for weight in trained.values()), finite(alive[lane])),
+                model.proofs(cell, sum(weight[0].numel() for weight in trained.values()), finite(alive[lane]))
+                | dict(trainer.state.facts[lane] if trainer.state.facts else {}),
                 len(cells),
             )
             for lane, cell in enumerate(cells)

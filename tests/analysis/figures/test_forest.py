@@ -17,8 +17,8 @@ from analysis.figures.planned.forest import (
 )
 from analysis.figures.planned.plan import POINTS_PER_CM
 from analysis.gains.baselines import baselines
+from analysis.gains.beside.controls import controls
 from analysis.gains.cells import planned_cells
-from analysis.gains.controls import controls
 from analysis.gains.gains import gains
 from analysis.page.targets import NARROW
 from tests.analysis.figures.test_uncertainty_map import A_PAGE, LONG, check_legible

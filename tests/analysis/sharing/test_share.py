@@ -15,7 +15,7 @@ import pytest
 from adapters_store import key_of
 from adapters_store.measures import CONTAMINATION, contamination_inputs
 from analysis.report import report
-from analysis.sharing.pseudonyms import hidden_manifest, hidden_ratings, names_of
+from analysis.sharing.pseudonyms import Names, hidden_manifest, hidden_merge, hidden_ratings, names_of
 from analysis.sharing.share import occurrences, shared_report
 from tasks.errors import BadInput
 from tasks.splits.contamination import Contact
@@ -206,3 +206,24 @@ def test_the_command_says_what_is_inside_and_what_to_look_at(study, shared, tmp_
     assert out.startswith("A copy for others. Inside: ")
     assert str(shared.page) in out
     assert "look at report.md before you pass it on: a private task or adapter has the word 'ward'" in err
+
+
+def test_a_merged_row_of_a_private_study_names_no_parent_and_no_measure():
+    names = Names({"secret": "task-a", "row": "merge-a"}, {}, {}, {}, "study", ())
+    merge = {
+        "rule": "outputs",
+        "parents": {"secret": "1" * 64, "open": "2" * 64, "gone": "3" * 64},
+        "transfers": {"secret": "4" * 64},
+        "weights": {"similarity": "logme", "measures": {"secret": ["5" * 64]}},
+        "by": "validation",
+        "best": 2,
+    }
+    keys = {"1" * 64: "a" * 64, "2" * 64: "2" * 64, "4" * 64: "d" * 64}
+    assert hidden_merge(merge, names, keys.get) == {
+        "rule": "outputs",
+        "parents": {"open": "2" * 64, "task-a": "a" * 64},
+        "transfers": {"task-a": "d" * 64},
+        "weights": {"similarity": "logme"},
+        "by": "validation",
+        "best": 2,
+    }

@@ -8,7 +8,7 @@ import pytest
 
 from adapters_store import Store
 from harness.preflight.smoke import records
-from harness.preflight.why import changes, why
+from harness.preflight.why import _other_parents, changes, why
 from harness.run.notes import Failure, write
 from harness.study import cell as cells
 from harness.study.file import load_study
@@ -135,3 +135,25 @@ def _planned_again(plan, splits, backbone):
 
     baselines, transfers = _packs(plan.study, backbone, splits)
     return dataclasses.replace(plan, splits=splits, backbone=backbone, baselines=baselines, transfers=transfers)
+
+
+def test_a_merged_row_says_which_parent_is_new_gone_or_trained_anew():
+    def merged(parents):
+        return {"intermediate": "all", "intermediate_key": None, "merge": {"rule": "outputs", "parents": parents}}
+
+    stored = merged({"a": "1" * 64, "b": "2" * 64})
+    said = [
+        _other_parents(stored, merged(parents))
+        for parents in (
+            {"a": "1" * 64, "b": "2" * 64, "c": "3" * 64},
+            {"a": "1" * 64},
+            {"a": "1" * 64, "b": "9" * 64},
+            {"b": "2" * 64, "a": "1" * 64},
+        )
+    ]
+    assert said == [
+        "merged row all has a new parent, c",
+        "merged row all has no longer the parent b",
+        "merged row all stands on other adapters of b than it did",
+        "",
+    ]

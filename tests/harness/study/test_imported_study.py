@@ -15,7 +15,7 @@ from adapters_store.archive import keys_of
 from adapters_store.garbage import garbage
 from adapters_store.listing import named_keys
 from adapters_store.roles import IMPORTED
-from analysis.gains.controls import control_means, controls
+from analysis.gains.beside.controls import control_means, controls
 from analysis.gains.gains import gains
 from analysis.manuscript.methods import methods
 from analysis.manuscript.references import bibliography, origin_of, used

@@ -63,6 +63,9 @@ class FakeTask:
         return pd.DataFrame({"id": ids, "group": group, **columns, "truth": truth})
 
 
+RECIPE = {"rule": "outputs", "weights": "equal", "parents": {}}  # of a merged row
+
+
 def fake_study(
     root: Path,
     tasks: Sequence[FakeTask],
@@ -70,6 +73,8 @@ def fake_study(
     seeds: Sequence[int] = (1,),
     baseline_seeds: Sequence[int] = (),
     controls: Sequence[str] = (),
+    merged: Mapping[str, Mapping[str, Any]] | None = None,
+    validation: Mapping[Pair, float] | None = None,
     references: Sequence[str] = (),
     systems: Sequence[str] = (),
     settings: Sequence[str] = ("full",),
@@ -91,6 +96,8 @@ def fake_study(
 
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
     nearly right, those of ``constant`` ones do not vary, those of ``turned`` ones rise where others fall.
+    ``merged`` are rows with fields of their recipes, and their name is a pair's first part; ``validation`` is that of
+    pairs that do not have the usual one.
     Every record has the same ``history`` and ``cut``, and of transfers the ``liveness`` of their seed; ``spec_of``
     adds fields to a cell's spec by its target and role, and ``study`` to the resolved study.
     """
@@ -102,20 +109,24 @@ def fake_study(
                 if seed in seeds:
                     lanes += [("transfer", other.id) for other in tasks if other.id != task.id]
                     lanes += [(role, BELOW.get(role, task.id)) for role in controls]
+                    lanes += [("merged", row) for row in merged or {}]
                 for role, intermediate in lanes:
-                    is_pair = role in ("baseline", "transfer")
+                    is_pair = role in ("baseline", "transfer", "merged")
                     pair = (intermediate if is_pair else role, task.id)
                     spec = _spec(task, intermediate, seed, setting, (versions or {}).get(pair, 1))
                     spec |= ({} if is_pair else {"role": role}) | dict(spec_of(task.id, role))
+                    of_merge = {"merge": RECIPE | dict((merged or {})[intermediate])} if role == "merged" else {}
+                    spec |= of_merge
                     cells.append({"key": key_of(spec), "intermediate": intermediate, "target": task.id})
-                    cells[-1] |= {"seed": seed, "setting": setting, "role": role}
+                    cells[-1] |= {"seed": seed, "setting": setting, "role": role, **of_merge}
                     if pair not in absent:
                         noise = 0.1 if pair in helpful else 1.0
                         logits = _logits(task, pair, seed, 0.0 if pair in constant else noise)
                         logits = -logits if pair in turned else logits
                         alive = None if intermediate is None else (liveness or {}).get(seed, 0.3)
                         of_pair = list((flags or {}).get(pair, ()))
-                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive)
+                        height = (validation or {}).get(pair, 0.5)
+                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive, height)
                 for name in systems:
                     cells.append(_put_system(store, task, name, seed, setting, history, (absent, helpful, constant)))
     manifest = {
@@ -152,6 +163,7 @@ def _put(
     history: Sequence[Any],
     cut: Mapping[str, int],
     liveness: float | None,
+    validation: float = 0.5,
 ) -> None:
     test = task.test().drop(columns="truth")
     for place in range(logits.shape[1]):
@@ -162,7 +174,7 @@ def _put(
     results = {
         "metric": task.metric,
         "test": None if np.isnan(value) else value,
-        "validation": 0.5,
+        "validation": validation,
         "floor": floor(task.metric, labels, 1),
         "secondary": {
             name: None if np.isnan(value) else value

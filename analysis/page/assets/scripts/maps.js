@@ -64,7 +64,7 @@ function squareTable(map, detail) {
 }
 
 function rowClass(rows, r) {
-  if (rows[r].kind === "control" && rows[r - 1].kind !== "control") return "first-control";
+  if (["control", "merged"].includes(rows[r].kind) && rows[r - 1].kind !== rows[r].kind) return "first-control";
   return r > 0 && rows[r - 1].kind === "alone" ? "after-alone" : null;
 }
 
@@ -110,7 +110,9 @@ function legend(map) {
     [has((one) => one.status === "missing"), swatch("missing"), "planned, not in the store: not trained yet, or failed"],
     [has((one) => one.status === "undefined"), swatch("undefined"), "score not defined (predictions do not vary)"],
     [has((one) => one.status === "not_planned"), swatch(""), "same task"],
-    [has((one) => one.status === "control"), null, "The lowest rows: controls, apart from the transfers; their p is not corrected"],
+    [has((one) => one.status === "control"), null, map.rows.some((row) => row.kind === "merged")
+      ? "The lowest rows: controls and merged intermediates, apart from the transfers; their p is not corrected"
+      : "The lowest rows: controls, apart from the transfers; their p is not corrected"],
   ];
   return make("ul", { class: "legend" },
     entries.filter(([occurs]) => occurs).map(([, mark, text]) => make("li", {}, mark, text)));

@@ -51,12 +51,12 @@ function compare(a, b) {
   return typeof a === "number" && typeof b === "number" ? a - b : COLLATOR.compare(a, b);
 }
 
-// Rows of a map in order: targets alone, intermediates, controls.
+// Rows of a map in order: targets alone, intermediates, controls, merged intermediates.
 function rowsOf(map, order) {
   const of = (kind) => map.rows.filter((row) => row.kind === kind);
   const titles = new Map(map.rows.map((row) => [row.id, row]));
   const sorted = ordered(of("transfer").map((row) => row.id), order, map, true).map((id) => titles.get(id));
-  return [...of("alone"), ...sorted, ...of("control")];
+  return [...of("alone"), ...sorted, ...of("control"), ...of("merged")];
 }
 
 function columnsOf(map, order) {

@@ -288,7 +288,7 @@ def test_cells_trained_on_a_gpu_through_the_library_are_mapped_to_keys_of_a_gpu(
 
 
 def test_an_imported_adapter_is_found_by_either_key_and_by_its_name_once(old):
-    from harness.study.imported import imported_as, with_imported
+    from harness.study.intermediates.imported import imported_as, with_imported
 
     study = study_on(old)
     spec = {
@@ -300,7 +300,7 @@ def test_an_imported_adapter_is_found_by_either_key_and_by_its_name_once(old):
     with old.staging() as folder:
         old.put(key_of(spec), spec, {}, {"backbone": "random-tiny"}, folder)
     config = dataclasses.replace(study.config, imported={"theirs": key_of(spec)[:12]})
-    from harness.study.imported import imported_cells
+    from harness.study.intermediates.imported import imported_cells
 
     with pytest.raises(BadStudy, match=r"has a key of schema 1, .* store migrate"):
         imported_cells(config, study.registry, study.plan.backbone, old)

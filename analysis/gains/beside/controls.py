@@ -72,14 +72,14 @@ def _mean(part: pd.DataFrame) -> dict[str, Any]:
     """Means over the targets of one control."""
     less = (part.transfer_points - part.points).to_numpy(dtype=float)
     row = {"n_targets": len(part), "liveness": part.liveness.mean(), "transfer_points": part.transfer_points.mean()}
-    row |= dict(zip(("points", "low", "high"), _interval(part.points.to_numpy(dtype=float)), strict=True))
+    row |= dict(zip(("points", "low", "high"), over_targets(part.points.to_numpy(dtype=float)), strict=True))
     if part.control.iloc[0] != TRANSFER:
         names = ("transfers_less_control", "low_less_control", "high_less_control")
-        row |= dict(zip(names, _interval(less), strict=True))
+        row |= dict(zip(names, over_targets(less), strict=True))
     return row
 
 
-def _interval(values: np.ndarray) -> tuple[float, float, float]:
+def over_targets(values: np.ndarray) -> tuple[float, float, float]:
     """Mean and 95 % interval, by Student's t over the values; NaN limits of fewer than two."""
     if len(values) < 2:
         return (float(values.mean()) if len(values) else np.nan, np.nan, np.nan)

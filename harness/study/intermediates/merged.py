@@ -1,0 +1,329 @@
+"""Merged intermediates of a study: the tables ``[merged.NAME]``, and the cells that stand on several tasks' adapters.
+
+A table names a recipe. For every target, seed and setting the plan makes a cell of it, whose spec holds the recipe with
+the keys of its parents and of whatever decides about them, so that the cell has its key before anything is trained.
+Nothing is merged here: harness.study.intermediates.decision says which parents count how much once these are trained,
+and harness.training.lanes.merging computes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from adapters_store import Store, key_of
+from adapters_store.measures import (
+    DATA_EMBEDDING,
+    LOGME,
+    VOCABULARY,
+    WEIGHTS,
+    data_embedding_inputs,
+    encoders,
+    logme_inputs,
+    vocabulary_inputs,
+    weights_inputs,
+)
+from adapters_store.roles import MERGED, ROLES
+from harness.study.backbones.backbone import Backbone
+from harness.study.cell import Cell, make_cell
+from harness.study.config import StudyConfig, positive_int
+from harness.study.measures import contacts_of
+from harness.study.methods import serves_lanes, settings_of
+from tasks.entry import ID_PATTERN
+from tasks.errors import BadStudy
+from tasks.plain_text import nearest
+from tasks.splits.contamination import contacts
+from tasks.splits.loading import Splits
+from tasks.task import Task
+
+VERSION = 1  # of merging: raised when what a recipe gives changes
+OTHERS, THEME, FAMILY, OTHER_FAMILIES = "others", "theme", "family", "other families"
+PARENTS = (OTHERS, THEME, FAMILY, OTHER_FAMILIES)
+OUTPUTS, AVERAGED, TIES = "outputs", "weights", "ties"
+RULES = (OUTPUTS, AVERAGED, TIES)
+EQUAL, VALIDATION = "equal", "validation"
+USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
+MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field
+    "data_similarity": (DATA_EMBEDDING, "vector"),
+    "logme": (LOGME, "logme"),
+    "vocabulary_jaccard": (VOCABULARY, "jaccard"),
+    "vocabulary_share": (VOCABULARY, "share"),
+    "weight_similarity": (WEIGHTS, "cosine"),
+    "subspace_similarity": (WEIGHTS, "subspace"),
+}
+Contaminated = Collection[tuple[str, str]]  # a target, and a task that has its test rows for training
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table: which tasks' adapters are made into one, how, and for which targets (none named: all).
+
+    ``weights`` are equal, or follow a similarity; only the ``best`` parents count, where a number is given, by the
+    validation scores of the target on each of them or by a similarity.
+    """
+
+    name: str
+    parents: str | tuple[str, ...] = OTHERS
+    rule: str = OUTPUTS
+    weights: str = EQUAL
+    keep: float | None = None
+    best: int | None = None
+    by: str | None = None
+    targets: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its parents follow from the study's tasks, so that a new task may become one."""
+        return isinstance(self.parents, str)
+
+    def of_target(self, target: str) -> bool:
+        """Whether this target has a cell on it."""
+        return not self.targets or target in self.targets
+
+
+FIELDS = tuple(name for name in get_type_hints(Recipe) if name != "name")
+
+
+def recipes_of(study: StudyConfig) -> list[Recipe]:
+    """The recipes of a study, in the order of its file; ``check_merged`` has seen them."""
+    return [_recipe(name, table) for name, table in study.merged.items()]
+
+
+def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
+    lists = {field: tuple(table[field]) for field in ("parents", "targets") if isinstance(table.get(field), list)}
+    keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
+    return Recipe(name, **{**table, **lists, **keep})
+
+
+# What a file may say.
+
+
+def check_merged(study: StudyConfig, where: str) -> None:
+    """BadStudy, in one line that names ``where`` it stands, for a recipe that cannot be followed in this study."""
+    for name, table in study.merged.items():
+        at = f"{where}: merged.{name}"
+        _check_name(study, name, at)
+        for field in table:
+            if field not in FIELDS:
+                raise BadStudy(f"{at}: unknown field {field!r}{nearest(field, FIELDS)}; known: {', '.join(FIELDS)}")
+        _check_tasks(study, table, at)
+        _check_choices(table, at)
+        _check_numbers(table, at)
+        _check_fit(study, table, at)
+
+
+def _check_name(study: StudyConfig, name: str, at: str) -> None:
+    """A name is a word of its own: cells are told apart by it."""
+    if not ID_PATTERN.fullmatch(name):
+        raise BadStudy(f"{at}: a name may hold only small letters, digits and _")
+    if name in study.tasks or name in study.imported or name in ROLES:
+        what = "a task" if name in study.tasks else "an imported adapter" if name in study.imported else "a control"
+        raise BadStudy(f"{at}: {name!r} is the name of {what} of the study; give the merged row another one")
+
+
+def _check_tasks(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
+    parents = table.get("parents", OTHERS)
+    if isinstance(parents, str) and parents not in PARENTS:
+        known = ", ".join(map(repr, PARENTS))
+        raise BadStudy(f"{at}: parents {parents!r}{nearest(parents, PARENTS)}; say {known}, or a list of tasks")
+    for field, value in (("parents", parents), ("targets", table.get("targets", []))):
+        if isinstance(value, str) and field == "parents":
+            continue
+        if not isinstance(value, list | tuple) or (field in table and not value):
+            raise BadStudy(f"{at}: {field} {value!r} is not a list of tasks")
+        for task in value:
+            if task not in study.tasks:
+                known = nearest(str(task), study.tasks)
+                raise BadStudy(f"{at}: {field} names {task!r}, which is no task of the study{known}")
+        if len(set(value)) != len(value):
+            raise BadStudy(f"{at}: {field} names something twice: {', '.join(value)}")
+
+
+def _check_choices(table: Mapping[str, Any], at: str) -> None:
+    choices = {"rule": RULES, "weights": (EQUAL, *MEASURED), "by": (VALIDATION, *MEASURED)}
+    for field, known in choices.items():
+        if (value := table.get(field, known[0])) not in known:
+            raise BadStudy(f"{at}: {field} {value!r} is not one of {', '.join(known)}{nearest(str(value), known)}")
+
+
+def _check_numbers(table: Mapping[str, Any], at: str) -> None:
+    if "best" in table:
+        positive_int("best", table["best"], at)
+    if ("best" in table) != ("by" in table):
+        given, other = ("best", "by") if "best" in table else ("by", "best")
+        raise BadStudy(f"{at}: {given} is there without {other}; say both, as in best = 2 and by = 'validation'")
+    if "keep" not in table:
+        return
+    if table.get("rule") != TIES:
+        raise BadStudy(f"{at}: keep is a share of what {TIES!r} keeps, and the rule is another; leave it out")
+    keep = table["keep"]
+    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
+        raise BadStudy(f"{at}: keep {keep!r} is not a share above 0, of 1 at most")
+
+
+def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
+    """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
+    if not study.transfers:
+        raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
+    if study.trainer != "lanes":
+        raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
+    if study.composition != "stack":
+        raise BadStudy(f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'")
+    if not serves_lanes(settings_of(study.adapter)):
+        raise BadStudy(f"{at}: only adapters of method 'seq_bn' with relu are merged; leave adapter.* out")
+    if table.get("rule") == TIES and study.start != "shared":
+        raise BadStudy(
+            f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
+            "start alike; say start = 'shared'"
+        )
+
+
+# From recipes to cells.
+
+
+def contaminated(study: StudyConfig, splits: Mapping[str, Splits], store: Store | None) -> set[tuple[str, str]]:
+    """(target, task) pairs of which the task has rows of the target's test for training; kept in the store."""
+    pairs = [(target, other) for target in splits for other in splits]
+    measured = contacts_of(splits, store) if store else contacts(splits, pairs)
+    return {
+        (contact.target, contact.intermediate)
+        for contact in measured
+        if contact.is_marked(is_synthetic=study.data == "synthetic")
+    }
+
+
+@dataclass(frozen=True)
+class MergedRows:
+    """The merged rows of a study's columns. ``left_out`` says in words which have no parents, by row and target."""
+
+    study: StudyConfig
+    backbone: Backbone
+    splits: Mapping[str, Splits]
+    contaminated: Contaminated
+    first: Mapping[str, Cell]
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def cells(
+        self, target: str, setting: str, seed: int, full: Mapping[str, Cell], column: Sequence[Cell]
+    ) -> list[Cell]:
+        """A target's cells on merges of the ``full`` baselines; ``column`` has its transfers, which may choose.
+
+        BadStudy for a list that names the target, a task contaminated with it, or an adapter of another shape.
+        """
+        base, cells = None, []
+        for recipe in recipes_of(self.study):
+            if not recipe.of_target(target):
+                continue
+            if parents := self._parents(recipe, target):
+                base = base or make_cell(
+                    self.study, self.backbone, self.splits[target], seed=seed, setting=setting, role=MERGED
+                )
+                self._check_lanes(recipe, base)
+                merge = self._merge(recipe, target, {name: full[name] for name in parents}, column)
+                spec = {**base.spec, "intermediate": recipe.name, "merge": merge}
+                cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
+        return cells
+
+    def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
+        """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
+        if base.spec["trainer"] != "lanes":
+            raise BadStudy(
+                f"merged.{recipe.name}: target {base.target} trains an adapter of method "
+                f"{base.spec['adapter']['method']!r}, which lanes do not have; list other targets: targets"
+            )
+
+    def _parents(self, recipe: Recipe, target: str) -> list[str]:
+        """The tasks whose adapters are merged, sorted; a row without any is noted among those left out."""
+        may_be = {
+            name: rows.task
+            for name, rows in self.splits.items()
+            if name != target and rows.task.role in ("both", "intermediate") and (target, name) not in self.contaminated
+        }
+        if isinstance(recipe.parents, tuple):
+            self._check_list(recipe, target, may_be)
+            chosen = [name for name in recipe.parents if name in may_be]
+        else:
+            own = self.splits[target].task
+            chosen = [name for name, task in may_be.items() if _belongs(recipe.parents, task, own)]
+        if not chosen:
+            reason = f"no task is left of parents = {recipe.parents!r}"
+            if any(pair[0] == target and pair[1] != target for pair in self.contaminated):
+                reason += " but such as have its test rows for training"
+            self.left_out[f"{recipe.name} -> {target}"] = reason
+        return sorted(chosen)
+
+    def _check_list(self, recipe: Recipe, target: str, may_be: Mapping[str, Task]) -> None:
+        for name in recipe.parents:
+            if name in may_be or name not in self.splits:  # without its files a task is among those that are missing
+                continue
+            what = "is the target itself" if name == target else "has rows of its test for training"
+            if name != target and self.splits[name].task.role not in ("both", "intermediate"):
+                what = f"is no intermediate (role = {self.splits[name].task.role!r})"
+            raise BadStudy(
+                f"merged.{recipe.name}: parents names {name!r}, which for target {target!r} {what}; leave it out, or "
+                "list the targets that the row is for: targets"
+            )
+
+    def _merge(
+        self, recipe: Recipe, target: str, parents: Mapping[str, Cell], column: Sequence[Cell]
+    ) -> dict[str, Any]:
+        """The recipe as a spec holds it, with the keys of the parents and of all that decides about them."""
+        own = settings_of(self.study.adapter)
+        for name, cell in parents.items():
+            if cell.spec["adapter"] != own:
+                raise BadStudy(
+                    f"merged.{recipe.name}: the adapter of {name} ({cell.spec['adapter']['method']}) has another shape "
+                    "than the study's; leave it out of parents"
+                )
+        merge: dict[str, Any] = {
+            "version": VERSION,
+            "rule": recipe.rule,
+            "parents": {name: cell.key for name, cell in parents.items()},
+            "weights": EQUAL if recipe.weights == EQUAL else self._measures(recipe.weights, target, parents),
+        }
+        if recipe.keep is not None:
+            merge["keep"] = recipe.keep
+        if recipe.best is not None:
+            merge["best"] = recipe.best
+            merge["by"] = VALIDATION if recipe.by == VALIDATION else self._measures(str(recipe.by), target, parents)
+        if recipe.by == VALIDATION:
+            on = {cell.intermediate: cell.key for cell in column}
+            merge["transfers"] = {name: on[name] for name in parents}
+        return merge
+
+    def _measures(self, similarity: str, target: str, parents: Collection[str]) -> dict[str, Any]:
+        """A similarity with the keys of its measures by parent: one of a pair, or an embedding of either task."""
+        kind, _ = MEASURED[similarity]
+        keys = {
+            name: [key_of({"kind": kind, "inputs": inputs}) for inputs in self._inputs(kind, name, target)]
+            for name in sorted(parents)
+        }
+        return {"similarity": similarity, "measures": keys}
+
+    def _inputs(self, kind: str, parent: str, target: str) -> list[dict[str, Any]]:
+        contents = {name: self.splits[name].content_hash for name in (parent, target)}
+        keys = {name: self.first[name].key for name in (parent, target)}
+        if kind == DATA_EMBEDDING:
+            name = self.study.backbone
+            return [data_embedding_inputs(contents[task], encoders(name)[0], name) for task in (parent, target)]
+        if kind == VOCABULARY:
+            return [vocabulary_inputs(contents[parent], contents[target])]
+        return [(weights_inputs if kind == WEIGHTS else logme_inputs)(keys[parent], keys[target])]
+
+
+def _belongs(parents: str, task: Task, own: Task) -> bool:
+    """Whether a task is among the ``parents`` of another one."""
+    is_family = task.dataset.family == own.dataset.family
+    return {
+        OTHERS: True,
+        THEME: bool(own.theme) and task.theme == own.theme,
+        FAMILY: is_family,
+        OTHER_FAMILIES: not is_family,
+    }[parents]
+
+
+def awaits_transfers(cell: Cell) -> bool:
+    """Whether validation scores of the target's transfers decide about the cell's parents."""
+    return "transfers" in cell.spec.get("merge", {})
