@@ -1,4 +1,4 @@
-"""Systems that answer by options, by weights and by a server, give equal records on every engine."""
+"""Systems that train networks whole, by options or by a server: their records are equal on every engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ pytest.importorskip("peft")
 SYSTEMS = (
     'tasks=["epitome_er"]',
     "transfers=false",
-    'systems=["seq2seq", "decoder", "prompted", "ranked"]',
+    'systems=["encoder", "clsn", "seq2seq", "decoder", "prompted", "ranked"]',
+    *(f"system.{name}.{setting}" for name in ("encoder", "clsn") for setting in ("epochs=1", "tokens=48")),
     *(f'system.{name}.weights="random-tiny"' for name in ("seq2seq", "decoder", "ranked")),
     *(f"system.{name}.{setting}" for name in ("seq2seq", "decoder") for setting in ("epochs=1", "tokens=1500")),
     'system.ranked.kind="prompted"',
@@ -52,7 +53,7 @@ def test_every_engine_gives_the_records_of_a_run_here(engine, done, server, stor
     else:
         _, runner = study._engine("local", 2, 1, "auto", lambda *_: None)
         outcomes = list(WorkersEngine(2, 1).run(runner, steps))
-    assert [outcome.error for outcome in outcomes] == [None] * 4
+    assert [outcome.error for outcome in outcomes] == [None] * 6
     for step in steps:
         (cell,) = step.pack.cells
         for name in ("test.parquet", "validation.parquet"):
