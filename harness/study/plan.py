@@ -21,7 +21,7 @@ from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.intermediates.imported import imported_cells, imported_lanes
-from harness.study.intermediates.merged import MergedRows, contaminated
+from harness.study.intermediates.merged import GATED, MergedRows, contaminated
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
 from tasks.registry import Registry
@@ -197,8 +197,15 @@ def _packs(
                     column = grid.column(name, setting, seed, full, of_controls[name])
                     second += _packs_of_column(column)
                     on_merges = rows.cells(name, setting, seed, full, column) if rows else []
-                    third += [Pack(tuple(on_merges))] if on_merges else []  # which differ in what they stand on alone
+                    third += _packs_of_merges(on_merges)
     return tuple(Pack((cell,)) for cell in first), (*second, *third, *_references(grid), *_systems(grid))
+
+
+def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
+    """One pack of those that differ in what they stand on alone; one of each that learns what its parents count."""
+    alike = tuple(cell for cell in cells if (cell.merge or {})["rule"] != GATED)
+    own = [Pack((cell,)) for cell in cells if cell not in alike]
+    return [*([Pack(alike)] if alike else []), *own]
 
 
 def _packs_of_column(column: Sequence[Cell]) -> list[Pack]:

@@ -18,7 +18,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import Loss, Training
 from harness.study.device import Device
-from harness.study.intermediates.merged import OUTPUTS
+from harness.study.intermediates.merged import WIDE
 from tasks.splits.loading import Splits
 
 SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
@@ -117,7 +117,7 @@ class Recipe:
 
 def side_by_side(merge: Mapping[str, Any] | None) -> int:
     """How many adapters lie side by side in the intermediate of a cell."""
-    if not merge or merge["rule"] != OUTPUTS:
+    if not merge or merge["rule"] not in WIDE:
         return 1
     parents = len(merge["parents"])
     return min(parents, int(merge.get("best", parents)))

@@ -41,8 +41,9 @@ from tasks.task import Task
 VERSION = 1  # of merging: raised when what a recipe gives changes
 OTHERS, THEME, FAMILY, OTHER_FAMILIES = "others", "theme", "family", "other families"
 PARENTS = (OTHERS, THEME, FAMILY, OTHER_FAMILIES)
-OUTPUTS, AVERAGED, TIES = "outputs", "weights", "ties"
-RULES = (OUTPUTS, AVERAGED, TIES)
+OUTPUTS, AVERAGED, TIES, GATED = "outputs", "weights", "ties", "gated"
+RULES = (OUTPUTS, AVERAGED, TIES, GATED)
+WIDE = (OUTPUTS, GATED)  # whose parents lie side by side
 EQUAL, VALIDATION = "equal", "validation"
 USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
 MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field

@@ -75,13 +75,14 @@ class _Adapted(torch.autograd.Function):
         #   of s: g itself, and by way of the norm what its own backward makes of p D.
         # Where lanes have s in common, their gradients are added up before the norm, whose backward is linear in them.
         total, mean, deviation, flat, inner, down, up = ctx.saved_tensors
-        of_total, of_weights = ctx.needs_input_grad[0], ctx.needs_input_grad[1]
+        of_total, of_down, _, of_up, *_ = ctx.needs_input_grad
         outer = gradient.flatten(1, 2)
         intake = (outer @ up).mul_(inner > 0)
         weights: list[Tensor | None] = [None] * 4
-        if of_weights:
-            weights = [intake.transpose(1, 2) @ flat, intake.sum(1, keepdim=True)]
-            weights += [outer.transpose(1, 2) @ inner, outer.sum(1, keepdim=True)]
+        if of_down:
+            weights[:2] = intake.transpose(1, 2) @ flat, intake.sum(1, keepdim=True)
+        if of_up:  # alone, where parents of a frozen merge are weighed
+            weights[2:] = outer.transpose(1, 2) @ inner, outer.sum(1, keepdim=True)
         passed = None
         if of_total:
             normed, norm = (intake @ down).view(gradient.shape), ctx.norm

@@ -8,6 +8,8 @@ weights w that sum to 1 the rules make
 - ``weights``: the averages of D, d, U and u, as in AdapterSoup (Chronopoulou et al. 2023).
 - ``ties``: what training has changed since the common start, trimmed to the largest share of each parent's values, of
   which only those count that have the sign of the largest sum (Yadav et al. 2023, section 4), added to the start.
+- ``gated``: as ``outputs``, with a weight per parent and layer that is learned with the target and begins at w. The
+  biases u are units, too, whose relu gives 1, so that a weight is one number for all of a parent's units.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.cell import Cell
 from harness.study.intermediates.decision import Undecided, weights_of
-from harness.study.intermediates.merged import AVERAGED, OUTPUTS, TIES
+from harness.study.intermediates.merged import AVERAGED, GATED, OUTPUTS, TIES, WIDE
 from harness.training.lanes.state import saved_adapter
 from harness.training.model import stored_adapter
 
@@ -73,7 +75,7 @@ def parent_adapter(store: Store, key: str, task: str) -> Weights:
 def check_shapes(rule: str, adapters: Sequence[Weights]) -> None:
     """Undecided where ``weights`` or ``ties`` are asked of adapters of several shapes."""
     shapes = [{name: tuple(value.shape) for name, value in weights.items()} for weights in adapters]
-    if rule != OUTPUTS and any(other != shapes[0] for other in shapes):
+    if rule not in WIDE and any(other != shapes[0] for other in shapes):
         raise Undecided(f"the adapters have several shapes, which rule {rule!r} cannot merge; say 'outputs'")
 
 
@@ -86,6 +88,24 @@ def merged(rule: str, adapters: Sequence[Weights], weights: Sequence[float], sta
 def _outputs(adapters: Sequence[Weights], weights: Sequence[float], _: Weights, __: float) -> Weights:
     """One wide adapter: units of all parents in their order."""
     return {name: _side_by_side(name, [own[name] for own in adapters], weights) for name in adapters[0]}
+
+
+def _gated(adapters: Sequence[Weights], _: Sequence[float], __: Weights, ___: float) -> Weights:
+    """One wide adapter, not weighed yet: of every parent its units, and one more for its bias of the up-projection."""
+    return _outputs([_with_bias_as_unit(own) for own in adapters], [1.0] * len(adapters), {}, 1.0)
+
+
+def _with_bias_as_unit(own: Weights) -> Weights:
+    further = {}
+    for name, value in own.items():
+        if name.endswith(UP_BIASES):
+            further[name] = torch.zeros_like(value)
+        elif name.endswith(UPS):
+            further[name] = torch.cat([value, own[name.replace(UPS, UP_BIASES)].unsqueeze(1)], dim=1)
+        else:  # a unit that looks at nothing, and whose bias is 1
+            last = value.new_zeros(1, *value.shape[1:]) if value.dim() == 2 else value.new_ones(1)
+            further[name] = torch.cat([value, last])
+    return further
 
 
 def _side_by_side(name: str, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -126,4 +146,5 @@ RULES: Mapping[str, Callable[[Sequence[Weights], Sequence[float], Weights, float
     OUTPUTS: _outputs,
     AVERAGED: _averaged,
     TIES: _ties,
+    GATED: _gated,
 }

@@ -16,6 +16,7 @@ from harness.training.tensors import lanes_of
 
 ADAPTER = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")
 HEAD = ("1.weight", "1.bias", "4.weight", "4.bias")  # dropout, dense, tanh, dropout, out
+GATE = "gate."  # starts the names, which a layer ends, of what parents count in a merge that learns it
 INNER = "below."  # starts the names of an intermediate that is trained, too; checkpoints have them
 
 
@@ -35,7 +36,7 @@ class LaneState:
         """The weights in the shape that the forward pass takes."""
         is_trained = any(name.startswith(INNER) for name in self.trained)
         return Lanes(
-            intermediates=self._banks(self.trained, INNER) if is_trained else self._frozen,
+            intermediates=self._banks(self.trained, INNER) if is_trained else self._weighed(),
             targets=self._banks(self.trained),
             heads=Heads(*(self._shaped(self.trained[f"head.{name}"]) for name in HEAD)),
         )
@@ -46,6 +47,24 @@ class LaneState:
         if not any(bool(value.any()) for value in self.frozen.values()):
             return None
         return self._banks(self.frozen)
+
+    def facts_of(self, lane: int) -> dict[str, Any]:
+        """What a record says of the lane's intermediate, and what its parents count by layer where that is learned."""
+        facts = dict(self.facts[lane]) if self.facts else {}
+        if learned := [gate[lane].tolist() for name, gate in self.trained.items() if name.startswith(GATE)]:
+            by_parent = zip(facts["merge"]["weights"], zip(*learned, strict=True), strict=True)
+            facts["merge"] = {**facts["merge"], "learned": {parent: list(own) for parent, own in by_parent}}
+        return facts
+
+    def _weighed(self) -> dict[int, Bottleneck] | None:
+        """The frozen intermediates, each parent's units times its weight where that is learned."""
+        gates = {int(name.removeprefix(GATE)): gate for name, gate in self.trained.items() if name.startswith(GATE)}
+        if not gates or self._frozen is None:
+            return self._frozen
+        return {
+            layer: replace(bank, up=_Weighed.apply(gates[layer], bank.up))  # type: ignore[no-untyped-call]
+            for layer, bank in self._frozen.items()
+        }
 
     @property
     def intermediates(self) -> dict[str, Tensor]:
@@ -78,6 +97,29 @@ class LaneState:
     def _shaped(value: Tensor) -> Tensor:
         """Biases ``[K, n]`` become ``[K, 1, n]``."""
         return value.unsqueeze(1) if value.dim() == 2 else value
+
+
+class _Weighed(torch.autograd.Function):
+    """Frozen ups ``[K, d, units]`` of P parents in their order, each times its parent's ``gate [K, P]``.
+
+    The ups are kept apart from what a backward pass frees: the gradients of all cuts of a batch go through here.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.up, ctx.parents = up, gate.shape[1]
+        return up * gate.repeat_interleave(up.shape[2] // gate.shape[1], dim=1).unsqueeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        return (gradient * ctx.up).sum(1).unflatten(1, (ctx.parents, -1)).sum(2), None
+
+
+def gates(state: LaneState, weights: Sequence[float]) -> LaneState:
+    """The state of one lane with what its parents count as weights that are trained, a row in every layer."""
+    layers = sorted({int(name.partition(".")[0]) for name in state.frozen})
+    own = {f"{GATE}{layer}": torch.tensor([list(weights)]) for layer in layers}
+    return replace(state, trained=state.trained | own)
 
 
 def stacked(
@@ -150,7 +192,8 @@ def put_back(model: Any, target: str, state: LaneState, lane: int) -> None:  # n
     names |= {f"{INNER}{ours}": theirs for ours, theirs in parameter_names(model, INTERMEDIATE).items()}
     with torch.no_grad():
         for ours, value in state.trained.items():
-            parameters[names[ours]].copy_(value[lane])
+            if not ours.startswith(GATE):
+                parameters[names[ours]].copy_(value[lane])
 
 
 def lane_norms(tensors: Iterator[Tensor] | Sequence[Tensor]) -> Tensor:

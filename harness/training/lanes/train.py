@@ -24,12 +24,13 @@ from torch import Tensor
 from adapters_store import Store
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
+from harness.study.intermediates.merged import GATED
 from harness.training import model
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
 from harness.training.lanes.merging import merge_of
-from harness.training.lanes.state import LaneState, parameter_names, put_back, saved_adapter, stacked
+from harness.training.lanes.state import LaneState, gates, parameter_names, put_back, saved_adapter, stacked
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
 from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
@@ -133,6 +134,9 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
     ]
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
     facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
+    if any((cell.merge or {}).get("rule") == GATED for cell in cells):
+        ((own,), (_,)) = merges.values(), cells  # which is alone in its pack
+        state = gates(state, list(own.parents.values()))
     return replace(state, facts=facts) if merges else state
 
 
@@ -284,7 +288,7 @@ class Lanes:
                 {name: values[lane] for name, values in logits.items()},
                 fitted[lane],
                 model.proofs(cell, sum(weight[0].numel() for weight in trained.values()), finite(alive[lane]))
-                | dict(trainer.state.facts[lane] if trainer.state.facts else {}),
+                | trainer.state.facts_of(lane),
                 len(cells),
             )
             for lane, cell in enumerate(cells)
