@@ -13,6 +13,7 @@ from adapters_store.record import MARKER
 from analysis.gains.cells import cells, planned_cells
 from analysis.gains.gains import gains
 from harness.run.grid import run_grid
+from harness.study.cell import Cell
 from harness.study.plan import Pack
 from tests.support.studies.fake_study import FakeTask, fake_study
 from tests.support.studies.stored import EVERY_KIND, KEY, SPEC, prepared, put
@@ -37,9 +38,7 @@ def damage(path):
 
 def cell(seed):
     spec = {**SPEC, "seed": seed, "intermediate_key": None}
-    return SimpleNamespace(
-        key=key_of(spec), spec=spec, target="news_distress", intermediate=None, intermediate_key=None
-    )
+    return Cell("news_distress", None, seed, "full", "baseline", spec, key_of(spec))
 
 
 def test_a_run_counts_a_damaged_record_as_failed_and_goes_on(store, folder):

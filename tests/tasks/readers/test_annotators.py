@@ -187,7 +187,9 @@ def test_several_label_columns_suggest_how_they_are_combined(
 
 
 @given(
-    marks=st.lists(st.lists(st.sampled_from(["yes", "no", "?", ""]), min_size=3, max_size=3), min_size=1, max_size=9)
+    marks=st.lists(
+        st.lists(st.sampled_from(["yes", "no", "?", ""]), min_size=3, max_size=3).filter(any), min_size=1, max_size=9
+    )
 )
 @settings(max_examples=40)
 def test_rows_keep_what_each_annotator_answered_in_the_order_of_the_columns(marks: list[list[str]]) -> None:
