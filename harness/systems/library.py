@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
+from harness.study.intermediates.merged import FUSED, most_parents
+from harness.study.methods import fusion_parameters
 from harness.systems.system import (
     ADAPTER_PACKAGES,
     ADAPTER_PASSES,
@@ -39,22 +41,32 @@ class Library:
         return int(spec["training"]["epochs"])
 
     def way(self, spec: Mapping[str, Any], lanes: int) -> str:
-        """A whole model costs more than an adapter."""
-        return WHOLE_MODEL if spec["adapter"] is None else "library"
+        """A whole model costs more than an adapter, and so does a fusion."""
+        return WHOLE_MODEL if spec["adapter"] is None else FUSED if _fuses(spec) else "library"
 
     def passes(self, spec: Mapping[str, Any]) -> float | None:
-        """A whole model's backward pass costs two; an adapter's as ADAPTER_PASSES says."""
-        return WHOLE_MODEL_PASSES if spec["adapter"] is None else ADAPTER_PASSES
+        """A whole model's backward pass costs two; an adapter's as ADAPTER_PASSES says.
+
+        A fusion has a matrix for the query and two for each parent, of twelve in a layer, and trains them all.
+        """
+        if spec["adapter"] is None:
+            return WHOLE_MODEL_PASSES
+        return ADAPTER_PASSES + (3 * (1 + 2 * most_parents(spec["merge"])) / 12 if _fuses(spec) else 0)
 
     def kept_bytes(self, spec: Mapping[str, Any], backbone: Backbone) -> int:
-        """Those of the target's adapter and head; nothing is kept of a whole model."""
-        return bottleneck_bytes(spec, backbone)
+        """Those of the target's adapter and head, and of a fusion; nothing is kept of a whole model."""
+        layers, width, _ = backbone.shape
+        return bottleneck_bytes(spec, backbone) + (4 * fusion_parameters(layers, width) if _fuses(spec) else 0)
 
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the only cell of the attempt; torch is loaded here."""
         from harness.training.library import train_alone
 
         return [train_alone(attempt)]
+
+
+def _fuses(spec: Mapping[str, Any]) -> bool:
+    return bool(spec.get("merge", {}).get("rule") == FUSED)
 
 
 SYSTEM = Library()

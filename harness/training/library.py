@@ -20,7 +20,7 @@ from adapters_store import Store
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.device import NoSuchDevice
-from harness.training import model
+from harness.training import fusion, model
 from harness.training.batches import collate, evaluation_batches, training_batches
 from harness.training.inputs import Encoded
 from harness.training.objective import Best, Objective
@@ -120,13 +120,17 @@ class Trainer:
         labels = labels.float() if labels.is_floating_point() or labels.ndim == 2 else labels
         if objective.is_plain:
             own: Tensor = self.model(**batch, labels=labels, head=self.recipe.target).loss
-            return own
-        return objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
+            return fusion.regularised(own, self.model) if self.recipe.fuses else own
+        mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
+        return fusion.regularised(mean, self.model) if self.recipe.fuses else mean
 
 
 def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN401
     """The backbone with the cell's adapters and head, what it trains trainable and the rest frozen."""
     recipe, network = Recipe.of([cell]), model.load_backbone(backbone)
+    if recipe.fuses:
+        fusion.compose(network, recipe, cell, store)
+        return network
     name = model.INTERMEDIATE if recipe.is_stacked else recipe.target
     if cell.intermediate_key is not None:
         model.add_intermediate(network, model.stored_adapter(store, cell.intermediate_key), name)
@@ -147,7 +151,7 @@ def train_alone(attempt: Attempt) -> Trained:
     network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
     trainer = Trainer(network, recipe, tokenizer.padding)
     trainable = model.check_trainable(network, recipe, cell.label)
-    before = model.adapter_digest(network, model.INTERMEDIATE)
+    before = _digests(network)
     attempt.watch(cell.label, 0, recipe.epochs)
     fitted = trainer.fit(
         parts["train"], parts["validation"], lambda epoch, epochs: attempt.watch(cell.label, epoch, epochs)
@@ -164,7 +168,7 @@ def train_alone(attempt: Attempt) -> Trained:
         cut=cuts_of(parts),
         logits=logits,
         fitted=fitted,
-        proofs=model.proofs(cell, trainable, alive),
+        proofs=model.proofs(cell, trainable, alive) | _facts(trainer, parts["validation"]),
     )
 
 
@@ -178,11 +182,25 @@ def _check_device(attempt: Attempt) -> None:
         )
 
 
-def _liveness(trainer: Trainer, cell: Cell, before: str, validation: Part) -> float | None:
+def _digests(network: Any) -> list[str]:  # noqa: ANN401
+    """The sha256 of what a cell stands on: the parents of a fusion, or its intermediate."""
+    return [model.adapter_digest(network, name) for name in fusion.parents(network) or [model.INTERMEDIATE]]
+
+
+def _facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
+    """What a record says of a fusion: see harness.training.fusion."""
+    if not trainer.recipe.fuses:
+        return {}
+    rows = [window for windows in validation.rows for window in windows]
+    batches = (trainer.batch(rows, numbers) for numbers in evaluation_batches([len(row.ids) for row in rows]))
+    return fusion.facts(trainer.model, trainer.recipe.target, batches, _digests(trainer.model))
+
+
+def _liveness(trainer: Trainer, cell: Cell, before: Sequence[str], validation: Part) -> float | None:
     """How far the intermediate of a stack moves logits; WrongComposition unless it is as its cell says, or trained."""
     if not cell.is_stacked:
         return None
-    unchanged = model.adapter_digest(trainer.model, model.INTERMEDIATE) == before
+    unchanged = _digests(trainer.model) == before
     model.check_intermediate(cell, unchanged=unchanged)
     rows = [windows[0] for windows in validation.rows[: model.LIVENESS_ROWS]]
     batch = trainer.batch(rows, range(len(rows)))

@@ -18,7 +18,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import Loss, Training
 from harness.study.device import Device
-from harness.study.intermediates.merged import WIDE
+from harness.study.intermediates.merged import FUSED, WIDE, most_parents
 from tasks.splits.loading import Splits
 
 SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
@@ -32,7 +32,7 @@ class Recipe:
     ``noise`` names each cell's own stream of dropout; without it all cells share one. ``adapter`` is None where a whole
     model is trained, ``composition`` where nothing is stacked; ``outputs`` is the number of logits of a row.
     ``start`` says what an adapter's first weights are drawn for, ``below`` how many adapters lie side by side in the
-    widest intermediate.
+    widest intermediate; ``fuses`` is true where parents that are adapters of their own are fused by attention.
     ``planned_device`` is the family of device (``cpu``, ``cuda``) where that decides numbers, else None.
     """
 
@@ -54,6 +54,7 @@ class Recipe:
     composition: str | None = None
     start: str = "task"
     below: int = 1
+    fuses: bool = False
     precision: str = "fp32"
     retries_collapsed: bool = False
     planned_device: str | None = None
@@ -86,6 +87,7 @@ class Recipe:
             composition=spec.get("composition"),
             start=spec.get("start", "task"),
             below=max(side_by_side(cell.merge) for cell in cells),
+            fuses=(first.merge or {}).get("rule") == FUSED,
             precision=spec.get("precision", "fp32"),
             retries_collapsed=spec.get("retry_collapsed", False),
             planned_device=(spec.get("library") or {}).get("device"),
@@ -117,10 +119,7 @@ class Recipe:
 
 def side_by_side(merge: Mapping[str, Any] | None) -> int:
     """How many adapters lie side by side in the intermediate of a cell."""
-    if not merge or merge["rule"] not in WIDE:
-        return 1
-    parents = len(merge["parents"])
-    return min(parents, int(merge.get("best", parents)))
+    return most_parents(merge) if merge and merge["rule"] in WIDE else 1
 
 
 def smaller(rate: float) -> float:

@@ -29,8 +29,9 @@ from adapters_store.roles import MERGED, ROLES
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig, positive_int
+from harness.study.device import kind_of
 from harness.study.measures import contacts_of
-from harness.study.methods import serves_lanes, settings_of
+from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy
 from tasks.plain_text import nearest
@@ -41,9 +42,10 @@ from tasks.task import Task
 VERSION = 1  # of merging: raised when what a recipe gives changes
 OTHERS, THEME, FAMILY, OTHER_FAMILIES = "others", "theme", "family", "other families"
 PARENTS = (OTHERS, THEME, FAMILY, OTHER_FAMILIES)
-OUTPUTS, AVERAGED, TIES, GATED = "outputs", "weights", "ties", "gated"
-RULES = (OUTPUTS, AVERAGED, TIES, GATED)
+OUTPUTS, AVERAGED, TIES, GATED, FUSED = "outputs", "weights", "ties", "gated", "fusion"
+RULES = (OUTPUTS, AVERAGED, TIES, GATED, FUSED)
 WIDE = (OUTPUTS, GATED)  # whose parents lie side by side
+LEARNED = (GATED, FUSED)  # which learn with the target what each parent counts
 EQUAL, VALIDATION = "equal", "validation"
 USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
 MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field
@@ -168,7 +170,9 @@ def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
     """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
     if not study.transfers:
         raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
-    if study.trainer != "lanes":
+    if table.get("rule") == FUSED:
+        _check_fused(study, table, at)
+    elif study.trainer != "lanes":
         raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
     if study.composition != "stack":
         raise BadStudy(f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'")
@@ -179,6 +183,19 @@ def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
             f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
             "start alike; say start = 'shared'"
         )
+
+
+def _check_fused(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
+    """Whether the adapters library, which alone computes a fusion, can train it in this study."""
+    if study.precision != "fp32":
+        raise BadStudy(
+            f"{at}: {FUSED!r} is trained through the adapters library, and precision {study.precision!r} is for lanes; "
+            "say precision = 'fp32'"
+        )
+    if "weights" in table:
+        raise BadStudy(f"{at}: {FUSED!r} learns what each parent counts for each token; leave weights out")
+    if study.adapter.leave_out:
+        raise BadStudy(f"{at}: the library fuses in every layer; leave adapter.leave_out out, or take another rule")
 
 
 # From recipes to cells.
@@ -223,13 +240,21 @@ class MergedRows:
                 )
                 self._check_lanes(recipe, base)
                 merge = self._merge(recipe, target, {name: full[name] for name in parents}, column)
-                spec = {**base.spec, "intermediate": recipe.name, "merge": merge}
+                spec = {**base.spec, **self._trainer(recipe), "intermediate": recipe.name, "merge": merge}
                 cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
         return cells
 
+    def _trainer(self, recipe: Recipe) -> dict[str, Any]:
+        """What a fusion's spec says of its training, which lanes do not have."""
+        if recipe.rule != FUSED:
+            return {}
+        defaults = library_config(settings_of(self.study.adapter))
+        device = kind_of(self.study.device)
+        return {"trainer": "library", "library": {"adapter": defaults, "device": device, "fusion": dict(FUSION)}}
+
     def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
         """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
-        if base.spec["trainer"] != "lanes":
+        if not serves_lanes(base.spec["adapter"]):
             raise BadStudy(
                 f"merged.{recipe.name}: target {base.target} trains an adapter of method "
                 f"{base.spec['adapter']['method']!r}, which lanes do not have; list other targets: targets"
@@ -323,6 +348,12 @@ def _belongs(parents: str, task: Task, own: Task) -> bool:
         FAMILY: is_family,
         OTHER_FAMILIES: not is_family,
     }[parents]
+
+
+def most_parents(merge: Mapping[str, Any]) -> int:
+    """How many of a recipe's parents count."""
+    parents = len(merge["parents"])
+    return min(parents, int(merge.get("best", parents)))
 
 
 def awaits_transfers(cell: Cell) -> bool:
