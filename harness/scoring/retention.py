@@ -90,7 +90,7 @@ def _start(plan: Plan, cell: Cell) -> Weights:
 def _why_not(cell: Cell, store: Store) -> str | None:
     names = names_below(cell.spec)
     if (cell.merge or {})["rule"] in LEARNED:
-        return "what its parents count was learned under the target's adapter, and holds under no parent's head"
+        return "its adapters or what they count were trained in the cell itself: nothing was merged without training"
     absent = [names[key] for key in cell.stands_on if key not in store]
     return f"its {absent[0]} is not in the store" if absent else why_unmergeable(cell.merge or {}, store)
 

@@ -26,7 +26,7 @@ from harness.training.inputs import Encoded
 from harness.training.objective import Best, Objective
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import to_device
-from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
+from harness.training.trained import Fitted, Labels, Part, Trained, cuts_of, encoded, finite
 from tasks import metrics
 
 
@@ -43,7 +43,7 @@ class Trainer:
     def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> Fitted:
         """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
         recipe = self.recipe
-        optimizer, schedule = self._optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
+        optimizer, schedule = self.optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
         lane = {name: p.detach().unsqueeze(0) for name, p in self.parameters.items()}  # the same memory, as one lane
         best = Best(lane, 1)
         history: list[dict[str, float | int | None]] = []
@@ -77,7 +77,8 @@ class Trainer:
         batch = collate([rows[i] for i in numbers], self.pad_id, has_segments=self.has_segments)
         return {name: to_device(tensor, self.device) for name, tensor in batch.items()}
 
-    def _optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+    def optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+        """AdamW over all that is trained, and its learning rate over so many steps."""
         from transformers import get_linear_schedule_with_warmup
 
         (rate,), (decay,) = self.recipe.learning_rates, self.recipe.weight_decays
@@ -99,21 +100,38 @@ class Trainer:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         rows = train.draw_windows(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
-        objective = Objective.of(
-            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
-        ).on(self.device)
+        objective = self.objective(train, epoch)
         for numbers in training_batches(lengths, recipe.batch_size, seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *recipe.noise))
-            labels = to_device(torch.from_numpy(train.labels[numbers]), self.device)
-            loss: Any = self._loss(objective, self.batch(rows, numbers), labels)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip)
-            optimizer.step()
-            schedule.step()
+            loss = self.loss(objective, rows, train.labels, numbers)
+            self.step(loss, optimizer, schedule)
             total += loss.detach().double() * len(numbers)
             step += 1
         return float(total) / len(rows), step
+
+    def step(
+        self,
+        loss: Tensor,
+        optimizer: torch.optim.Optimizer,
+        schedule: torch.optim.lr_scheduler.LambdaLR,
+    ) -> None:
+        """One step down the gradient of a loss, clipped."""
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        optimizer.step()
+        schedule.step()
+
+    def objective(self, train: Part, epoch: int) -> Objective:
+        """The loss of an epoch, with what it takes from the training rows."""
+        recipe = self.recipe
+        made = Objective.of(recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch)
+        return made.on(self.device)
+
+    def loss(self, objective: Objective, rows: Sequence[Encoded], labels: Labels, numbers: Sequence[int]) -> Tensor:
+        """Mean loss of the rows with these numbers."""
+        own = to_device(torch.from_numpy(labels[numbers]), self.device)
+        return self._loss(objective, self.batch(rows, numbers), own)
 
     def _loss(self, objective: Objective, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
         """Mean loss of a batch: the library head's own, or the objective's where that is another."""
@@ -145,11 +163,15 @@ def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN4
 
 def train_alone(attempt: Attempt) -> Trained:
     """Train the only cell of an attempt on the three splits of a task or of one of its folds."""
+    check_device(attempt)
+    return train_composed(attempt, composed(attempt.cells[0], attempt.backbone, attempt.store))
+
+
+def train_composed(attempt: Attempt, network: Any) -> Trained:  # noqa: ANN401
+    """Train the only cell of an attempt from a network with its adapters and head, composed as its recipe says."""
     (cell,), recipe = attempt.cells, attempt.recipe
-    _check_device(attempt)
     rows, parts, tokenizer = encoded(cell, attempt.backbone, attempt.splits)
-    network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
-    trainer = Trainer(network, recipe, tokenizer.padding)
+    trainer = Trainer(network.to(attempt.device.ready()), recipe, tokenizer.padding)
     trainable = model.check_trainable(network, recipe, cell.label)
     before = _digests(network)
     attempt.watch(cell.label, 0, recipe.epochs)
@@ -172,7 +194,7 @@ def train_alone(attempt: Attempt) -> Trained:
     )
 
 
-def _check_device(attempt: Attempt) -> None:
+def check_device(attempt: Attempt) -> None:
     """NoSuchDevice unless the cell is trained where it was planned for: torch draws other dropout on a GPU."""
     planned, here = attempt.recipe.planned_device, attempt.device.ready().type
     if planned != here:

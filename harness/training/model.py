@@ -160,6 +160,11 @@ def add_target(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
     """
     if recipe.adapter is not None and recipe.composition != "sequential":
         add_fresh(model, recipe, recipe.target, "adapter")
+    add_head(model, recipe)
+
+
+def add_head(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
+    """Add a fresh head of the recipe's target."""
     torch.manual_seed(seed_of(recipe.seed, recipe.target, "head"))
     model.add_classification_head(
         recipe.target,
@@ -265,7 +270,7 @@ def is_of_whole_model(parameter: str) -> bool:
 def save(model: Any, recipe: Recipe, folder: Path) -> None:  # noqa: ANN401
     """Write the target's adapter and head, and in the folder ``intermediate`` in it one that was trained."""
     save_adapter(model, recipe.target, folder, with_head=True)
-    if recipe.trains_intermediate:
+    if recipe.keeps_intermediate:
         save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
     if recipe.fuses:
         save_fusion(model, folder / "fusion")

@@ -42,10 +42,11 @@ from tasks.task import Task
 VERSION = 1  # of merging: raised when what a recipe gives changes
 OTHERS, THEME, FAMILY, OTHER_FAMILIES = "others", "theme", "family", "other families"
 PARENTS = (OTHERS, THEME, FAMILY, OTHER_FAMILIES)
-OUTPUTS, AVERAGED, TIES, GATED, FUSED = "outputs", "weights", "ties", "gated", "fusion"
-RULES = (OUTPUTS, AVERAGED, TIES, GATED, FUSED)
+OUTPUTS, AVERAGED, TIES, GATED, FUSED, JOINT = "outputs", "weights", "ties", "gated", "fusion", "joint"
+RULES = (OUTPUTS, AVERAGED, TIES, GATED, FUSED, JOINT)
 WIDE = (OUTPUTS, GATED)  # whose parents lie side by side
-LEARNED = (GATED, FUSED)  # which learn with the target what each parent counts
+PEERS = (FUSED, JOINT)  # which are no merge, but are trained, through the adapters library
+LEARNED = (GATED, *PEERS)  # whose cells share nothing that lanes could share
 EQUAL, VALIDATION = "equal", "validation"
 USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
 MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field
@@ -170,8 +171,8 @@ def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
     """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
     if not study.transfers:
         raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
-    if table.get("rule") == FUSED:
-        _check_fused(study, table, at)
+    if table.get("rule") in PEERS:
+        _check_peer(study, table, at)
     elif study.trainer != "lanes":
         raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
     if study.composition != "stack":
@@ -185,16 +186,17 @@ def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
         )
 
 
-def _check_fused(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
-    """Whether the adapters library, which alone computes a fusion, can train it in this study."""
+def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
+    """Whether the adapters library, through which trained peers of merges go, can train it in this study."""
+    rule = table["rule"]
     if study.precision != "fp32":
         raise BadStudy(
-            f"{at}: {FUSED!r} is trained through the adapters library, and precision {study.precision!r} is for lanes; "
+            f"{at}: {rule!r} is trained through the adapters library, and precision {study.precision!r} is for lanes; "
             "say precision = 'fp32'"
         )
     if "weights" in table:
-        raise BadStudy(f"{at}: {FUSED!r} learns what each parent counts for each token; leave weights out")
-    if study.adapter.leave_out:
+        raise BadStudy(f"{at}: {rule!r} learns what each parent counts; leave weights out")
+    if rule == FUSED and study.adapter.leave_out:
         raise BadStudy(f"{at}: the library fuses in every layer; leave adapter.leave_out out, or take another rule")
 
 
@@ -240,17 +242,20 @@ class MergedRows:
                 )
                 self._check_lanes(recipe, base)
                 merge = self._merge(recipe, target, {name: full[name] for name in parents}, column)
-                spec = {**base.spec, **self._trainer(recipe), "intermediate": recipe.name, "merge": merge}
+                spec = {**base.spec, **self._trainer(recipe, parents), "intermediate": recipe.name, "merge": merge}
                 cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
         return cells
 
-    def _trainer(self, recipe: Recipe) -> dict[str, Any]:
-        """What a fusion's spec says of its training, which lanes do not have."""
-        if recipe.rule != FUSED:
+    def _trainer(self, recipe: Recipe, parents: Sequence[str]) -> dict[str, Any]:
+        """What the spec of a trained peer says of its training, and of its parents' rows where it reads them."""
+        if recipe.rule not in PEERS:
             return {}
         defaults = library_config(settings_of(self.study.adapter))
         device = kind_of(self.study.device)
-        return {"trainer": "library", "library": {"adapter": defaults, "device": device, "fusion": dict(FUSION)}}
+        spec: dict[str, Any] = {"trainer": "library", "library": {"adapter": defaults, "device": device}}
+        if recipe.rule == FUSED:
+            return {**spec, "library": {**spec["library"], "fusion": dict(FUSION)}}
+        return {**spec, "siblings": {name: self.splits[name].content_hash for name in parents}}
 
     def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
         """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
@@ -258,6 +263,11 @@ class MergedRows:
             raise BadStudy(
                 f"merged.{recipe.name}: target {base.target} trains an adapter of method "
                 f"{base.spec['adapter']['method']!r}, which lanes do not have; list other targets: targets"
+            )
+        if recipe.rule == JOINT and self.splits[base.target].folds:
+            raise BadStudy(
+                f"merged.{recipe.name}: target {base.target} is cut into folds, which {JOINT!r} does not train; list "
+                "other targets: targets"
             )
 
     def _parents(self, recipe: Recipe, target: str) -> list[str]:

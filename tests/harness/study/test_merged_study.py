@@ -258,17 +258,20 @@ def test_a_study_that_has_not_what_a_row_needs_is_one_line(changes, said):
         (["composition=stack-trainable"], "composition = 'stack-trainable'"),
         (["adapter.method=compacter"], "only adapters of method 'seq_bn' with relu"),
         (["precision=bf16"], "'fusion' is trained through the adapters library, and precision 'bf16' is for lanes"),
+        (["merged.row.rule=joint", "precision=bf16"], "'joint' is trained through the adapters library"),
+        (["merged.row.rule=joint", "merged.row.weights=logme"], "'joint' learns what each parent counts"),
         (["adapter.leave_out=[0]"], r"the library fuses in every layer; leave adapter\.leave_out out"),
     ],
 )
-def test_a_study_that_has_not_what_a_fusion_needs_is_one_line(changes, said):
+def test_a_study_that_has_not_what_a_trained_peer_needs_is_one_line(changes, said):
     with pytest.raises(BadStudy, match=said) as refused:
         load_study("tiny", ["trainer=lanes", "merged.row.rule=fusion", *changes])
     assert "\n" not in str(refused.value)
 
 
-def test_a_study_whose_cells_all_train_through_the_library_may_have_a_fusion(plan_of):
-    plan = plan_of({"row": {"rule": "fusion"}}, trainer="library")
+@pytest.mark.parametrize("rule", ["fusion", "joint"])
+def test_a_study_whose_cells_all_train_through_the_library_may_have_trained_peers(plan_of, rule):
+    plan = plan_of({"row": {"rule": rule}}, trainer="library")
     assert {cell.spec["trainer"] for cell in plan.cells} == {"library"}
     assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion", "news_empathy"]
 
