@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Library:
-    """Trains each cell of a pack by itself; harness.training.library says how."""
+    """Trains each cell of a pack by itself; harness.training.library.alone says how."""
 
     packages = ADAPTER_PACKAGES
     checkpoint_copies = LANE_COPIES
@@ -64,10 +64,10 @@ class Library:
     def train(self, attempt: Attempt) -> list[Trained]:
         """Train the only cell of the attempt; torch is loaded here."""
         if attempt.recipe.rule == JOINT:
-            from harness.training.joint import train_on_joint
+            from harness.training.library.joint import train_on_joint
 
             return [train_on_joint(attempt)]
-        from harness.training.library import train_alone
+        from harness.training.library.alone import train_alone
 
         return [train_alone(attempt)]
 

@@ -17,9 +17,10 @@ from harness.study.device import ANY_DEVICE
 from harness.study.intermediates.merged import MergedRows
 from harness.study.plan import _packs_of_merges
 from harness.systems import system_of
-from harness.training import joint, model
+from harness.training import model
 from harness.training.lanes.merging import parent_adapter
-from harness.training.library import Trainer
+from harness.training.library import joint
+from harness.training.library.alone import Trainer
 from harness.training.recipe import Attempt, Recipe
 from tasks import metrics
 from tasks.errors import BadStudy

@@ -20,9 +20,10 @@ from adapters_store import Store
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, seed_of
 from harness.study.device import NoSuchDevice
-from harness.training import fusion, model
+from harness.training import model
 from harness.training.batches import collate, evaluation_batches, training_batches
 from harness.training.inputs import Encoded
+from harness.training.library import fusion
 from harness.training.objective import Best, Objective
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import to_device
@@ -210,7 +211,7 @@ def _digests(network: Any) -> list[str]:  # noqa: ANN401
 
 
 def _facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
-    """What a record says of a fusion: see harness.training.fusion."""
+    """What a record says of a fusion: see harness.training.library.fusion."""
     if not trainer.recipe.fuses:
         return {}
     rows = [window for windows in validation.rows for window in windows]

@@ -19,9 +19,10 @@ from harness.study.intermediates.merged import MergedRows
 from harness.study.methods import FUSION, fusion_parameters
 from harness.study.plan import Pack, _packs_of_merges
 from harness.systems import system_of
-from harness.training import fusion, model
+from harness.training import model
 from harness.training.lanes.merging import parent_adapter
-from harness.training.library import Trainer, composed
+from harness.training.library import fusion
+from harness.training.library.alone import Trainer, composed
 from harness.training.recipe import Recipe
 from tests.support.studies.toy_column import Column, content
 

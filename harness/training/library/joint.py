@@ -21,7 +21,7 @@ from harness.study.cell import Cell, seed_of
 from harness.study.intermediates.decision import weights_of
 from harness.training import model
 from harness.training.batches import training_batches
-from harness.training.library import Trainer, check_device, train_composed
+from harness.training.library.alone import Trainer, check_device, train_composed
 from harness.training.objective import Best
 from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Part, Trained, encoded, finite
