@@ -32,7 +32,7 @@ class Recipe:
     ``noise`` names each cell's own stream of dropout; without it all cells share one. ``adapter`` is None where a whole
     model is trained, ``composition`` where nothing is stacked; ``outputs`` is the number of logits of a row.
     ``start`` says what an adapter's first weights are drawn for, ``below`` how many adapters lie side by side in the
-    widest intermediate; ``rule`` says how a merged one is made.
+    widest intermediate; ``rule`` says how a merged one is made, and ``fusion_rate`` how fast a fusion learns.
     ``planned_device`` is the family of device (``cpu``, ``cuda``) where that decides numbers, else None.
     """
 
@@ -55,6 +55,7 @@ class Recipe:
     start: str = "task"
     below: int = 1
     rule: str = ""
+    fusion_rate: float | None = None
     precision: str = "fp32"
     retries_collapsed: bool = False
     planned_device: str | None = None
@@ -88,6 +89,7 @@ class Recipe:
             start=spec.get("start", "task"),
             below=max(side_by_side(cell.merge) for cell in cells),
             rule=(first.merge or {}).get("rule", ""),
+            fusion_rate=(first.merge or {}).get("learning_rate"),
             precision=spec.get("precision", "fp32"),
             retries_collapsed=spec.get("retry_collapsed", False),
             planned_device=(spec.get("library") or {}).get("device"),
@@ -124,7 +126,8 @@ class Recipe:
 
     def at_smaller_rates(self) -> Recipe:
         """The same recipe for a second attempt."""
-        return replace(self, learning_rates=[smaller(rate) for rate in self.learning_rates])
+        of_fusion = None if self.fusion_rate is None else smaller(self.fusion_rate)
+        return replace(self, learning_rates=[smaller(rate) for rate in self.learning_rates], fusion_rate=of_fusion)
 
 
 def side_by_side(merge: Mapping[str, Any] | None) -> int:

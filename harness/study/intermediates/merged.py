@@ -48,6 +48,7 @@ WIDE = (OUTPUTS, GATED)  # whose parents lie side by side
 PEERS = (FUSED, JOINT)  # which are no merge, but are trained, through the adapters library
 LEARNED = (GATED, *PEERS)  # whose cells share nothing that lanes could share
 EQUAL, VALIDATION = "equal", "validation"
+FUSION_RATE = 5e-5  # learning rate of FUSED (Pfeiffer et al. 2021): its matrices are as wide as the backbone
 USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
 MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field
     "data_similarity": (DATA_EMBEDDING, "vector"),
@@ -73,6 +74,7 @@ class Recipe:
     rule: str = OUTPUTS
     weights: str = EQUAL
     keep: float | None = None
+    learning_rate: float | None = None
     best: int | None = None
     by: str | None = None
     targets: tuple[str, ...] = ()
@@ -98,7 +100,8 @@ def recipes_of(study: StudyConfig) -> list[Recipe]:
 def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
     lists = {field: tuple(table[field]) for field in ("parents", "targets") if isinstance(table.get(field), list)}
     keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
-    return Recipe(name, **{**table, **lists, **keep})
+    rate = {"learning_rate": float(table.get("learning_rate", FUSION_RATE))} if table.get("rule") == FUSED else {}
+    return Recipe(name, **{**table, **lists, **keep, **rate})
 
 
 # What a file may say.
@@ -158,13 +161,17 @@ def _check_numbers(table: Mapping[str, Any], at: str) -> None:
     if ("best" in table) != ("by" in table):
         given, other = ("best", "by") if "best" in table else ("by", "best")
         raise BadStudy(f"{at}: {given} is there without {other}; say both, as in best = 2 and by = 'validation'")
-    if "keep" not in table:
-        return
-    if table.get("rule") != TIES:
-        raise BadStudy(f"{at}: keep is a share of what {TIES!r} keeps, and the rule is another; leave it out")
-    keep = table["keep"]
-    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
-        raise BadStudy(f"{at}: keep {keep!r} is not a share above 0, of 1 at most")
+    for field, rule, what in (
+        ("keep", TIES, "a share of what 'ties' keeps"),
+        ("learning_rate", FUSED, "a fusion's own"),
+    ):
+        if field not in table:
+            continue
+        if table.get("rule") != rule:
+            raise BadStudy(f"{at}: {field} is {what}, and the rule is another; leave it out")
+        value = table[field]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise BadStudy(f"{at}: {field} {value!r} is not a number above 0, of 1 at most")
 
 
 def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
@@ -319,8 +326,9 @@ class MergedRows:
             "parents": {name: cell.key for name, cell in parents.items()},
             "weights": EQUAL if recipe.weights == EQUAL else self._measures(recipe.weights, target, parents),
         }
-        if recipe.keep is not None:
-            merge["keep"] = recipe.keep
+        for field in ("keep", "learning_rate"):
+            if (value := getattr(recipe, field)) is not None:
+                merge[field] = value
         if recipe.best is not None:
             merge["best"] = recipe.best
             merge["by"] = VALIDATION if recipe.by == VALIDATION else self._measures(str(recipe.by), target, parents)

@@ -79,11 +79,17 @@ class Trainer:
         return {name: to_device(tensor, self.device) for name, tensor in batch.items()}
 
     def optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
-        """AdamW over all that is trained, and its learning rate over so many steps."""
+        """AdamW over all that is trained, and its learning rate over so many steps; a fusion has one of its own."""
         from transformers import get_linear_schedule_with_warmup
 
         (rate,), (decay,) = self.recipe.learning_rates, self.recipe.weight_decays
-        optimizer = torch.optim.AdamW(self.parameters.values(), lr=rate, weight_decay=decay)
+        fused = [value for name, value in self.parameters.items() if model.FUSION_LAYER in name]
+        others = [value for name, value in self.parameters.items() if model.FUSION_LAYER not in name]
+        groups: list[dict[str, Any]] = [
+            {"params": others},
+            *([{"params": fused, "lr": self.recipe.fusion_rate}] if fused else []),
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=decay)
         return optimizer, get_linear_schedule_with_warmup(optimizer, round(self.recipe.warmup * steps), steps)
 
     def _epoch(

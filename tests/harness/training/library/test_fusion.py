@@ -294,3 +294,26 @@ def test_the_library_s_configuration_is_the_one_that_names_cells(monkeypatch):
     monkeypatch.setattr(DynamicAdapterFusionConfig.__init__, "__defaults__", (True,) * 10)
     with pytest.raises(model.OtherLibrary, match=r"its fusion has another .*temperature"):
         fusion._config()
+
+
+def test_a_fusion_has_a_learning_rate_of_its_own_and_it_is_in_the_key(column, trained):
+    store, usual = trained
+    other = on_merges(column, fused={"rule": "fusion", "learning_rate": 1e-3})["fused"]
+    assert usual.merge["learning_rate"] == 5e-5
+    assert usual.key != other.key
+    for cell, rate in ((usual, 5e-5), (other, 1e-3)):
+        recipe = Recipe.of([cell])
+        network = composed(cell, column.tiny, store)
+        optimizer, schedule = Trainer(network, recipe, 1).optimizer(10)
+        names = {id(p): name for name, p in network.named_parameters()}
+        of_fusion = {
+            group["initial_lr"]: {model.FUSION_LAYER in names[id(p)] for p in group["params"]}
+            for group in optimizer.param_groups
+        }
+        assert of_fusion == {column.study.training["learning_rate"]: {False}, rate: {True}}
+        assert schedule.base_lrs == [column.study.training["learning_rate"], rate]
+        assert sum(len(group["params"]) for group in optimizer.param_groups) == sum(
+            p.requires_grad for p in network.parameters()
+        )
+        assert recipe.at_smaller_rates().fusion_rate == pytest.approx(rate / 3)
+    assert "learning_rate" not in on_merges(column, mean={})["mean"].merge
