@@ -23,7 +23,7 @@ from harness.scoring.scorer import MOST_LANES
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.intermediates.decision import why_unmergeable
-from harness.study.intermediates.merged import GATED, TIES
+from harness.study.intermediates.merged import LEARNED, TIES
 from harness.study.plan import Plan
 from harness.training.lanes.fit import predicted
 from harness.training.lanes.frozen import PRECISIONS, freeze
@@ -89,8 +89,8 @@ def _start(plan: Plan, cell: Cell) -> Weights:
 
 def _why_not(cell: Cell, store: Store) -> str | None:
     names = names_below(cell.spec)
-    if (cell.merge or {})["rule"] == GATED:
-        return "what its parents count was learned under the target's adapter, and holds under no parent's head"
+    if (cell.merge or {})["rule"] in LEARNED:
+        return "its adapters or what they count were trained in the cell itself: nothing was merged without training"
     absent = [names[key] for key in cell.stands_on if key not in store]
     return f"its {absent[0]} is not in the store" if absent else why_unmergeable(cell.merge or {}, store)
 

@@ -98,6 +98,11 @@ METHODS: Mapping[str, Method] = {
         no_stack="the first is ignored",
     ),
 }
+FUSION: Mapping[str, Any] = {  # of AdapterFusion, the library's usual configuration "dynamic"
+    **dict.fromkeys(("key", "query", "value", "regularization", "value_before_softmax", "value_initialized"), True),
+    **dict.fromkeys(("query_before_ln", "residual_before", "temperature"), False),
+    "dropout_prob": None,
+}
 OWN_FIELDS = ("reduction_factor", "non_linearity")  # what a study may set; everything else is the library's
 
 
@@ -124,6 +129,11 @@ def library_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the library decides by of an adapter with these settings, all fields written out."""
     own = {name: value for name, value in settings.items() if name != "method"}
     return {**METHODS[str(settings["method"])].library, **own}
+
+
+def fusion_parameters(layers: int, width: int) -> int:
+    """How many numbers AdapterFusion trains: query and key with biases, and value, all as wide as the backbone."""
+    return layers * (3 * width * width + 2 * width)
 
 
 def check_stack(method: str) -> None:

@@ -21,7 +21,7 @@ from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.intermediates.imported import imported_cells, imported_lanes
-from harness.study.intermediates.merged import GATED, MergedRows, contaminated
+from harness.study.intermediates.merged import LEARNED, MergedRows, contaminated
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
 from tasks.registry import Registry
@@ -203,7 +203,7 @@ def _packs(
 
 def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
     """One pack of those that differ in what they stand on alone; one of each that learns what its parents count."""
-    alike = tuple(cell for cell in cells if (cell.merge or {})["rule"] != GATED)
+    alike = tuple(cell for cell in cells if (cell.merge or {})["rule"] not in LEARNED)
     own = [Pack((cell,)) for cell in cells if cell not in alike]
     return [*([Pack(alike)] if alike else []), *own]
 

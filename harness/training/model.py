@@ -31,6 +31,7 @@ LIVENESS_ROWS = 16  # of the validation rows, on which it is switched off
 ABSENT = object()
 LONGEST = 200  # characters of what a library says
 REFUSED = re.compile(r"\(os error (\d+)\)")  # how safetensors repeats the operating system
+FUSION_LAYER = f".adapter_fusion_layer.{INTERMEDIATE}."  # in the names of a fusion's weights
 POOL = ".prefix_tuning.pool."  # in the names under which every layer holds the one prefix of all
 NOT_IN_EVERY_FILE = (".pooler.", ".prompt_tuning.")  # the pooler is unused, the other is the library's own
 
@@ -159,6 +160,11 @@ def add_target(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
     """
     if recipe.adapter is not None and recipe.composition != "sequential":
         add_fresh(model, recipe, recipe.target, "adapter")
+    add_head(model, recipe)
+
+
+def add_head(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
+    """Add a fresh head of the recipe's target."""
     torch.manual_seed(seed_of(recipe.seed, recipe.target, "head"))
     model.add_classification_head(
         recipe.target,
@@ -264,8 +270,10 @@ def is_of_whole_model(parameter: str) -> bool:
 def save(model: Any, recipe: Recipe, folder: Path) -> None:  # noqa: ANN401
     """Write the target's adapter and head, and in the folder ``intermediate`` in it one that was trained."""
     save_adapter(model, recipe.target, folder, with_head=True)
-    if recipe.trains_intermediate:
+    if recipe.keeps_intermediate:
         save_adapter(model, INTERMEDIATE, folder / INTERMEDIATE, with_head=False)
+    if recipe.fuses:
+        save_fusion(model, folder / "fusion")
 
 
 def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> None:  # noqa: ANN401
@@ -282,6 +290,14 @@ def save_adapter(model: Any, name: str, folder: Path, *, with_head: bool) -> Non
         loader.save(str(folder), name)
         if with_head:
             PredictionHeadLoader(model, use_safetensors=True).save(str(folder), name)
+
+
+def save_fusion(model: Any, folder: Path) -> None:  # noqa: ANN401
+    """Save what a fusion has learned as the library does, without its parents. OSError where the disk refuses."""
+    from adapters.loading import AdapterFusionLoader
+
+    with _writing(folder):
+        AdapterFusionLoader(model, use_safetensors=True).save(str(folder), INTERMEDIATE)
 
 
 @contextmanager
@@ -312,6 +328,7 @@ def check_trainable(model: Any, recipe: Recipe, label: str) -> int:  # noqa: ANN
         trained = [recipe.target, *([INTERMEDIATE] if recipe.trains_intermediate else [])]
         expected = {name for name in names if any(is_of_adapter(model, adapter)(name) for adapter in trained)}
         expected |= {name for name in names if name.startswith(f"heads.{recipe.target}.")}
+        expected |= {name for name in names if recipe.fuses and FUSION_LAYER in name}
     if trainable != expected:
         odd = sorted(trainable ^ expected)[0]
         raise WrongComposition(f"{label}: {odd} is {'trained' if odd in trainable else 'not trained'}")

@@ -18,7 +18,7 @@ from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import Loss, Training
 from harness.study.device import Device
-from harness.study.intermediates.merged import WIDE
+from harness.study.intermediates.merged import FUSED, JOINT, WIDE, most_parents
 from tasks.splits.loading import Splits
 
 SHARE_OF_RATE = 1 / 3  # of the learning rate of the first attempt
@@ -32,7 +32,7 @@ class Recipe:
     ``noise`` names each cell's own stream of dropout; without it all cells share one. ``adapter`` is None where a whole
     model is trained, ``composition`` where nothing is stacked; ``outputs`` is the number of logits of a row.
     ``start`` says what an adapter's first weights are drawn for, ``below`` how many adapters lie side by side in the
-    widest intermediate.
+    widest intermediate; ``rule`` says how a merged one is made, and ``fusion_rate`` how fast a fusion learns.
     ``planned_device`` is the family of device (``cpu``, ``cuda``) where that decides numbers, else None.
     """
 
@@ -54,6 +54,8 @@ class Recipe:
     composition: str | None = None
     start: str = "task"
     below: int = 1
+    rule: str = ""
+    fusion_rate: float | None = None
     precision: str = "fp32"
     retries_collapsed: bool = False
     planned_device: str | None = None
@@ -86,6 +88,8 @@ class Recipe:
             composition=spec.get("composition"),
             start=spec.get("start", "task"),
             below=max(side_by_side(cell.merge) for cell in cells),
+            rule=(first.merge or {}).get("rule", ""),
+            fusion_rate=(first.merge or {}).get("learning_rate"),
             precision=spec.get("precision", "fp32"),
             retries_collapsed=spec.get("retry_collapsed", False),
             planned_device=(spec.get("library") or {}).get("device"),
@@ -101,6 +105,16 @@ class Recipe:
         """True where the intermediate of a stack is trained with the target's adapter."""
         return self.composition == "stack-trainable"
 
+    @property
+    def fuses(self) -> bool:
+        """True where parents that are adapters of their own are fused by attention."""
+        return self.rule == FUSED
+
+    @property
+    def keeps_intermediate(self) -> bool:
+        """True where no other record has the intermediate of a stack, for it was trained in the cell itself."""
+        return self.trains_intermediate or self.rule == JOINT
+
     def only(self, lanes: Sequence[int]) -> Recipe:
         """The recipe of some of the cells, by their places."""
         return replace(
@@ -112,15 +126,13 @@ class Recipe:
 
     def at_smaller_rates(self) -> Recipe:
         """The same recipe for a second attempt."""
-        return replace(self, learning_rates=[smaller(rate) for rate in self.learning_rates])
+        of_fusion = None if self.fusion_rate is None else smaller(self.fusion_rate)
+        return replace(self, learning_rates=[smaller(rate) for rate in self.learning_rates], fusion_rate=of_fusion)
 
 
 def side_by_side(merge: Mapping[str, Any] | None) -> int:
     """How many adapters lie side by side in the intermediate of a cell."""
-    if not merge or merge["rule"] not in WIDE:
-        return 1
-    parents = len(merge["parents"])
-    return min(parents, int(merge.get("best", parents)))
+    return most_parents(merge) if merge and merge["rule"] in WIDE else 1
 
 
 def smaller(rate: float) -> float:

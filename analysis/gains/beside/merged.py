@@ -37,7 +37,7 @@ AGAINST = {
 }
 PLANNED = {
     "row": Declared("str", "name of the merged row in the study"),
-    "rule": Declared("str", "outputs, weights, ties or gated"),
+    "rule": Declared("str", "outputs, weights, ties, gated, fusion or joint"),
     "parents": Declared("int64", "tasks that may be its parents"),
     "best": Declared("Int64", "how many of them count; undefined: all"),
     "by": Declared("str", "what chooses these: validation, or a similarity"),

@@ -29,8 +29,9 @@ from adapters_store.roles import MERGED, ROLES
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell, make_cell
 from harness.study.config import StudyConfig, positive_int
+from harness.study.device import kind_of
 from harness.study.measures import contacts_of
-from harness.study.methods import serves_lanes, settings_of
+from harness.study.methods import FUSION, library_config, serves_lanes, settings_of
 from tasks.entry import ID_PATTERN
 from tasks.errors import BadStudy
 from tasks.plain_text import nearest
@@ -41,10 +42,13 @@ from tasks.task import Task
 VERSION = 1  # of merging: raised when what a recipe gives changes
 OTHERS, THEME, FAMILY, OTHER_FAMILIES = "others", "theme", "family", "other families"
 PARENTS = (OTHERS, THEME, FAMILY, OTHER_FAMILIES)
-OUTPUTS, AVERAGED, TIES, GATED = "outputs", "weights", "ties", "gated"
-RULES = (OUTPUTS, AVERAGED, TIES, GATED)
+OUTPUTS, AVERAGED, TIES, GATED, FUSED, JOINT = "outputs", "weights", "ties", "gated", "fusion", "joint"
+RULES = (OUTPUTS, AVERAGED, TIES, GATED, FUSED, JOINT)
 WIDE = (OUTPUTS, GATED)  # whose parents lie side by side
+PEERS = (FUSED, JOINT)  # which are no merge, but are trained, through the adapters library
+LEARNED = (GATED, *PEERS)  # whose cells share nothing that lanes could share
 EQUAL, VALIDATION = "equal", "validation"
+FUSION_RATE = 5e-5  # learning rate of FUSED (Pfeiffer et al. 2021): its matrices are as wide as the backbone
 USUAL_KEEP = 0.5  # share of its changes that TIES keeps of a parent
 MEASURED = {  # similarities that stand in the store by pair: kind of measure, and its field
     "data_similarity": (DATA_EMBEDDING, "vector"),
@@ -70,6 +74,7 @@ class Recipe:
     rule: str = OUTPUTS
     weights: str = EQUAL
     keep: float | None = None
+    learning_rate: float | None = None
     best: int | None = None
     by: str | None = None
     targets: tuple[str, ...] = ()
@@ -95,7 +100,8 @@ def recipes_of(study: StudyConfig) -> list[Recipe]:
 def _recipe(name: str, table: Mapping[str, Any]) -> Recipe:
     lists = {field: tuple(table[field]) for field in ("parents", "targets") if isinstance(table.get(field), list)}
     keep = {"keep": float(table.get("keep", USUAL_KEEP))} if table.get("rule") == TIES else {}
-    return Recipe(name, **{**table, **lists, **keep})
+    rate = {"learning_rate": float(table.get("learning_rate", FUSION_RATE))} if table.get("rule") == FUSED else {}
+    return Recipe(name, **{**table, **lists, **keep, **rate})
 
 
 # What a file may say.
@@ -155,20 +161,26 @@ def _check_numbers(table: Mapping[str, Any], at: str) -> None:
     if ("best" in table) != ("by" in table):
         given, other = ("best", "by") if "best" in table else ("by", "best")
         raise BadStudy(f"{at}: {given} is there without {other}; say both, as in best = 2 and by = 'validation'")
-    if "keep" not in table:
-        return
-    if table.get("rule") != TIES:
-        raise BadStudy(f"{at}: keep is a share of what {TIES!r} keeps, and the rule is another; leave it out")
-    keep = table["keep"]
-    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
-        raise BadStudy(f"{at}: keep {keep!r} is not a share above 0, of 1 at most")
+    for field, rule, what in (
+        ("keep", TIES, "a share of what 'ties' keeps"),
+        ("learning_rate", FUSED, "a fusion's own"),
+    ):
+        if field not in table:
+            continue
+        if table.get("rule") != rule:
+            raise BadStudy(f"{at}: {field} is {what}, and the rule is another; leave it out")
+        value = table[field]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise BadStudy(f"{at}: {field} {value!r} is not a number above 0, of 1 at most")
 
 
 def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
     """Whether the study has what the recipe needs: transfers, stacks of bottlenecks in lanes, a shared start."""
     if not study.transfers:
         raise BadStudy(f"{at}: merged rows stand beside transfers, and transfers = false; leave one of them out")
-    if study.trainer != "lanes":
+    if table.get("rule") in PEERS:
+        _check_peer(study, table, at)
+    elif study.trainer != "lanes":
         raise BadStudy(f"{at}: merged rows are trained as lanes, and trainer = {study.trainer!r}; say 'lanes'")
     if study.composition != "stack":
         raise BadStudy(f"{at}: a merge is a frozen intermediate, and composition = {study.composition!r}; say 'stack'")
@@ -179,6 +191,20 @@ def _check_fit(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
             f"{at}: {TIES!r} elects signs of what training has changed, which compares nothing unless all adapters "
             "start alike; say start = 'shared'"
         )
+
+
+def _check_peer(study: StudyConfig, table: Mapping[str, Any], at: str) -> None:
+    """Whether the adapters library, through which trained peers of merges go, can train it in this study."""
+    rule = table["rule"]
+    if study.precision != "fp32":
+        raise BadStudy(
+            f"{at}: {rule!r} is trained through the adapters library, and precision {study.precision!r} is for lanes; "
+            "say precision = 'fp32'"
+        )
+    if "weights" in table:
+        raise BadStudy(f"{at}: {rule!r} learns what each parent counts; leave weights out")
+    if rule == FUSED and study.adapter.leave_out:
+        raise BadStudy(f"{at}: the library fuses in every layer; leave adapter.leave_out out, or take another rule")
 
 
 # From recipes to cells.
@@ -223,16 +249,32 @@ class MergedRows:
                 )
                 self._check_lanes(recipe, base)
                 merge = self._merge(recipe, target, {name: full[name] for name in parents}, column)
-                spec = {**base.spec, "intermediate": recipe.name, "merge": merge}
+                spec = {**base.spec, **self._trainer(recipe, parents), "intermediate": recipe.name, "merge": merge}
                 cells.append(dataclasses.replace(base, intermediate=recipe.name, spec=spec, key=key_of(spec)))
         return cells
 
+    def _trainer(self, recipe: Recipe, parents: Sequence[str]) -> dict[str, Any]:
+        """What the spec of a trained peer says of its training, and of its parents' rows where it reads them."""
+        if recipe.rule not in PEERS:
+            return {}
+        defaults = library_config(settings_of(self.study.adapter))
+        device = kind_of(self.study.device)
+        spec: dict[str, Any] = {"trainer": "library", "library": {"adapter": defaults, "device": device}}
+        if recipe.rule == FUSED:
+            return {**spec, "library": {**spec["library"], "fusion": dict(FUSION)}}
+        return {**spec, "siblings": {name: self.splits[name].content_hash for name in parents}}
+
     def _check_lanes(self, recipe: Recipe, base: Cell) -> None:
         """BadStudy for a target whose adapter, as a search has it, lanes do not train."""
-        if base.spec["trainer"] != "lanes":
+        if not serves_lanes(base.spec["adapter"]):
             raise BadStudy(
                 f"merged.{recipe.name}: target {base.target} trains an adapter of method "
                 f"{base.spec['adapter']['method']!r}, which lanes do not have; list other targets: targets"
+            )
+        if recipe.rule == JOINT and self.splits[base.target].folds:
+            raise BadStudy(
+                f"merged.{recipe.name}: target {base.target} is cut into folds, which {JOINT!r} does not train; list "
+                "other targets: targets"
             )
 
     def _parents(self, recipe: Recipe, target: str) -> list[str]:
@@ -284,8 +326,9 @@ class MergedRows:
             "parents": {name: cell.key for name, cell in parents.items()},
             "weights": EQUAL if recipe.weights == EQUAL else self._measures(recipe.weights, target, parents),
         }
-        if recipe.keep is not None:
-            merge["keep"] = recipe.keep
+        for field in ("keep", "learning_rate"):
+            if (value := getattr(recipe, field)) is not None:
+                merge[field] = value
         if recipe.best is not None:
             merge["best"] = recipe.best
             merge["by"] = VALIDATION if recipe.by == VALIDATION else self._measures(str(recipe.by), target, parents)
@@ -323,6 +366,12 @@ def _belongs(parents: str, task: Task, own: Task) -> bool:
         FAMILY: is_family,
         OTHER_FAMILIES: not is_family,
     }[parents]
+
+
+def most_parents(merge: Mapping[str, Any]) -> int:
+    """How many of a recipe's parents count."""
+    parents = len(merge["parents"])
+    return min(parents, int(merge.get("best", parents)))
 
 
 def awaits_transfers(cell: Cell) -> bool:

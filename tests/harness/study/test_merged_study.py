@@ -214,8 +214,15 @@ def test_the_best_by_a_similarity_are_the_most_alike(plan_of, store):
         ({"row": {"best": 2, "by": "luck"}}, "by 'luck' is not one of validation"),
         ({"row": {"rule": ["ties"]}}, "rule"),
         ({"row": {"keep": 0.5}}, "keep is a share of what 'ties' keeps"),
-        ({"row": {"rule": "ties", "keep": 0}}, "keep 0 is not a share"),
+        ({"row": {"rule": "ties", "keep": 0}}, "keep 0 is not a number above 0"),
         ({"row": {"rule": "ties"}}, "say start = 'shared'"),
+        (
+            {"row": {"rule": "fusion", "weights": "logme"}},
+            r"merged\.row: 'fusion' learns what each .* leave weights out",
+        ),
+        ({"row": {"rule": "joint", "learning_rate": 1e-4}}, "learning_rate is a fusion's own, and the rule is another"),
+        ({"row": {"rule": "fusion", "learning_rate": 0}}, "learning_rate 0 is not a number above 0"),
+        ({"row": {"rule": "fusion", "keep": 0.5}}, "keep is a share of what 'ties' keeps"),
         ({"row": {"rules": "ties"}}, r"merged\.row: unknown field 'rules'; did you mean 'rule'"),
         ({"news_emotion": {}}, r"merged\.news_emotion: 'news_emotion' is the name of a task of the study"),
         ({"random": {}}, "'random' is the name of a control"),
@@ -244,6 +251,31 @@ def test_a_table_that_cannot_be_followed_is_one_line(tables, said):
 def test_a_study_that_has_not_what_a_row_needs_is_one_line(changes, said):
     with pytest.raises(BadStudy, match=said):
         load_study("tiny", ["trainer=lanes", "merged.row.best=2", "merged.row.by=validation", *changes])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["transfers=false"], "transfers = false"),
+        (["composition=stack-trainable"], "composition = 'stack-trainable'"),
+        (["adapter.method=compacter"], "only adapters of method 'seq_bn' with relu"),
+        (["precision=bf16"], "'fusion' is trained through the adapters library, and precision 'bf16' is for lanes"),
+        (["merged.row.rule=joint", "precision=bf16"], "'joint' is trained through the adapters library"),
+        (["merged.row.rule=joint", "merged.row.weights=logme"], "'joint' learns what each parent counts"),
+        (["adapter.leave_out=[0]"], r"the library fuses in every layer; leave adapter\.leave_out out"),
+    ],
+)
+def test_a_study_that_has_not_what_a_trained_peer_needs_is_one_line(changes, said):
+    with pytest.raises(BadStudy, match=said) as refused:
+        load_study("tiny", ["trainer=lanes", "merged.row.rule=fusion", *changes])
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rule", ["fusion", "joint"])
+def test_a_study_whose_cells_all_train_through_the_library_may_have_trained_peers(plan_of, rule):
+    plan = plan_of({"row": {"rule": rule}}, trainer="library")
+    assert {cell.spec["trainer"] for cell in plan.cells} == {"library"}
+    assert parents(plan, "row", "epitome_er") == ["empdial_role", "news_emotion", "news_empathy"]
 
 
 def test_planning_and_deciding_load_no_torch():

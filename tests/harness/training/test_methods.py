@@ -19,7 +19,7 @@ from harness.study.methods import METHODS, settings_of
 from harness.study.plan import make_plan
 from harness.training import model
 from harness.training import model as checks
-from harness.training.library import Trainer, composed
+from harness.training.library.alone import Trainer, composed
 from harness.training.recipe import Recipe
 from harness.training.trained import encoded
 from tasks import synthetic

@@ -14,8 +14,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
-from harness.training import library
 from harness.training.inputs import Encoded
+from harness.training.library import alone
 from harness.training.objective import Objective, balanced_weights, weighted_loss
 from harness.training.trained import Part
 from tasks import metrics
@@ -89,13 +89,13 @@ def test_an_ordinal_cell_stores_kappa_and_spearman_beside_macro_f1(study, tiny, 
     splits = toy("ordinal")
     given = np.random.default_rng(3).normal(size=(24, 3)).astype(np.float32)
 
-    train = library.train_alone
+    train = alone.train_alone
 
     def trained(attempt):
         training = train(attempt)
         return replace(training, logits=training.logits | {"test": given})
 
-    monkeypatch.setattr(library, "train_alone", trained)
+    monkeypatch.setattr(alone, "train_alone", trained)
     results, frame = stored(make_cell(study, tiny, splits, seed=1, setting="full"), tiny, splits, store)
     decided = given.argmax(axis=1)
     assert results["metric"] == "macro_f1"

@@ -23,7 +23,7 @@ LOADED = [
     "harness.systems.lanes",
     "harness.systems.library",
     "harness.training.lanes.train",
-    "harness.training.library",
+    "harness.training.library.alone",
     "pyarrow.parquet",
     "sklearn.feature_extraction.text",
     "transformers.models.bert.modeling_bert",

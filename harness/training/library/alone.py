@@ -23,10 +23,11 @@ from harness.study.device import NoSuchDevice
 from harness.training import model
 from harness.training.batches import collate, evaluation_batches, training_batches
 from harness.training.inputs import Encoded
+from harness.training.library import fusion
 from harness.training.objective import Best, Objective
 from harness.training.recipe import Attempt, Recipe
 from harness.training.tensors import to_device
-from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
+from harness.training.trained import Fitted, Labels, Part, Trained, cuts_of, encoded, finite
 from tasks import metrics
 
 
@@ -43,7 +44,7 @@ class Trainer:
     def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> Fitted:
         """Train for all epochs and put the weights of the best validation epoch (the earliest of equals) back."""
         recipe = self.recipe
-        optimizer, schedule = self._optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
+        optimizer, schedule = self.optimizer(recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size))
         lane = {name: p.detach().unsqueeze(0) for name, p in self.parameters.items()}  # the same memory, as one lane
         best = Best(lane, 1)
         history: list[dict[str, float | int | None]] = []
@@ -77,11 +78,18 @@ class Trainer:
         batch = collate([rows[i] for i in numbers], self.pad_id, has_segments=self.has_segments)
         return {name: to_device(tensor, self.device) for name, tensor in batch.items()}
 
-    def _optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+    def optimizer(self, steps: int) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+        """AdamW over all that is trained, and its learning rate over so many steps; a fusion has one of its own."""
         from transformers import get_linear_schedule_with_warmup
 
         (rate,), (decay,) = self.recipe.learning_rates, self.recipe.weight_decays
-        optimizer = torch.optim.AdamW(self.parameters.values(), lr=rate, weight_decay=decay)
+        fused = [value for name, value in self.parameters.items() if model.FUSION_LAYER in name]
+        others = [value for name, value in self.parameters.items() if model.FUSION_LAYER not in name]
+        groups: list[dict[str, Any]] = [
+            {"params": others},
+            *([{"params": fused, "lr": self.recipe.fusion_rate}] if fused else []),
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=decay)
         return optimizer, get_linear_schedule_with_warmup(optimizer, round(self.recipe.warmup * steps), steps)
 
     def _epoch(
@@ -99,34 +107,55 @@ class Trainer:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         rows = train.draw_windows(seed_of(seed, target, "window", epoch))
         lengths = [len(row.ids) for row in rows]
-        objective = Objective.of(
-            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
-        ).on(self.device)
+        objective = self.objective(train, epoch)
         for numbers in training_batches(lengths, recipe.batch_size, seed=seed, target=target, epoch=epoch):
             torch.manual_seed(seed_of(seed, target, "dropout", step, *recipe.noise))
-            labels = to_device(torch.from_numpy(train.labels[numbers]), self.device)
-            loss: Any = self._loss(objective, self.batch(rows, numbers), labels)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.parameters.values(), recipe.clip)
-            optimizer.step()
-            schedule.step()
+            loss = self.loss(objective, rows, train.labels, numbers)
+            self.step(loss, optimizer, schedule)
             total += loss.detach().double() * len(numbers)
             step += 1
         return float(total) / len(rows), step
+
+    def step(
+        self,
+        loss: Tensor,
+        optimizer: torch.optim.Optimizer,
+        schedule: torch.optim.lr_scheduler.LambdaLR,
+    ) -> None:
+        """One step down the gradient of a loss, clipped."""
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        optimizer.step()
+        schedule.step()
+
+    def objective(self, train: Part, epoch: int) -> Objective:
+        """The loss of an epoch, with what it takes from the training rows."""
+        recipe = self.recipe
+        made = Objective.of(recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch)
+        return made.on(self.device)
+
+    def loss(self, objective: Objective, rows: Sequence[Encoded], labels: Labels, numbers: Sequence[int]) -> Tensor:
+        """Mean loss of the rows with these numbers."""
+        own = to_device(torch.from_numpy(labels[numbers]), self.device)
+        return self._loss(objective, self.batch(rows, numbers), own)
 
     def _loss(self, objective: Objective, batch: dict[str, Tensor], labels: Tensor) -> Tensor:
         """Mean loss of a batch: the library head's own, or the objective's where that is another."""
         labels = labels.float() if labels.is_floating_point() or labels.ndim == 2 else labels
         if objective.is_plain:
             own: Tensor = self.model(**batch, labels=labels, head=self.recipe.target).loss
-            return own
-        return objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
+            return fusion.regularised(own, self.model) if self.recipe.fuses else own
+        mean = objective.mean(self.model(**batch, head=self.recipe.target).logits, labels)
+        return fusion.regularised(mean, self.model) if self.recipe.fuses else mean
 
 
 def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN401
     """The backbone with the cell's adapters and head, what it trains trainable and the rest frozen."""
     recipe, network = Recipe.of([cell]), model.load_backbone(backbone)
+    if recipe.fuses:
+        fusion.compose(network, recipe, cell, store)
+        return network
     name = model.INTERMEDIATE if recipe.is_stacked else recipe.target
     if cell.intermediate_key is not None:
         model.add_intermediate(network, model.stored_adapter(store, cell.intermediate_key), name)
@@ -141,13 +170,17 @@ def composed(cell: Cell, backbone: Backbone, store: Store) -> Any:  # noqa: ANN4
 
 def train_alone(attempt: Attempt) -> Trained:
     """Train the only cell of an attempt on the three splits of a task or of one of its folds."""
+    check_device(attempt)
+    return train_composed(attempt, composed(attempt.cells[0], attempt.backbone, attempt.store))
+
+
+def train_composed(attempt: Attempt, network: Any) -> Trained:  # noqa: ANN401
+    """Train the only cell of an attempt from a network with its adapters and head, composed as its recipe says."""
     (cell,), recipe = attempt.cells, attempt.recipe
-    _check_device(attempt)
     rows, parts, tokenizer = encoded(cell, attempt.backbone, attempt.splits)
-    network = composed(cell, attempt.backbone, attempt.store).to(attempt.device.ready())
-    trainer = Trainer(network, recipe, tokenizer.padding)
+    trainer = Trainer(network.to(attempt.device.ready()), recipe, tokenizer.padding)
     trainable = model.check_trainable(network, recipe, cell.label)
-    before = model.adapter_digest(network, model.INTERMEDIATE)
+    before = _digests(network)
     attempt.watch(cell.label, 0, recipe.epochs)
     fitted = trainer.fit(
         parts["train"], parts["validation"], lambda epoch, epochs: attempt.watch(cell.label, epoch, epochs)
@@ -164,11 +197,11 @@ def train_alone(attempt: Attempt) -> Trained:
         cut=cuts_of(parts),
         logits=logits,
         fitted=fitted,
-        proofs=model.proofs(cell, trainable, alive),
+        proofs=model.proofs(cell, trainable, alive) | _facts(trainer, parts["validation"]),
     )
 
 
-def _check_device(attempt: Attempt) -> None:
+def check_device(attempt: Attempt) -> None:
     """NoSuchDevice unless the cell is trained where it was planned for: torch draws other dropout on a GPU."""
     planned, here = attempt.recipe.planned_device, attempt.device.ready().type
     if planned != here:
@@ -178,11 +211,25 @@ def _check_device(attempt: Attempt) -> None:
         )
 
 
-def _liveness(trainer: Trainer, cell: Cell, before: str, validation: Part) -> float | None:
+def _digests(network: Any) -> list[str]:  # noqa: ANN401
+    """The sha256 of what a cell stands on: the parents of a fusion, or its intermediate."""
+    return [model.adapter_digest(network, name) for name in fusion.parents(network) or [model.INTERMEDIATE]]
+
+
+def _facts(trainer: Trainer, validation: Part) -> dict[str, Any]:
+    """What a record says of a fusion: see harness.training.library.fusion."""
+    if not trainer.recipe.fuses:
+        return {}
+    rows = [window for windows in validation.rows for window in windows]
+    batches = (trainer.batch(rows, numbers) for numbers in evaluation_batches([len(row.ids) for row in rows]))
+    return fusion.facts(trainer.model, trainer.recipe.target, batches, _digests(trainer.model))
+
+
+def _liveness(trainer: Trainer, cell: Cell, before: Sequence[str], validation: Part) -> float | None:
     """How far the intermediate of a stack moves logits; WrongComposition unless it is as its cell says, or trained."""
     if not cell.is_stacked:
         return None
-    unchanged = model.adapter_digest(trainer.model, model.INTERMEDIATE) == before
+    unchanged = _digests(trainer.model) == before
     model.check_intermediate(cell, unchanged=unchanged)
     rows = [windows[0] for windows in validation.rows[: model.LIVENESS_ROWS]]
     batch = trainer.batch(rows, range(len(rows)))
