@@ -39,8 +39,8 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(VENV)/bin/python -m pip install --quiet -c constraints.txt -e '.[bench]'
-	$(VENV)/bin/python -m benchmarks.engines --memory
-	$(VENV)/bin/python -m benchmarks.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
+	$(VENV)/bin/python -m benchmarks.steps.engines --memory
+	$(VENV)/bin/python -m benchmarks.steps.engines --lanes 9 --mean 120 --ways trainer-dynamic bare bare-sorted lanes
 
 soak: $(INSTALLED)
 	$(VENV)/bin/python -m tests.support.faults.soak --kills 100

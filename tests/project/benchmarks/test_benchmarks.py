@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import cells, engines, gpu, machine, workers
-from benchmarks.columns import columns
-from benchmarks.peers import WAYS
-from benchmarks.shapes import Shape, network, rows
+from benchmarks import machine
+from benchmarks.steps import engines, gpu
+from benchmarks.steps.columns import columns
+from benchmarks.steps.peers import WAYS
+from benchmarks.steps.shapes import Shape, network, rows
 from benchmarks.studies import precision
+from benchmarks.trainings import cells, workers
 
 TINY = "--layers 2 --width 32 --lanes 2 --mean 8 --batch 4 --steps 1 --rounds 2".split()
 NEEDS_ACCELERATE = {"trainer-dynamic", "trainer-512"}

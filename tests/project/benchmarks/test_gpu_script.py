@@ -8,8 +8,8 @@ import json
 import pytest
 import torch
 
-from benchmarks import gpu
-from benchmarks.columns import columns
+from benchmarks.steps import gpu
+from benchmarks.steps.columns import columns
 
 
 def test_a_column_without_room_is_measured_in_halves_and_extrapolated_whole(monkeypatch):

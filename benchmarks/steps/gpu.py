@@ -11,8 +11,8 @@ No GPU has run this yet: the engine's way to one is proven on a pretended GPU al
 (tests/harness/training/test_devices.py), and the sizes of its cuts there (harness/training/batches.py)
 rest on arithmetic. ``--max-tokens`` tries others.
 
-    python -m benchmarks.gpu                       # roberta-base's shape, bf16
-    python -m benchmarks.gpu --device cpu --tiny   # does it run? its figures mean nothing
+    python -m benchmarks.steps.gpu                       # roberta-base's shape, bf16
+    python -m benchmarks.steps.gpu --device cpu --tiny   # does it run? its figures mean nothing
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from benchmarks import machine
-from benchmarks.columns import ASSUMPTION, Column, columns
-from benchmarks.peers import lane_trainer
-from benchmarks.shapes import Shape, network, rows
+from benchmarks.steps.columns import ASSUMPTION, Column, columns
+from benchmarks.steps.peers import lane_trainer
+from benchmarks.steps.shapes import Shape, network, rows
 from harness.study.device import Device
 from harness.training import memory
 from harness.training.batches import EVALUATED, TRAINED, trained_cutting

@@ -5,7 +5,7 @@ All ways train in one process in interleaved rounds; in a round every way sees t
 the median and the smallest and largest round. Memory is measured in a fresh process per way: the highest resident set
 while it trains, less what was resident before (libraries loaded, model built).
 
-    python -m benchmarks.engines --layers 4 --width 128 --lanes 18 --mean 40
+    python -m benchmarks.steps.engines --layers 4 --width 128 --lanes 18 --mean 40
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
-from benchmarks import machine, memory
-from benchmarks.peers import WAYS, Run, cells
-from benchmarks.shapes import Shape, network, rows
+from benchmarks import machine
+from benchmarks.steps.peers import WAYS, Run, cells
+from benchmarks.steps.shapes import Shape, network, rows
 
 SLOW = {"trainer-512": 1}  # steps of a round, for ways that cannot be waited for
 MEMORY_STEPS = 3
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     shape = Shape(options.layers, options.width, options.lanes, options.mean, options.batch)
     if options.memory_of:
-        print(memory.extra_bytes(shape, options.memory_of, MEMORY_STEPS))
+        print(extra_bytes(shape, options.memory_of, MEMORY_STEPS))
         return
     if "trainer-dynamic" in options.ways or "trainer-512" in options.ways:
         machine.require_accelerate()
@@ -77,9 +78,27 @@ def spread(values: Sequence[float], form: str) -> str:
     return f"{statistics.median(values):{form}}  ({min(values):{form}} ..{max(values):{form}})"
 
 
+def extra_bytes(shape: Shape, way: str, steps: int) -> int:
+    """Bytes resident at the peak of training beyond those resident once libraries and model were loaded (Linux)."""
+    model, part, small = network(shape), rows(shape, steps, seed=0), Shape(1, 32, 1, 8, 2)
+    WAYS[way](network(small), small)(rows(small, 1, seed=0))
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before = _peak()
+    WAYS[way](model, shape)(part)
+    return _peak() - before
+
+
+def _peak() -> int:
+    """The highest resident set of this process in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("/proc/self/status has no VmHWM: memory can be measured on Linux only")
+
+
 def _apart(way: str, arguments: Sequence[str]) -> float:
     """Extra bytes of one way, measured in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.engines", *arguments, "--memory-of", way]
+    command = [sys.executable, "-m", "benchmarks.steps.engines", *arguments, "--memory-of", way]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 

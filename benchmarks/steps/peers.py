@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.shapes import CLIP, LONGEST, PAD, RATE, TARGET, Shape, add_adapter, add_head
+from benchmarks.steps.shapes import CLIP, LONGEST, PAD, RATE, TARGET, Shape, add_adapter, add_head
 from harness.training.batches import collate, cuts, training_batches
 from harness.training.inputs import Encoded
 from harness.training.lanes.fit import LaneTrainer

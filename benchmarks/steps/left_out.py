@@ -2,7 +2,7 @@
 
 Both are lanes, trained on the same rows in turn, in one process; CPU seconds of a step, ratio first.
 
-    python -m benchmarks.left_out --lanes 5 17 --precision fp32 bf16
+    python -m benchmarks.steps.left_out --lanes 5 17 --precision fp32 bf16
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import torch
 
 from benchmarks import machine
-from benchmarks.peers import lane_trainer
-from benchmarks.shapes import Shape, network, rows
+from benchmarks.steps.peers import lane_trainer
+from benchmarks.steps.shapes import Shape, network, rows
 from harness.training.lanes.fit import LaneTrainer
 
 

@@ -1,6 +1,6 @@
 """What a search costs with its trials as lanes, one by one, and with halving: the same trials, drawn once.
 
-    python -m benchmarks.search_timing --data DATA --trials 60
+    python -m benchmarks.trainings.search_timing --data DATA --trials 60
 
 Each trial one by one is one training through the adapters library with the same rows, batches, rate and epochs; its
 clock leaves loading and encoding out, that of the lanes counts them. Batch sizes take turns, so that all ways see the

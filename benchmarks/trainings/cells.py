@@ -4,8 +4,8 @@ Lanes: the column's transfers as one pack. One by one: the target's baseline and
 run does to a cell is in both: loading, encoding, training, evaluation, proofs, the record. CPU seconds of a cell, ratio
 first. The intermediates are trained before, as lanes, and not counted.
 
-    python -m benchmarks.cells --target epitome_er             # EMPATHY_DATA names the folder of the raw files
-    python -m benchmarks.cells --target epitome_er --synthetic # files of the same formats, made up
+    python -m benchmarks.trainings.cells --target epitome_er             # raw files: EMPATHY_DATA
+    python -m benchmarks.trainings.cells --target epitome_er --synthetic # files of the same formats, made up
 """
 
 from __future__ import annotations

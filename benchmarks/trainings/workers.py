@@ -5,8 +5,8 @@ of both ways alternate, so that a busy moment strikes both. Seconds pass by the 
 each other is what threads lose; CPU seconds of a run and of the processes it starts stand beside them, and the load of
 the machine before each round, without which the ratio cannot be judged.
 
-    python -m benchmarks.workers                     # the study demo, three rounds
-    python -m benchmarks.workers --study tiny --rounds 1
+    python -m benchmarks.trainings.workers                     # the study demo, three rounds
+    python -m benchmarks.trainings.workers --study tiny --rounds 1
 """
 
 from __future__ import annotations
