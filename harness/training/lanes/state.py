@@ -32,13 +32,16 @@ class LaneState:
     frozen: dict[str, Tensor]
     facts: tuple[Mapping[str, Any], ...] = ()
 
-    def lanes(self) -> Lanes:
-        """The weights in the shape that the forward pass takes."""
-        is_trained = any(name.startswith(INNER) for name in self.trained)
+    def lanes(self, trained: Mapping[str, Tensor] | None = None) -> Lanes:
+        """The weights in the shape that the forward pass takes; ``trained`` stand for the state's own of these names.
+
+        Gradients reach what stands there.
+        """
+        own = self.trained if trained is None else trained
         return Lanes(
-            intermediates=self._banks(self.trained, INNER) if is_trained else self._weighed(),
-            targets=self._banks(self.trained),
-            heads=Heads(*(self._shaped(self.trained[f"head.{name}"]) for name in HEAD)),
+            intermediates=self._banks(own, INNER) if any(n.startswith(INNER) for n in own) else self._weighed(own),
+            targets=self._banks(own),
+            heads=Heads(*(self._shaped(own[f"head.{name}"]) for name in HEAD)),
         )
 
     @cached_property
@@ -56,9 +59,9 @@ class LaneState:
             facts["merge"] = {**facts["merge"], "learned": {parent: list(own) for parent, own in by_parent}}
         return facts
 
-    def _weighed(self) -> dict[int, Bottleneck] | None:
+    def _weighed(self, trained: Mapping[str, Tensor]) -> dict[int, Bottleneck] | None:
         """The frozen intermediates, each parent's units times its weight where that is learned."""
-        gates = {int(name.removeprefix(GATE)): gate for name, gate in self.trained.items() if name.startswith(GATE)}
+        gates = {int(name.removeprefix(GATE)): gate for name, gate in trained.items() if name.startswith(GATE)}
         if not gates or self._frozen is None:
             return self._frozen
         return {
@@ -86,7 +89,7 @@ class LaneState:
             facts=tuple(self.facts[lane] for lane in lanes) if self.facts else (),
         )
 
-    def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
+    def _banks(self, weights: Mapping[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
         own = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
         return {
             layer: Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))
