@@ -8,8 +8,8 @@ records are in neither. The share of the device's peak rests on its data sheet a
 (padding and masks are not counted as useful). "planned" is the memory that the engine would have set aside.
 
 No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone
-(tests/harness/training/test_devices.py), and the sizes of its cuts there (harness/training/batches.py)
-rest on arithmetic. ``--max-tokens`` tries others.
+(tests/harness/training/test_devices.py), and the shapes of its cuts there (harness/training/batches.py)
+rest on arithmetic.
 
     python -m benchmarks.gpu                       # roberta-base's shape, bf16
     python -m benchmarks.gpu --device cpu --tiny   # does it run? its figures mean nothing
@@ -33,7 +33,7 @@ from benchmarks.peers import lane_trainer
 from benchmarks.shapes import Shape, network, rows
 from harness.study.device import Device
 from harness.training import memory
-from harness.training.batches import EVALUATED, TRAINED, trained_cutting
+from harness.training.batches import BUCKETS, EVALUATED, trained_cutting
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.memory import is_out_of_memory
 from harness.training.tensors import name_of
@@ -64,8 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every column and print a table, then the extrapolated grid."""
     options = _parser().parse_args(arguments)
     device = _device(options.device)
-    if options.max_tokens:
-        TRAINED[device.type] = TRAINED[device.type]._replace(max_tokens=options.max_tokens)
     every = [one for one in columns() if one.target in (options.only or [one.target])]
     if options.tiny:
         every = [replace(one, batch=4, mean=8) for one in every[:2]]
@@ -74,9 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return
-    cut = trained_cutting(device.type, is_bf16=options.precision == "bf16")
     print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
-    print(f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free")
+    print(_cutting(device.type, is_bf16=options.precision == "bf16"))
     print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (data sheet, not measured)\n")
     print("\n".join(_lines(found, options.peak)))
     print(f"\n{_extrapolated(found, len(every))}")
@@ -203,6 +200,14 @@ def _extrapolated(found: Sequence[Measured], count: int) -> str:
     )
 
 
+def _cutting(family: str, *, is_bf16: bool) -> str:
+    """What training's cuts are on this family of devices, in words."""
+    if shapes := BUCKETS.get(family):
+        return f"cuts of {len(shapes)} shapes: " + ", ".join(f"{rows} x {tokens}" for rows, tokens in shapes)
+    cut = trained_cutting(family, is_bf16=is_bf16)
+    return f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free"
+
+
 def _device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit(
@@ -220,7 +225,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--steps", type=int, default=20, help="timed optimizer steps of a column")
-    parser.add_argument("--max-tokens", type=int, help="most tokens of a cut, padding included (default: the engine's)")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="these columns alone")
     parser.add_argument("--peak", type=float, default=PEAK, help="FLOP a second that count as all of the device")
     parser.add_argument("--json", action="store_true", help="print every figure")

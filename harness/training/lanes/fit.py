@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from harness.training.inputs import Encoded
 from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
+from harness.training.lanes.offloaded import Offloaded
 from harness.training.lanes.optimizer import FlatWeights, LaneAdamW, rate_factor
 from harness.training.lanes.state import LaneState
 from harness.training.objective import Best, Objective, total_weight
@@ -116,6 +118,7 @@ class LaneTrainer:
         self.best.only(lanes)
         self.history = [self.history[lane] for lane in lanes]
         self.recipe = self.recipe.only(lanes)
+        self.__dict__.pop("_offloaded", None)  # it had all lanes
 
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
@@ -128,15 +131,18 @@ class LaneTrainer:
     def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
-        rows = train.draw_windows(seed_of(recipe.seed, recipe.target, "window", epoch))
-        objective = Objective.of(
-            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
-        )
-        losses = self._no_losses()
+        places = train.draw_places(seed_of(recipe.seed, recipe.target, "window", epoch))
+        rows = [windows[place] for windows, place in zip(train.rows, places, strict=True)]
         lengths = [len(row.ids) for row in rows]
         order = list(training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch))
         ahead = torch.arange(step, step + len(order), dtype=torch.float64).unsqueeze(1)
         planned = self.optimizer.plan(rate_factor(ahead, steps, recipe.warmup))
+        if self.device.type != "cpu":
+            return self._offloaded.epoch(train, places, order, step, planned, epoch), step + len(order)
+        losses = self._no_losses()
+        objective = Objective.of(
+            recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
+        )
         for place, numbers in enumerate(order):
             losses += self._accumulate(rows, train.labels, objective, numbers, step + place)
             self.optimizer.step(planned[place], recipe.clip)
@@ -157,8 +163,7 @@ class LaneTrainer:
         # is each lane's own. Every row's dropout belongs to the row and the step: how a batch is cut changes no mask.
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), objective.weights)
-        objective = objective.on(self.device)
-        cutting = trained_cutting(self.device.type, is_bf16=self.frozen.dtype == torch.bfloat16)
+        cutting = trained_cutting("cpu", is_bf16=self.frozen.dtype == torch.bfloat16)
         lanes = self._lanes()  # once: their views and casts save nothing, so every cut's gradients pass through them
         for cut in cuts(numbers, lengths, *cutting):
             masks = draw(
@@ -171,7 +176,7 @@ class LaneTrainer:
                 lanes=self.recipe.noise,
             )
             logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
-            losses = objective.summed(logits, to_device(torch.from_numpy(labels[cut]), self.device))
+            losses = objective.summed(logits, torch.from_numpy(labels[cut]))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
         return total
@@ -181,7 +186,13 @@ class LaneTrainer:
 
     def _lanes(self) -> Lanes:
         dtype = self.frozen.dtype
-        return self.state.lanes(self.weights.cast(dtype)).to(dtype)
+        return self.state.lanes(self.weights.cast(dtype), dtype).to(dtype)
+
+    @cached_property
+    def _offloaded(self) -> Offloaded:
+        return Offloaded(
+            self.frozen, self.recipe, self.optimizer, self._lanes, self.pad_id, has_segments=self.has_segments
+        )
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)

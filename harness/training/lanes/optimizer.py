@@ -61,16 +61,17 @@ class FlatWeights:
         return self._split(self.values, dtype)
 
     def _split(self, values: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        first, second = values.split(self._widths, dim=1)
+        first, second = torch.split(values, self._widths, dim=1)
         both = zip(self._groups, (first.to(dtype), second), strict=True)
         parts = {name: part for group, whole in both for name, part in self._parts_of(group, whole)}
         return {name: parts[name] for name in self.shapes}
 
     def _parts_of(self, group: Sequence[str], whole: Tensor) -> list[tuple[str, Tensor]]:
         sizes = [self.shapes[name].numel() for name in group]
-        fill = [whole.shape[1] - sum(sizes)]
-        pieces = whole.split(sizes + (fill if fill[0] else []), dim=1)
-        return [(name, piece.unflatten(1, self.shapes[name])) for name, piece in zip(group, pieces, strict=False)]
+        fill = whole.shape[1] - sum(sizes)
+        pieces = torch.split(whole, [*sizes, fill] if fill else sizes, dim=1)
+        named = zip(group, pieces, strict=False)
+        return [(name, piece.view(len(piece), *self.shapes[name])) for name, piece in named]
 
     def _ordered(self, names: Sequence[str]) -> list[str]:
         """What fills whole multiples of ``ALIGNED`` first, so that it begins at such, too."""
@@ -89,7 +90,7 @@ class LaneAdamW:
 
     def __init__(self, weights: FlatWeights, rates: Sequence[float], decays: Sequence[float]) -> None:
         """Optimise ``weights``; their moments begin at 0."""
-        self.weights, self.steps = weights, 0
+        self.weights, self.steps, self.keeps_gradient = weights, 0, False
         device = weights.values.device
         self.rates = torch.tensor(rates, dtype=torch.float64, device=device)
         self.decays = torch.tensor(decays, dtype=torch.float64, device=device)
@@ -111,21 +112,25 @@ class LaneAdamW:
         """
         (beta_1, beta_2), numbers = BETAS, range(self.steps + 1, self.steps + 1 + len(factors))
         corrections = [[1 - beta_1**number, math.sqrt(1 - beta_2**number)] for number in numbers]
-        of_first, root = to_device(torch.tensor(corrections, dtype=torch.float64), self.rates.device).split(1, dim=1)
+        sent = to_device(torch.tensor(corrections, dtype=torch.float64), self.rates.device)
+        of_first, root = torch.split(sent, [1, 1], dim=1)
         rate = self.rates * to_device(factors, self.rates.device)
         planned = torch.stack([rate / of_first, 1 - rate * self.decays, root.expand_as(rate)], dim=1)
         return planned.to(self.first.dtype)
 
-    @torch.no_grad()
     def step(self, planned: Tensor, clip: float) -> None:
         """One step as ``planned [3, K]``, each lane's gradient clipped to the norm ``clip``."""
+        self.steps += 1
+        self.update(planned, clip)
+
+    @torch.no_grad()
+    def update(self, planned: Tensor, clip: float) -> None:
+        """The work of a step, for which no number of the host's counts: it may be recorded once and repeated."""
         # With rate r, decay w, gradient g, moments m and v, and both corrected for their start at 0 by 1 - b**t:
         #   x <- (1 - r w) x,  m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g g,
         #   x <- x - r / (1 - b1**t) * m / (sqrt(v) / sqrt(1 - b2**t) + epsilon);
         # planned are r / (1 - b1**t), 1 - r w and sqrt(1 - b2**t).
-        self.steps += 1
-        values, (beta_1, beta_2) = self.weights.values, BETAS
-        gradient = values.grad if values.grad is not None else torch.zeros_like(values)
+        values, gradient, (beta_1, beta_2) = self.weights.values, self.gradient, BETAS
         size, kept, root = planned.unsqueeze(2)
         # A lane whose gradient over all its tensors is longer than ``clip`` gets it shortened to that length.
         gradient.mul_((clip / (self._norms(gradient) + 1e-6)).clamp(max=1.0).unsqueeze(1))
@@ -133,15 +138,29 @@ class LaneAdamW:
         self.first.lerp_(gradient, 1 - beta_1)
         self.second.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
         change = self.second.sqrt().div_(root).add_(EPSILON)
-        values.sub_(torch.div(self.first, change, out=change).mul_(size))
-        values.grad = None
+        values.sub_((self.first / change).mul_(size))
+        if self.keeps_gradient:
+            gradient.zero_()
+        else:
+            values.grad = None
+
+    @property
+    def gradient(self) -> Tensor:
+        """What backward passes have added up ``[K, N]``, zeros before the first."""
+        values = self.weights.values
+        return torch.zeros_like(values, requires_grad=False) if values.grad is None else values.grad
+
+    def keep_gradient(self) -> None:
+        """From now on gradients add up in one tensor that stays where it is, as what is recorded needs it."""
+        self.keeps_gradient, self.weights.values.grad = True, self.gradient
 
     def _norms(self, gradient: Tensor) -> Tensor:
         """Each lane's norm ``[K]``: on a processor summed name by name, elsewhere at once."""
         # Sums depend in their last digits on how they are grouped, and a processor's numbers stay as they have been.
         if sums_by_name(gradient.device.type):
             return lane_norms(list(self.weights.parts(gradient).values()))
-        return torch.linalg.vector_norm(gradient, dim=1)
+        norms: Tensor = torch.linalg.vector_norm(gradient, dim=1)
+        return norms
 
 
 def sums_by_name(family: str) -> bool:

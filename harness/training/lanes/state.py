@@ -32,14 +32,15 @@ class LaneState:
     frozen: dict[str, Tensor]
     facts: tuple[Mapping[str, Any], ...] = ()
 
-    def lanes(self, trained: Mapping[str, Tensor] | None = None) -> Lanes:
+    def lanes(self, trained: Mapping[str, Tensor] | None = None, dtype: torch.dtype | None = None) -> Lanes:
         """The weights in the shape that the forward pass takes; ``trained`` stand for the state's own of these names.
 
-        Gradients reach what stands there.
+        Gradients reach what stands there. Intermediates that nothing changes are in precision ``dtype`` already.
         """
         own = self.trained if trained is None else trained
+        is_trained = any(name.startswith(INNER) for name in own)
         return Lanes(
-            intermediates=self._banks(own, INNER) if any(n.startswith(INNER) for n in own) else self._weighed(own),
+            intermediates=self._banks(own, INNER) if is_trained else self._weighed(own, dtype),
             targets=self._banks(own),
             heads=Heads(*(self._shaped(own[f"head.{name}"]) for name in HEAD)),
         )
@@ -51,6 +52,16 @@ class LaneState:
             return None
         return self._banks(self.frozen)
 
+    def _frozen_in(self, dtype: torch.dtype) -> dict[int, Bottleneck]:
+        """They never change, so they are cast once, too."""
+        if dtype not in self._cast:
+            self._cast[dtype] = {layer: bank.to(dtype) for layer, bank in (self._frozen or {}).items()}
+        return self._cast[dtype]
+
+    @cached_property
+    def _cast(self) -> dict[torch.dtype, dict[int, Bottleneck]]:
+        return {}
+
     def facts_of(self, lane: int) -> dict[str, Any]:
         """What a record says of the lane's intermediate, and what its parents count by layer where that is learned."""
         facts = dict(self.facts[lane]) if self.facts else {}
@@ -59,11 +70,13 @@ class LaneState:
             facts["merge"] = {**facts["merge"], "learned": {parent: list(own) for parent, own in by_parent}}
         return facts
 
-    def _weighed(self, trained: Mapping[str, Tensor]) -> dict[int, Bottleneck] | None:
+    def _weighed(self, trained: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[int, Bottleneck] | None:
         """The frozen intermediates, each parent's units times its weight where that is learned."""
         gates = {int(name.removeprefix(GATE)): gate for name, gate in trained.items() if name.startswith(GATE)}
-        if not gates or self._frozen is None:
-            return self._frozen
+        if self._frozen is None:
+            return None
+        if not gates:
+            return self._frozen if dtype is None else self._frozen_in(dtype)
         return {
             layer: replace(bank, up=_Weighed.apply(gates[layer], bank.up))  # type: ignore[no-untyped-call]
             for layer, bank in self._frozen.items()

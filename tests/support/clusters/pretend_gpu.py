@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from harness.study.device import Device
 from harness.training import batches
-from harness.training.lanes import optimizer
+from harness.training.lanes import graphs, optimizer
 
 aten = torch.ops.aten
 DEVICE = torch.device("meta")
@@ -52,6 +52,12 @@ class Seen:
 
     def __init__(self):
         self.waits, self.launches = [], Counter()
+        self.tape = None  # what is recorded: operations, what they were given and what they gave
+        self.waits_before = 0  # it was begun
+
+    def refuse_waits(self):
+        if self.tape is not None and len(self.waits) > self.waits_before:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {self.waits[-1]}")
 
 
 class PretendGpu(TorchDispatchMode):
@@ -72,6 +78,30 @@ class PretendGpu(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return dispatched(func, args, kwargs or {}, self.seen)
 
+    def capture(self, body):
+        """What CUDA's graphs do: record kernels with the memory they read and write, and launch all of them at once.
+
+        No line of Python runs when they are repeated, so what would depend on one gives other numbers.
+        """
+        before = self.seen.launches.copy()
+        self.seen.tape, self.seen.waits_before = (tape := []), len(self.waits)
+        try:
+            body()
+        finally:
+            self.seen.tape = None
+        self.seen.launches = before  # recorded, not launched
+
+        def replay():
+            self.seen.launches["graph"] += 1
+            for func, args, kwargs, made in tape:
+                again = func(*args, **kwargs)
+                if made is not None:
+                    for old, new in zip(tree_flatten(made)[0], tree_flatten(again)[0], strict=True):
+                        if old is not None:  # a gradient that nobody asked for
+                            old.copy_(new)
+
+        return replay
+
 
 def dispatched(func, args, kwargs, seen):
     if func is aten._to_copy.default:
@@ -80,9 +110,13 @@ def dispatched(func, args, kwargs, seen):
     is_apart = any(isinstance(one, Apart) for one in tensors) or is_device(kwargs)
     if is_apart:
         check(func, tensors, seen.waits)
+        seen.refuse_waits()
         seen.launches[func] += launches(func)
     kwargs = kwargs | ({"device": torch.device("cpu")} if is_device(kwargs) else {})
-    found = func(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
+    args_here, kwargs_here = tree_map(unwrapped, args), tree_map(unwrapped, kwargs)
+    found = func(*args_here, **kwargs_here)
+    if is_apart and seen.tape is not None and launches(func):
+        seen.tape.append((func, args_here, kwargs_here, None if func._schema.is_mutable else found))
     if func._schema.is_mutable and func._schema.returns:
         return args[0]
     return tree_map(lambda one: Apart(one) if isinstance(one, torch.Tensor) else one, found) if is_apart else found
@@ -117,7 +151,11 @@ def copied(value, kwargs, seen):
     if goes or comes or isinstance(value, Apart):
         seen.launches[aten._to_copy.default] += 1
     options = {name: one for name, one in kwargs.items() if name not in LAYOUT}
+    if seen.tape is not None and (goes or comes):
+        raise RuntimeError("operation not permitted when stream is capturing: a transfer")
     made = aten._to_copy.default(unwrapped(value), **options)
+    if seen.tape is not None:
+        seen.tape.append((aten._to_copy.default, (unwrapped(value),), options, made))
     return Apart(made) if to == DEVICE or (to is None and isinstance(value, Apart)) else made
 
 
@@ -143,21 +181,23 @@ def pinned(value):
 
 
 @contextmanager
-def pretend_gpu(monkeypatch, cutting="cpu", *, sums_by_name=True):
+def pretend_gpu(monkeypatch, cutting="cpu", *, sums_by_name=True, has_graphs=False):
     """Devices are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``.
 
     Sums of many numbers are grouped as here, so that bytes can be compared, or, without ``sums_by_name``, its own way.
+    It records and repeats work only where it ``has_graphs``.
     """
     with monkeypatch.context() as patch:
         patch.setattr(Device, "ready", lambda self: DEVICE)
         patch.setattr(torch.Tensor, "pin_memory", pinned)
         patch.setattr(torch.cuda, "mem_get_info", lambda device: (10**12, 10**12))
         patch.setattr(torch.cuda, "get_device_name", lambda device: "pretended")
-        for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED):
+        for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED, batches.BUCKETS):
             if cutting in rule:
                 patch.setitem(rule, DEVICE.type, rule[cutting])
         patch.setattr(optimizer, "sums_by_name", lambda family: sums_by_name)
         patch.setattr(torch, "tensor", made_here)
         patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
         with PretendGpu() as gpu:
+            patch.setattr(graphs, "capturing", lambda device: gpu.capture if has_graphs else None)
             yield gpu
