@@ -26,11 +26,12 @@ def capturing(device: torch.device) -> Capture | None:
     """What records work on this device, None where nothing can."""
     if device.type != "cuda":
         return None
-    pool = torch.cuda.graph_pool_handle()
+    with torch.cuda.device(device):
+        pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def capture(body: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.device(device), torch.cuda.graph(graph, pool=pool, stream=stream):
             body()
         replay: Callable[[], None] = graph.replay
         return replay

@@ -159,6 +159,20 @@ def test_rows_that_fill_a_shape_add_nothing_to_loss_and_gradient(label, monkeypa
     torch.testing.assert_close(same, losses, rtol=1e-6, atol=0)
 
 
+def test_texts_of_several_windows_are_read_as_on_a_processor(monkeypatch):
+    windows, made = part(4 * BATCH), network(dropout=0.1)
+    texts = [tuple(own for (own,) in windows.rows[start : start + 2]) for start in range(0, 4 * BATCH, 2)]
+    data = Part([texts[0][:1], *texts[1:]], windows.labels[::2])
+    here = trainer(copy.deepcopy(made), intermediates(made, 3), epochs=3)
+    with pretend_gpu(monkeypatch):
+        away = there(made)
+        for epoch in (1, 2, 3):
+            losses = [one.train_epoch(data, epoch, 2 * (epoch - 1), 6)[0].cpu() for one in (here, away)]
+            assert torch.equal(*losses)
+        for name, value in weights_of(away).items():
+            assert torch.equal(value, here.state.trained[name].detach())
+
+
 # Work that is recorded.
 
 
