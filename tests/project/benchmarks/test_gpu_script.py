@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import cut_shapes, gpu
 from benchmarks.columns import columns
 
 
@@ -57,3 +57,13 @@ def test_a_cell_s_ratio_is_the_trainer_s_step_over_a_lane_s_share():
     one = gpu.Measured(**fields | {"step_seconds": 0.5, "lanes": 10, "cell_steps_a_second": 20.0})
     assert dataclasses.replace(one, trainer_step_seconds=0.3).trainer_ratio == pytest.approx(0.3 / (0.5 / 10))
     assert dataclasses.replace(one, trainer_step_seconds=None).trainer_ratio is None
+
+
+def test_the_shapes_of_cuts_are_held_against_cuts_of_any_shape(capsys):
+    cut_shapes.main(["--batches", "2"])
+    printed = capsys.readouterr().out
+    assert "optimizer steps of each way, all columns: 129,448" in printed
+    bounded, free = (cut_shapes.measured(2, is_bounded=is_bounded) for is_bounded in (True, False))
+    assert bounded.shapes <= 12 < free.shapes
+    assert bounded.real == pytest.approx(free.real)
+    assert bounded.padding < free.padding + 0.05
