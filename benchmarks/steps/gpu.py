@@ -4,12 +4,14 @@ Measured, for every column, with 17 lanes (fewer where they have no room) and wi
 step and of a scored row, tokens a second, peak memory, and the share of a step for which the host was handing over
 work: near 100 % the GPU waits for the host, and larger cuts, CUDA graphs or a compiler would pay. Extrapolated: seconds
 of the whole grid, as measured seconds times the steps and rows of the full columns. Loading, encoding, checkpoints and
-records are in neither. The share of the device's peak rests on its data sheet and on the FLOP of the mathematics
-(padding and masks are not counted as useful). "planned" is the memory that the engine would have set aside.
+records are in neither. The share of the device's peak rests on what products reach of its data sheet and on the FLOP of
+the mathematics (padding and masks are not counted as useful). "planned" is the memory that the engine would have set
+aside. AdapterTrainer trains one cell of the same column in the same run (benchmarks/steps/gpu_peer.py): by batches
+padded to their longest row, grouped by length, in mixed precision where lanes train in bf16.
 
 No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone
-(tests/harness/training/test_devices.py), and the sizes of its cuts there (harness/training/batches.py)
-rest on arithmetic. ``--max-tokens`` tries others.
+(tests/harness/training/test_devices.py), and the shapes of its cuts there (harness/training/batches.py)
+rest on arithmetic.
 
     python -m benchmarks.steps.gpu                       # roberta-base's shape, bf16
     python -m benchmarks.steps.gpu --device cpu --tiny   # does it run? its figures mean nothing
@@ -29,16 +31,17 @@ import torch
 
 from benchmarks import machine
 from benchmarks.steps.columns import ASSUMPTION, Column, columns
+from benchmarks.steps.gpu_peer import step_seconds
 from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import Shape, network, rows
 from harness.study.device import Device
 from harness.training import memory
-from harness.training.batches import EVALUATED, TRAINED, trained_cutting
+from harness.training.batches import BUCKETS, EVALUATED, trained_cutting
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.memory import is_out_of_memory
 from harness.training.tensors import name_of
 
-PEAK = 989e12  # FLOP a second, dense bf16, of an H100 or H200 SXM as their data sheets have it
+PEAK = 790e12  # FLOP a second: four fifths of an H100's or H200's 989 in dense bf16, about what large products reach
 TRANSFERS = 17  # of a column
 
 
@@ -58,26 +61,29 @@ class Measured:
     planned_bytes: int
     extrapolated_training_seconds: float
     extrapolated_evaluation_seconds: float
+    trainer_step_seconds: float | None = None  # of AdapterTrainer, which trains one cell; None where it was not run
+
+    @property
+    def trainer_ratio(self) -> float | None:
+        """How many times as long AdapterTrainer takes for one cell's step."""
+        return None if self.trainer_step_seconds is None else self.trainer_step_seconds * self.cell_steps_a_second
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every column and print a table, then the extrapolated grid."""
     options = _parser().parse_args(arguments)
     device = _device(options.device)
-    if options.max_tokens:
-        TRAINED[device.type] = TRAINED[device.type]._replace(max_tokens=options.max_tokens)
     every = [one for one in columns() if one.target in (options.only or [one.target])]
     if options.tiny:
         every = [replace(one, batch=4, mean=8) for one in every[:2]]
     many = 3 if options.tiny else TRANSFERS
-    found = [_in_chunks(column, lanes, options, device) for column in every for lanes in (many, 1)]
+    found = [measured for column in every for measured in _of_column(column, many, options, device)]
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
         return
-    cut = trained_cutting(device.type, is_bf16=options.precision == "bf16")
     print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
-    print(f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free")
-    print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (data sheet, not measured)\n")
+    print(_cutting(device.type, is_bf16=options.precision == "bf16"))
+    print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (of the data sheet, not measured)\n")
     print("\n".join(_lines(found, options.peak)))
     print(f"\n{_extrapolated(found, len(every))}")
     if options.tiny:
@@ -96,6 +102,20 @@ def useful_flop(layers: int, width: int, lanes: int, lengths: Sequence[int]) -> 
     middle = lanes * (layers - 2) * (2 * linear + 12.0 * width * pairs + adapters)
     last = lanes * (8.0 * width**2 * tokens + 40.0 * width**2 * len(lengths))
     return first + middle + last
+
+
+def _of_column(column: Column, many: int, options: argparse.Namespace, device: torch.device) -> list[Measured]:
+    """The column with many lanes and with one, and AdapterTrainer's step of one of its cells."""
+    found = [_in_chunks(column, lanes, options, device) for lanes in (many, 1)]
+    layers, width = _sizes(options)
+    shape, is_bf16 = Shape(layers, width, 1, column.mean, column.batch), options.precision == "bf16"
+    peer = step_seconds(shape, options.steps, is_bf16=is_bf16, device=device)
+    return [replace(one, trainer_step_seconds=peer) for one in found]
+
+
+def _sizes(options: argparse.Namespace) -> tuple[int, int]:
+    """Layers and width."""
+    return (3, 32) if options.tiny else (options.layers, options.width)
 
 
 def _in_chunks(column: Column, whole: int, options: argparse.Namespace, device: torch.device) -> Measured:
@@ -120,11 +140,12 @@ def _in_chunks(column: Column, whole: int, options: argparse.Namespace, device: 
 
 
 def _measured(column: Column, lanes: int, options: argparse.Namespace, device: torch.device) -> Measured:
-    layers, width = (3, 32) if options.tiny else (options.layers, options.width)
+    layers, width = _sizes(options)
     shape = Shape(layers, width, lanes, column.mean, column.batch)
     trainer = lane_trainer(network(shape), shape, options.precision, device)
-    warm, part = rows(shape, 2, seed=0), rows(shape, options.steps, seed=1)
-    _timed(lambda: trainer.train_epoch(warm, 1, 0, 2), device)
+    part = rows(shape, options.steps, seed=1)
+    warm = part if device.type == "cuda" else rows(shape, 2, seed=0)  # its graphs are those of these very batches
+    _timed(lambda: trainer.train_epoch(warm, 1, 0, len(warm.rows) // shape.batch), device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     seconds, host = _timed(lambda: trainer.train_epoch(part, 1, 2, options.steps + 2), device)
@@ -178,19 +199,27 @@ def _timed(work: Callable[[], object], device: torch.device) -> tuple[float, flo
 
 def _lines(found: Sequence[Measured], peak: float) -> list[str]:
     head = (
-        f"{'column':14} lanes  ms/step  host  cell-steps/s   tokens/s  of peak  memory GiB  planned | "
-        "min of the full column"
+        f"{'column':14} lanes  ms/step  host  cell-steps/s   tokens/s  of peak  memory GiB  planned "
+        "AdapterTrainer: ms/step  times | min of the full column"
     )
     return [
         head,
         *(
             f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.host_share:5.0%} "
             f"{one.cell_steps_a_second:13.1f} {one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} "
-            f"{one.peak_bytes / 2**30:11.2f} {one.planned_bytes / 2**30:8.2f} | "
+            f"{one.peak_bytes / 2**30:11.2f} {one.planned_bytes / 2**30:8.2f} "
+            f"{_of_trainer(one)} | "
             f"{(one.extrapolated_training_seconds + one.extrapolated_evaluation_seconds) / 60:8.1f}"
             for one in found
         ),
     ]
+
+
+def _of_trainer(one: Measured) -> str:
+    """AdapterTrainer's milliseconds a step, and how many times as long it takes for a cell."""
+    if one.trainer_step_seconds is None:
+        return f"{'not run: no accelerate':>31}"
+    return f"{1000 * one.trainer_step_seconds:24.1f} {one.trainer_ratio:5.1f}x"
 
 
 def _extrapolated(found: Sequence[Measured], count: int) -> str:
@@ -199,8 +228,17 @@ def _extrapolated(found: Sequence[Measured], count: int) -> str:
     whole = "the full grid (18 baselines, 306 transfers)" if count == 18 else f"these {count} columns"
     return (
         f"measured: steps and scored rows above; extrapolated: {whole}: {training:.0f} min of training and "
-        f"{evaluation:.0f} min of evaluation, {math.ceil(training + evaluation)} min in all"
+        f"{evaluation:.0f} min of evaluation, {math.ceil(training + evaluation)} min "
+        f"({(training + evaluation) / 60:.1f} hours) in all"
     )
+
+
+def _cutting(family: str, *, is_bf16: bool) -> str:
+    """What training's cuts are on this family of devices, in words."""
+    if shapes := BUCKETS.get(family):
+        return f"cuts of {len(shapes)} shapes: " + ", ".join(f"{rows} x {tokens}" for rows, tokens in shapes)
+    cut = trained_cutting(family, is_bf16=is_bf16)
+    return f"cuts of at most {cut.max_tokens} tokens, {cut.spare} of them padding for free"
 
 
 def _device(name: str) -> torch.device:
@@ -220,7 +258,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     parser.add_argument("--steps", type=int, default=20, help="timed optimizer steps of a column")
-    parser.add_argument("--max-tokens", type=int, help="most tokens of a cut, padding included (default: the engine's)")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="these columns alone")
     parser.add_argument("--peak", type=float, default=PEAK, help="FLOP a second that count as all of the device")
     parser.add_argument("--json", action="store_true", help="print every figure")

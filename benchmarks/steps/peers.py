@@ -100,7 +100,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
         def on_train_end(self, *_: Any, **__: Any) -> None:  # noqa: ANN401
             self.spent = time.process_time() - self.started
 
-    _compose(model)
+    compose(model)
     collator = DataCollatorWithPadding(library_tokenizer(resolve("random-tiny")), **padding)
 
     def run(part: Part) -> float:
@@ -132,7 +132,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     return run
 
 
-def _compose(model: Any) -> list[Tensor]:  # noqa: ANN401
+def compose(model: Any) -> list[Tensor]:  # noqa: ANN401
     """One transfer cell: a frozen intermediate under a fresh target; its trainable parameters."""
     from adapters.composition import Stack
 
@@ -146,7 +146,7 @@ def _compose(model: Any) -> list[Tensor]:  # noqa: ANN401
 
 
 def _loop(model: Any, shape: Shape, cut: Callable[..., Iterator[list[int]]]) -> Run:  # noqa: ANN401
-    return _steps(model, shape, cut, [_compose(model)])
+    return _steps(model, shape, cut, [compose(model)])
 
 
 def _steps(model: Any, shape: Shape, cut: Callable[..., Iterator[list[int]]], lanes: list[list[Tensor]]) -> Run:  # noqa: ANN401

@@ -66,7 +66,7 @@ class Cutting(NamedTuple):
 
 
 MAX_WASTE = 0.12  # share of padding in one cut
-TRAINED = {"cpu": Cutting(96), "cuda": Cutting(4096, spare=768)}  # by the family of the device (docs/training.md)
+TRAINED = {"cpu": Cutting(96), "cuda": Cutting(2560, spare=256)}  # by the family of the device (docs/training.md)
 TRAINED_BF16 = {"cpu": Cutting(192, spare=32)}  # products cost less there, so more of a cut is what every cut costs
 EVALUATED = {"cpu": Cutting(512), "cuda": Cutting(16384, spare=768)}
 GRID = 8  # lengths are padded to a multiple of it: a processor's kernels are made, and kept, for every shape there is
@@ -105,3 +105,55 @@ def cuts(
         used += lengths[row]
     if current:
         yield current
+
+
+# Cuts of few shapes, for devices that keep what a shape asks of them.
+
+
+class Cut(NamedTuple):
+    """Rows ``numbers`` of a batch, as ``rows`` rows of ``tokens`` tokens; those beyond the numbers do not count."""
+
+    numbers: list[int]
+    rows: int
+    tokens: int
+
+
+# Rows and tokens, at most TRAINED's tokens together. Found by a random search over the rows of the paper's 18 columns
+# (benchmarks/steps/columns.py), which made padding and SPARE tokens a cut least (docs/training.md).
+BUCKETS: dict[str, tuple[tuple[int, int], ...]] = {
+    "cuda": (
+        *((6, 40), (12, 48), (10, 64), (12, 96), (6, 112), (6, 144)),
+        *((6, 176), (2, 192), (5, 224), (6, 320), (3, 392), (5, 512)),
+    )
+}
+SPARE = 256  # tokens whose padding costs less than one more cut
+
+
+def shaped(
+    numbers: Sequence[int], lengths: Sequence[int] | Mapping[int, int], family: str, limit: int, *, is_bf16: bool
+) -> list[Cut]:
+    """The cuts of a batch on this family of devices, longest rows first; ``limit`` is a backbone's of its tokens.
+
+    Where the family has BUCKETS, cuts have their shapes, chosen for the least padding and number of cuts; a row longer
+    than all of them is a cut by itself.
+    """
+    buckets = BUCKETS.get(family)
+    if not buckets:
+        plain = cuts(numbers, lengths, *trained_cutting(family, is_bf16=is_bf16))
+        return [Cut(cut, len(cut), padded(lengths[cut[0]], limit)) for cut in plain]
+    order = sorted(numbers, key=lambda number: -lengths[number])
+    # least[i] is the cost of the rows from the i-th on, the first of which is in a bucket with ``chosen[i]``.
+    least, chosen = [0] * (len(order) + 1), [(0, 0)] * len(order)
+    for place in reversed(range(len(order))):
+        length = lengths[order[place]]
+        fitting = [bucket for bucket in buckets if bucket[1] >= length] or [(1, padded(length, limit))]
+        costs = [rows * tokens + SPARE + least[min(place + rows, len(order))] for rows, tokens in fitting]
+        least[place] = min(costs)
+        chosen[place] = fitting[costs.index(least[place])]
+    made, place = [], 0
+    while place < len(order):
+        rows, tokens = chosen[place]
+        own = order[place : place + rows]
+        made.append(Cut(own, rows, max(lengths[own[0]], min(tokens, limit))))
+        place += rows
+    return made

@@ -70,7 +70,9 @@ class Shape:
         evaluated *= max(self.evaluated, self.longest)
         own_masks = 0 if self.shared_noise else self._mask_bytes()
         further = self.layers * self.further_units * (2 * self.width * 4 + tokens * self.value_bytes)
-        return int(max(trained + own_masks, evaluated) + further) + BANKS * 4 * self.weights
+        # Recorded work on a GPU keeps its memory (lanes.graphs), so that an evaluation has its own beside it.
+        peak = trained + own_masks + evaluated if self.draws_masks else max(trained + own_masks, evaluated)
+        return int(peak + further) + BANKS * 4 * self.weights
 
     def shared_bytes(self) -> int:
         """Bytes that a pack needs whatever its lanes: the backbone, and the masks of one cut while they are drawn."""

@@ -98,20 +98,25 @@ def total_weight(labels: Tensor, weights: Tensor | None) -> float:
     return float(weights[labels].sum()) if weights is not None and labels.ndim == 1 else float(len(labels))
 
 
-def summed_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Each lane's loss ``[K]``, summed over rows: squared error, cross-entropy, or binary ones (mean over labels)."""
+def row_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Each lane's loss of every row ``[K, n]``: squared error, cross-entropy, or binary ones (mean over labels)."""
     lanes = logits.shape[0]
     if labels.is_floating_point():
-        return (logits[..., 0] - labels.to(logits.dtype)).square().sum(dim=1)
+        return (logits[..., 0] - labels.to(logits.dtype)).square()
     if labels.ndim == 2:
         of_each = None if weights is None else torch.where(labels > 0, weights[1], weights[0]).to(logits.dtype)
         every = labels.to(logits.dtype).expand(lanes, -1, -1)
         losses = functional.binary_cross_entropy_with_logits(logits, every, weight=of_each, reduction="none")
-        return losses.mean(dim=2).sum(dim=1)
+        return losses.mean(dim=2)
     repeated = labels.expand(lanes, -1).flatten()
     of_class = None if weights is None else weights.to(logits.dtype)
     losses = functional.cross_entropy(logits.flatten(0, 1), repeated, weight=of_class, reduction="none")
-    return losses.view(lanes, -1).sum(dim=1)
+    return losses.view(lanes, -1)
+
+
+def summed_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Each lane's loss ``[K]``, summed over rows."""
+    return row_losses(logits, labels, weights).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -176,13 +181,15 @@ class Objective:
             return losses.mean()
         return losses.sum() / self.weights[labels].sum()
 
-    def summed(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Each lane's loss ``[K]`` by ``logits [K, n, outputs]``, summed over rows."""
+    def summed(self, logits: Tensor, labels: Tensor, counted: Tensor | None = None) -> Tensor:
+        """Each lane's loss ``[K]`` by ``logits [K, n, outputs]``, summed over rows, or over those ``counted [n]``."""
         if self.loss.kind == "cross-entropy":
-            return summed_losses(logits, labels, self.weights)
-        lanes = logits.shape[0]
-        repeated = labels.expand(lanes, *labels.shape).flatten(0, 1)
-        return self.losses(logits.flatten(0, 1), repeated).view(lanes, -1).sum(dim=1)
+            losses = row_losses(logits, labels, self.weights)
+        else:
+            lanes = logits.shape[0]
+            repeated = labels.expand(lanes, *labels.shape).flatten(0, 1)
+            losses = self.losses(logits.flatten(0, 1), repeated).view(lanes, -1)
+        return (losses if counted is None else losses.where(counted, losses.new_zeros(()))).sum(dim=1)
 
     def _unweighed(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.loss.kind == "focal":

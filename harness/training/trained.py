@@ -36,11 +36,15 @@ class Part:
 
     def draw_windows(self, seed: int) -> list[Encoded]:
         """One window of every row, drawn where a row has more than one."""
+        return [windows[i] for windows, i in zip(self.rows, self.draw_places(seed), strict=True)]
+
+    def draw_places(self, seed: int) -> list[int]:
+        """Which of its windows (from 0) is drawn of every row."""
         counts = np.array([len(windows) for windows in self.rows])
         if counts.max() == 1:
-            return [windows[0] for windows in self.rows]
-        chosen = np.random.default_rng(seed).integers(counts)
-        return [windows[i] for windows, i in zip(self.rows, chosen, strict=True)]
+            return [0] * len(counts)
+        chosen: list[int] = np.random.default_rng(seed).integers(counts).tolist()
+        return chosen
 
 
 def encoded(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,10 +18,12 @@ from harness.training.inputs import Encoded
 from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
 from harness.training.lanes.masks import draw
-from harness.training.lanes.state import LaneState, lane_norms
+from harness.training.lanes.offloaded import Offloaded
+from harness.training.lanes.optimizer import FlatWeights, LaneAdamW, rate_factor
+from harness.training.lanes.state import LaneState
 from harness.training.objective import Best, Objective, total_weight
 from harness.training.recipe import Recipe
-from harness.training.tensors import lanes_of, to_device
+from harness.training.tensors import to_device
 from harness.training.trained import Fitted, Part, finite
 from tasks import metrics
 
@@ -55,66 +58,6 @@ def batch_of(
     return {name: to_device(value, frozen.device) for name, value in batch.items()}
 
 
-# The optimizer of all lanes: one step, with a learning rate, a weight decay and a clip of each lane's own.
-
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW's own defaults
-
-
-def rate_factor(step: int, steps: int | Tensor, warmup: float) -> Tensor:
-    """What step ``step`` (from 0) multiplies the rate by: up over the share ``warmup`` of ``steps``, then down to 0.
-
-    ``steps`` is one number, or ``[K]`` for lanes that train for different times.
-    """
-    # With warmup share u of n steps: r = round(u n); step s < r has the factor s / r, a later one (n - s) / (n - r),
-    # as in the linear schedule of transformers. A lane that is through (s > n) has 0; no divisor is less than 1.
-    total = torch.as_tensor(steps, dtype=torch.float64)
-    rise = (warmup * total).round()
-    fall = ((total - step) / (total - rise).clamp(min=1)).clamp(min=0)
-    return torch.where(step < rise, step / rise.clamp(min=1), fall)
-
-
-class LaneAdamW:
-    """AdamW (Loshchilov and Hutter 2019, Algorithm 2) with a learning rate, a weight decay and a clip per lane."""
-
-    def __init__(self, tensors: Sequence[Tensor], rates: Sequence[float], decays: Sequence[float]) -> None:
-        """Optimise ``tensors``, each ``[K, ...]`` and all on one device."""
-        self.tensors, self.steps = tensors, 0
-        self.rates = torch.tensor(rates, dtype=torch.float64, device=tensors[0].device)
-        self.decays = torch.tensor(decays, dtype=torch.float64, device=tensors[0].device)
-        self.first = [torch.zeros_like(value) for value in tensors]
-        self.second = [torch.zeros_like(value) for value in tensors]
-
-    def only(self, lanes: Sequence[int], tensors: Sequence[Tensor]) -> None:
-        """Go on with these lanes alone, whose weights ``tensors`` now are."""
-        self.tensors, self.rates, self.decays = tensors, lanes_of(self.rates, lanes), lanes_of(self.decays, lanes)
-        self.first = [lanes_of(value, lanes) for value in self.first]
-        self.second = [lanes_of(value, lanes) for value in self.second]
-
-    @torch.no_grad()
-    def step(self, factor: float | Tensor, clip: float) -> None:
-        """One step at ``factor`` (a number, or ``[K]``) times each lane's rate, each clipped to the norm ``clip``."""
-        self.steps += 1
-        gradients = [value.grad if value.grad is not None else torch.zeros_like(value) for value in self.tensors]
-        # A lane whose gradient over all its tensors is longer than ``clip`` gets it shortened to that length.
-        scale = (clip / (lane_norms(gradients) + 1e-6)).clamp(max=1.0)
-        # With rate r, decay w, gradient g, moments m and v, and both corrected for their start at 0 by 1 - b**t:
-        #   x <- (1 - r w) x,  m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g g,
-        #   x <- x - r / (1 - b1**t) * m / (sqrt(v) / sqrt(1 - b2**t) + epsilon).
-        # Rates and corrections are computed in fp64 per lane, and rounded once, to the precision of the weights.
-        beta_1, beta_2 = BETAS
-        rate, dtype = self.rates * factor, self.tensors[0].dtype
-        size, kept = (rate / (1 - beta_1**self.steps)).to(dtype), (1 - rate * self.decays).to(dtype)
-        root = math.sqrt(1 - beta_2**self.steps)
-        for value, gradient, first, second in zip(self.tensors, gradients, self.first, self.second, strict=True):
-            shape = (-1, *[1] * (value.dim() - 1))
-            gradient.mul_(scale.view(shape))
-            value.mul_(kept.view(shape))
-            first.lerp_(gradient, 1 - beta_1)
-            second.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
-            value.sub_(first / (second.sqrt() / root + EPSILON) * size.view(shape))
-            value.grad = None
-
-
 class LaneTrainer:
     """K lanes over one frozen encoder, ready to be fitted and to predict.
 
@@ -124,13 +67,13 @@ class LaneTrainer:
 
     def __init__(self, frozen: Frozen, state: LaneState, recipe: Recipe, pad_id: int, *, has_segments: bool) -> None:
         """Bind the lanes' weights to the encoder; ``pad_id`` fills short rows."""
-        self.frozen, self.state, self.recipe = frozen, state, recipe
+        self.frozen, self.recipe = frozen, recipe
         self.pad_id, self.has_segments, self.device = pad_id, has_segments, frozen.device
-        for value in state.trained.values():
-            value.requires_grad_(True)
-        self.optimizer = LaneAdamW(list(state.trained.values()), recipe.learning_rates, recipe.weight_decays)
+        self.weights = FlatWeights(state.trained)
+        self.state = replace(state, trained=self.weights.named())
+        self.optimizer = LaneAdamW(self.weights, recipe.learning_rates, recipe.weight_decays)
         self.epoch = self.done_steps = 0  # how far it is: checkpoints keep and restore this and what follows
-        self.best = Best(state.trained, len(recipe.learning_rates))
+        self.best = Best(self.state.trained, len(recipe.learning_rates))
         self.history: list[list[dict[str, float | int | None]]] = [[] for _ in recipe.learning_rates]
 
     def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[Fitted]:
@@ -168,13 +111,14 @@ class LaneTrainer:
 
     def only(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes alone, to rounding as if the others had never been there."""
-        self.state = self.state.only(lanes)
-        for value in self.state.trained.values():
-            value.requires_grad_(True)
-        self.optimizer.only(lanes, list(self.state.trained.values()))
+        state = self.state.only(lanes)
+        self.weights = FlatWeights(state.trained)
+        self.state = replace(state, trained=self.weights.named())
+        self.optimizer.only(lanes, self.weights)
         self.best.only(lanes)
         self.history = [self.history[lane] for lane in lanes]
         self.recipe = self.recipe.only(lanes)
+        self.__dict__.pop("_offloaded", None)  # it had all lanes
 
     def liveness(self, rows: Sequence[Encoded]) -> list[float]:
         """Per lane, the largest change of a logit on ``rows`` when its intermediate is switched off."""
@@ -187,37 +131,39 @@ class LaneTrainer:
     def train_epoch(self, train: Part, epoch: int, step: int, steps: int | Tensor) -> tuple[Tensor, int]:
         """One pass over the training rows; each lane's summed loss ``[K]`` and the number of steps so far."""
         recipe = self.recipe
-        rows = train.draw_windows(seed_of(recipe.seed, recipe.target, "window", epoch))
+        places = train.draw_places(seed_of(recipe.seed, recipe.target, "window", epoch))
+        rows = [windows[place] for windows, place in zip(train.rows, places, strict=True)]
+        lengths = [len(row.ids) for row in rows]
+        order = list(training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch))
+        ahead = torch.arange(step, step + len(order), dtype=torch.float64).unsqueeze(1)
+        planned = self.optimizer.plan(rate_factor(ahead, steps, recipe.warmup))
+        if self.device.type != "cpu":
+            return self._offloaded.epoch(train, places, order, step, planned, epoch), step + len(order)
+        losses = self._no_losses()
         objective = Objective.of(
             recipe.loss, train.labels, recipe.outputs, class_weights=recipe.class_weights, epoch=epoch
         )
-        losses = self._no_losses()
-        steps = to_device(steps, self.device) if isinstance(steps, Tensor) else steps
-        lengths = [len(row.ids) for row in rows]
-        order = training_batches(lengths, recipe.batch_size, seed=recipe.seed, target=recipe.target, epoch=epoch)
-        for numbers in order:
-            losses += self._step(rows, train.labels, objective, numbers, step, steps)
-            step += 1
-        return losses, step
+        for place, numbers in enumerate(order):
+            losses += self._accumulate(rows, train.labels, objective, numbers, step + place)
+            self.optimizer.step(planned[place], recipe.clip)
+        return losses, step + len(order)
 
-    def _step(
+    def _accumulate(
         self,
         rows: Sequence[Encoded],
         labels: NDArray[np.int64] | NDArray[np.float64],
         objective: Objective,
         numbers: Sequence[int],
         step: int,
-        steps: int | Tensor,
     ) -> Tensor:
-        """One optimizer step of all lanes; returns each lane's summed loss ``[K]``."""
+        """The gradients of one batch for all lanes; returns each lane's summed loss ``[K]``."""
         # The loss of a batch is the mean over its rows (with class weights: over the sum of the rows' weights), so each
         # cut's summed losses are divided by the whole batch's weight before they are differentiated: the gradients of
         # the cuts then add up to that of the batch. Lanes share no weight, so the gradient of the sum of their losses
         # is each lane's own. Every row's dropout belongs to the row and the step: how a batch is cut changes no mask.
         total, lengths = self._no_losses(), {number: len(rows[number].ids) for number in numbers}
         share = total_weight(torch.from_numpy(labels[numbers]), objective.weights)
-        objective = objective.on(self.device)
-        cutting = trained_cutting(self.device.type, is_bf16=self.frozen.dtype == torch.bfloat16)
+        cutting = trained_cutting("cpu", is_bf16=self.frozen.dtype == torch.bfloat16)
         lanes = self._lanes()  # once: their views and casts save nothing, so every cut's gradients pass through them
         for cut in cuts(numbers, lengths, *cutting):
             masks = draw(
@@ -230,17 +176,23 @@ class LaneTrainer:
                 lanes=self.recipe.noise,
             )
             logits = forward(self.frozen, lanes, self._batch(rows, cut), masks)
-            losses = objective.summed(logits, to_device(torch.from_numpy(labels[cut]), self.device))
+            losses = objective.summed(logits, torch.from_numpy(labels[cut]))
             torch.autograd.backward(losses.sum() / share)
             total += losses.detach() * (len(numbers) / share)
-        self.optimizer.step(rate_factor(step, steps, self.recipe.warmup), self.recipe.clip)
         return total
 
     def _predicted(self, lanes: Lanes, rows: Sequence[tuple[Encoded, ...]]) -> NDArray[np.float32]:
         return predicted(self.frozen, lanes, rows, self.pad_id, has_segments=self.has_segments)
 
     def _lanes(self) -> Lanes:
-        return self.state.lanes().to(self.frozen.dtype)
+        dtype = self.frozen.dtype
+        return self.state.lanes(self.weights.cast(dtype), dtype).to(dtype)
+
+    @cached_property
+    def _offloaded(self) -> Offloaded:
+        return Offloaded(
+            self.frozen, self.recipe, self.optimizer, self._lanes, self.pad_id, has_segments=self.has_segments
+        )
 
     def _no_losses(self) -> Tensor:
         return torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=self.device)

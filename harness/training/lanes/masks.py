@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
@@ -60,13 +59,26 @@ def draw(
 
     All lanes share them, unless ``lanes`` names them: then each has masks of its own, ``[K, ...]``.
     """
-    draw_masks = _by_host if frozen.device.type == "cpu" else _by_device
-    if not lanes:
-        return draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example) for example in examples])
-    own = [
-        draw_masks(frozen, lengths, [seed_of(seed, target, "dropout", step, example, lane) for example in examples])
-        for lane in lanes
-    ]
+    streams_of: Sequence[tuple[str, ...]] = [(lane,) for lane in lanes] or [()]
+    seeds = [[seed_of(seed, target, "dropout", step, example, *own) for example in examples] for own in streams_of]
+    if frozen.device.type == "cpu":
+        return _beside([_by_host(frozen, lengths, own) for own in seeds], is_own=bool(lanes))
+    sizes, keys = to_device(torch.tensor([list(lengths)]), frozen.device), to_device(torch.tensor(seeds), frozen.device)
+    return drawn(frozen, sizes[0], padded(max(lengths), frozen.positions), keys, is_own=bool(lanes))
+
+
+def drawn(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, *, is_own: bool) -> Masks:
+    """The masks of rows of ``sizes [b]`` padded to ``longest``, whose streams have the seeds ``keys [1 or K, b]``.
+
+    All there is of the host in it is shapes. ``is_own``: each lane has masks of its own.
+    """
+    return _beside([_by_device(frozen, sizes, longest, own) for own in keys], is_own=is_own)
+
+
+def _beside(own: Sequence[Masks], *, is_own: bool) -> Masks:
+    """Each lane's masks beside each other, ``[K, ...]``; or those that all share."""
+    if not is_own:
+        return own[0]
     return Masks(
         embedding=torch.stack([masks.embedding for masks in own]),
         attention=tuple(map(torch.stack, zip(*(masks.attention for masks in own), strict=True))),
@@ -160,9 +172,9 @@ def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch
 # host nor a transfer is waited for.
 
 
-def _by_device(frozen: Frozen, lengths: Sequence[int], seeds: Sequence[int]) -> Masks:
-    """The same, bit for bit, without the host."""
-    own = streams(frozen, lengths, padded(max(lengths), frozen.positions), seeds)
+def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor) -> Masks:
+    """The same, bit for bit, without the host: of examples with ``sizes [b]`` tokens and streams of ``keys [b]``."""
+    own = streams(frozen, sizes, longest, keys)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
     inner = [[own.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
@@ -230,11 +242,10 @@ class Streams:
         return _multiplier(bits, own, probability, dtype)
 
 
-def streams(frozen: Frozen, lengths: Sequence[int], longest: int, seeds: Sequence[int]) -> Streams:
-    """The streams with these seeds of examples with ``lengths`` tokens, which are padded to ``longest``."""
-    sizes, keys = to_device(torch.tensor([list(lengths), list(seeds)]), frozen.device)
-    depth, most = len(frozen.layers), max(lengths)
-    count = frozen.width * (most * (2 * depth - 1) + 4) + frozen.heads * most * ((depth - 1) * most + 1)
+def streams(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor) -> Streams:
+    """The streams of ``keys [b]`` of examples with ``sizes [b]`` tokens, which are padded to ``longest``."""
+    depth = len(frozen.layers)
+    count = frozen.width * (longest * (2 * depth - 1) + 4) + frozen.heads * longest * ((depth - 1) * longest + 1)
     bits = words(keys, -(-count // 4)).contiguous().view(torch.int16).bitwise_xor_(-BITS // 2)
     present = torch.arange(longest, device=frozen.device) < sizes.unsqueeze(1)
     return Streams(frozen, bits, sizes, present)
@@ -253,6 +264,7 @@ ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # what a round adds to the two words of the key
 LOW = 0xFFFFFFFF
+CONSTANTS: dict[torch.device, tuple[Tensor, Tensor]] = {}  # as tensors, where they have been asked for
 
 
 def words(keys: Tensor, count: int) -> Tensor:
@@ -292,11 +304,13 @@ def _shifted(values: Tensor) -> Tensor:
     return (values >> 32).bitwise_and_(LOW)
 
 
-@cache
 def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
-    multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
-    return multipliers, weyl
+    """The multipliers and what rounds add to the key, each ``[2, 1, 1]``, sent to a device once."""
+    if device not in CONSTANTS:
+        pairs = ([_signed(word) for word in pair] for pair in (MULTIPLIERS, WEYL))
+        multipliers, weyl = (torch.tensor(pair, device=device).view(2, 1, 1) for pair in pairs)
+        CONSTANTS[device] = multipliers, weyl
+    return CONSTANTS[device]
 
 
 def _signed(word: int) -> int:

@@ -32,13 +32,17 @@ class LaneState:
     frozen: dict[str, Tensor]
     facts: tuple[Mapping[str, Any], ...] = ()
 
-    def lanes(self) -> Lanes:
-        """The weights in the shape that the forward pass takes."""
-        is_trained = any(name.startswith(INNER) for name in self.trained)
+    def lanes(self, trained: Mapping[str, Tensor] | None = None, dtype: torch.dtype | None = None) -> Lanes:
+        """The weights in the shape that the forward pass takes; ``trained`` stand for the state's own of these names.
+
+        Gradients reach what stands there. Intermediates that nothing changes are in precision ``dtype`` already.
+        """
+        own = self.trained if trained is None else trained
+        is_trained = any(name.startswith(INNER) for name in own)
         return Lanes(
-            intermediates=self._banks(self.trained, INNER) if is_trained else self._weighed(),
-            targets=self._banks(self.trained),
-            heads=Heads(*(self._shaped(self.trained[f"head.{name}"]) for name in HEAD)),
+            intermediates=self._banks(own, INNER) if is_trained else self._weighed(own, dtype),
+            targets=self._banks(own),
+            heads=Heads(*(self._shaped(own[f"head.{name}"]) for name in HEAD)),
         )
 
     @cached_property
@@ -48,6 +52,16 @@ class LaneState:
             return None
         return self._banks(self.frozen)
 
+    def _frozen_in(self, dtype: torch.dtype) -> dict[int, Bottleneck]:
+        """They never change, so they are cast once, too."""
+        if dtype not in self._cast:
+            self._cast[dtype] = {layer: bank.to(dtype) for layer, bank in (self._frozen or {}).items()}
+        return self._cast[dtype]
+
+    @cached_property
+    def _cast(self) -> dict[torch.dtype, dict[int, Bottleneck]]:
+        return {}
+
     def facts_of(self, lane: int) -> dict[str, Any]:
         """What a record says of the lane's intermediate, and what its parents count by layer where that is learned."""
         facts = dict(self.facts[lane]) if self.facts else {}
@@ -56,11 +70,13 @@ class LaneState:
             facts["merge"] = {**facts["merge"], "learned": {parent: list(own) for parent, own in by_parent}}
         return facts
 
-    def _weighed(self) -> dict[int, Bottleneck] | None:
+    def _weighed(self, trained: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[int, Bottleneck] | None:
         """The frozen intermediates, each parent's units times its weight where that is learned."""
-        gates = {int(name.removeprefix(GATE)): gate for name, gate in self.trained.items() if name.startswith(GATE)}
-        if not gates or self._frozen is None:
-            return self._frozen
+        gates = {int(name.removeprefix(GATE)): gate for name, gate in trained.items() if name.startswith(GATE)}
+        if self._frozen is None:
+            return None
+        if not gates:
+            return self._frozen if dtype is None else self._frozen_in(dtype)
         return {
             layer: replace(bank, up=_Weighed.apply(gates[layer], bank.up))  # type: ignore[no-untyped-call]
             for layer, bank in self._frozen.items()
@@ -86,7 +102,7 @@ class LaneState:
             facts=tuple(self.facts[lane] for lane in lanes) if self.facts else (),
         )
 
-    def _banks(self, weights: dict[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
+    def _banks(self, weights: Mapping[str, Tensor], prefix: str = "") -> dict[int, Bottleneck]:
         own = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
         return {
             layer: Bottleneck(*(self._shaped(weights[f"{prefix}{layer}.{name}"]) for name in ADAPTER))

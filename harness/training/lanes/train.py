@@ -71,13 +71,8 @@ class Finished:
 
 def snapshots(trainer: LaneTrainer) -> list[Checkpoint]:
     """Every lane of a trainer after an epoch: weights, AdamW's moments, the best weights, history, step."""
-    best, optimizer = trainer.best, trainer.optimizer
-    kinds = {
-        "weights": trainer.state.trained,
-        "first": dict(zip(trainer.state.trained, optimizer.first, strict=True)),
-        "second": dict(zip(trainer.state.trained, optimizer.second, strict=True)),
-        "best": best.kept,
-    }
+    best, (first, second) = trainer.best, trainer.optimizer.moments()
+    kinds = {"weights": trainer.state.trained, "first": first, "second": second, "best": best.kept}
     host = {(kind, name): tensor.detach().cpu() for kind, group in kinds.items() for name, tensor in group.items()}
     lanes = []
     for lane, epoch in enumerate(best.epochs):
@@ -97,11 +92,12 @@ def resume(trainer: LaneTrainer, lanes: Sequence[Checkpoint]) -> None:
     trainer.best.epochs = [fact["best_epoch"] for fact in facts]
     trainer.best.scores = [-math.inf if fact["best_score"] is None else fact["best_score"] for fact in facts]
     tensors = [checkpoint.tensors for checkpoint in lanes]
+    first, second = trainer.optimizer.moments()
     with torch.no_grad():
-        for index, (name, weight) in enumerate(trainer.state.trained.items()):
+        for name, weight in trainer.state.trained.items():
             weight.copy_(torch.stack([own[f"weights/{name}"] for own in tensors]))
-            trainer.optimizer.first[index].copy_(torch.stack([own[f"first/{name}"] for own in tensors]))
-            trainer.optimizer.second[index].copy_(torch.stack([own[f"second/{name}"] for own in tensors]))
+            first[name].copy_(torch.stack([own[f"first/{name}"] for own in tensors]))
+            second[name].copy_(torch.stack([own[f"second/{name}"] for own in tensors]))
             best = [own.get(f"best/{name}", own[f"weights/{name}"]) for own in tensors]
             trainer.best.kept[name].copy_(torch.stack(best))
 

@@ -175,6 +175,21 @@ def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
     assert "HF_HUB_OFFLINE" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("device", "changes", "is_said"),
+    [
+        ("cuda", {}, True),
+        ("cpu", {}, False),
+        ("cuda", {"precision": "bf16"}, False),
+        ("cuda", {"trainer": "library"}, False),
+    ],
+)
+def test_bf16_is_suggested_where_a_gpu_would_train_lanes_in_fp32(monkeypatch, device, changes, is_said):
+    monkeypatch.setattr(doctor, "kind_of", lambda name: device)
+    lines = list(doctor.precision_lines(dataclasses.replace(load_study("demo"), **changes)))
+    assert [(line.state, "precision=bf16" in line.cure) for line in lines] == [(WARNING, True)] * is_said
+
+
 def test_more_tokens_than_the_backbone_takes_are_a_problem():
     line = doctor.backbone_line(dataclasses.replace(load_study("tiny"), max_tokens=600))
     assert (line.state, line.cure) == (PROBLEM, "--set max_tokens=512")

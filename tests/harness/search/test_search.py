@@ -23,8 +23,9 @@ from harness.search.journal import CannotSearch, open_journal
 from harness.search.outcome import search_folder
 from harness.study.cell import make_cell
 from harness.training.inputs import Encoded
-from harness.training.lanes.fit import LaneTrainer, rate_factor
+from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import freeze
+from harness.training.lanes.optimizer import rate_factor
 from harness.training.lanes.state import stacked
 from harness.training.lanes.train import lane_trainer
 from harness.training.objective import Best

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib.util import find_spec
 
 import pytest
 import torch
 
-from benchmarks.steps import gpu
+from benchmarks.steps import cut_shapes, gpu
 from benchmarks.steps.columns import columns
 
 
@@ -37,3 +38,32 @@ def test_the_gpu_script_writes_every_figure_without_nan(capsys):
         assert row["cell_steps_a_second"] == pytest.approx(row["lanes"] / row["step_seconds"])
         assert 0 < row["host_share"] <= 1
         assert row["planned_bytes"] > 0
+
+
+def test_adapter_trainer_s_step_is_timed_in_the_same_run_and_held_against_a_cell_s(capsys):
+    gpu.main(["--device", "cpu", "--tiny", "--steps", "1", "--only", "condolence", "--precision", "fp32"])
+    printed = capsys.readouterr().out
+    assert "AdapterTrainer: ms/step  times" in printed
+    timed = [line for line in printed.splitlines() if line.startswith("condolence")]
+    assert len(timed) == 2
+    if find_spec("accelerate"):
+        assert all(line.split("|")[0].rstrip().endswith("x") for line in timed)
+    else:
+        assert all("not run: no accelerate" in line for line in timed)
+
+
+def test_a_cell_s_ratio_is_the_trainer_s_step_over_a_lane_s_share():
+    fields = {field.name: 1.0 for field in dataclasses.fields(gpu.Measured)}
+    one = gpu.Measured(**fields | {"step_seconds": 0.5, "lanes": 10, "cell_steps_a_second": 20.0})
+    assert dataclasses.replace(one, trainer_step_seconds=0.3).trainer_ratio == pytest.approx(0.3 / (0.5 / 10))
+    assert dataclasses.replace(one, trainer_step_seconds=None).trainer_ratio is None
+
+
+def test_the_shapes_of_cuts_are_held_against_cuts_of_any_shape(capsys):
+    cut_shapes.main(["--batches", "2"])
+    printed = capsys.readouterr().out
+    assert "optimizer steps of each way, all columns: 129,448" in printed
+    bounded, free = (cut_shapes.measured(2, is_bounded=is_bounded) for is_bounded in (True, False))
+    assert bounded.shapes <= 12 < free.shapes
+    assert bounded.real == pytest.approx(free.real)
+    assert bounded.padding < free.padding + 0.05

@@ -1,11 +1,13 @@
 """A GPU where there is none: tensors that are computed here but say that they are elsewhere.
 
 They refuse to be mixed with tensors of the processor where CUDA would, and every operation for which a real GPU would
-make the host wait is written down. Torch knows the pretended device as ``meta``.
+make the host wait is written down; so is every one for which it would launch a kernel or a transfer. Torch knows the
+pretended device as ``meta``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 
 import torch
@@ -14,11 +16,14 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from harness.study.device import Device
 from harness.training import batches
+from harness.training.lanes import graphs, optimizer
 
 aten = torch.ops.aten
 DEVICE = torch.device("meta")
 READS = {aten._local_scalar_dense.default, aten.equal.default, aten.nonzero.default, aten.is_nonzero.default}
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten.index_put.default}
+ALLOCATING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+UNMARKED_VIEWS = {"_unsafe_view", "detach", "alias", "lift_fresh", "is_pinned"}  # whose schema does not say so
 LAYOUT = ("device", "layout", "pin_memory")
 
 
@@ -39,32 +44,89 @@ class Apart(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        return dispatched(func, args, kwargs or {}, [])
+        return dispatched(func, args, kwargs or {}, Seen())
+
+
+class Seen:
+    """What the host waited for, and how often each operation was launched."""
+
+    def __init__(self):
+        self.waits, self.launches = [], Counter()
+        self.tape = None  # what is recorded: operations, what they were given and what they gave
+        self.waits_before = 0  # it was begun
+
+    def refuse_waits(self):
+        if self.tape is not None and len(self.waits) > self.waits_before:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {self.waits[-1]}")
 
 
 class PretendGpu(TorchDispatchMode):
-    """While it is on, tensors can be made for and sent to ``DEVICE``; ``waits`` names what the host waited for."""
+    """While it is on, tensors can be made for and sent to ``DEVICE``, and ``seen`` says what came of it."""
 
     def __init__(self):
         super().__init__()
-        self.waits = []
+        self.seen = Seen()
+
+    @property
+    def waits(self):
+        return self.seen.waits
+
+    @property
+    def launches(self):
+        return self.seen.launches
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return dispatched(func, args, kwargs or {}, self.waits)
+        return dispatched(func, args, kwargs or {}, self.seen)
+
+    def capture(self, body):
+        """What CUDA's graphs do: record kernels with the memory they read and write, and launch all of them at once.
+
+        No line of Python runs when they are repeated, so what would depend on one gives other numbers.
+        """
+        before = self.seen.launches.copy()
+        self.seen.tape, self.seen.waits_before = (tape := []), len(self.waits)
+        try:
+            body()
+        finally:
+            self.seen.tape = None
+        self.seen.launches = before  # recorded, not launched
+
+        def replay():
+            self.seen.launches["graph"] += 1
+            for func, args, kwargs, made in tape:
+                again = func(*args, **kwargs)
+                if made is not None:
+                    for old, new in zip(tree_flatten(made)[0], tree_flatten(again)[0], strict=True):
+                        if old is not None:  # a gradient that nobody asked for
+                            old.copy_(new)
+
+        return replay
 
 
-def dispatched(func, args, kwargs, waits):
+def dispatched(func, args, kwargs, seen):
     if func is aten._to_copy.default:
-        return copied(args[0], kwargs, waits)
+        return copied(args[0], kwargs, seen)
     tensors = [one for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)]
     is_apart = any(isinstance(one, Apart) for one in tensors) or is_device(kwargs)
     if is_apart:
-        check(func, tensors, waits)
+        check(func, tensors, seen.waits)
+        seen.refuse_waits()
+        seen.launches[func] += launches(func)
     kwargs = kwargs | ({"device": torch.device("cpu")} if is_device(kwargs) else {})
-    found = func(*tree_map(unwrapped, args), **tree_map(unwrapped, kwargs))
+    args_here, kwargs_here = tree_map(unwrapped, args), tree_map(unwrapped, kwargs)
+    found = func(*args_here, **kwargs_here)
+    if is_apart and seen.tape is not None and launches(func):
+        seen.tape.append((func, args_here, kwargs_here, None if func._schema.is_mutable else found))
     if func._schema.is_mutable and func._schema.returns:
         return args[0]
     return tree_map(lambda one: Apart(one) if isinstance(one, torch.Tensor) else one, found) if is_apart else found
+
+
+def launches(func):
+    """One, but of an operation that only allocates or looks at the same memory in another way none."""
+    name, returns = func._schema.name.removeprefix("aten::"), func._schema.returns
+    is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+    return 0 if is_view or name in ALLOCATING or name in UNMARKED_VIEWS else 1
 
 
 def check(func, tensors, waits):
@@ -78,16 +140,22 @@ def check(func, tensors, waits):
         raise Mixed(f"{func} of tensors on the pretended device and on the processor")
 
 
-def copied(value, kwargs, waits):
+def copied(value, kwargs, seen):
     """A change of type, or a way to the device or back; only what is pinned goes there without a wait."""
     to = kwargs.get("device")
     goes, comes = to == DEVICE and not isinstance(value, Apart), to is not None and to != DEVICE
     if (goes and not (kwargs.get("non_blocking") and hasattr(value, "is_pinned_here"))) or (
         comes and isinstance(value, Apart)
     ):
-        waits.append(f"{'to' if goes else 'from'} the device")
+        seen.waits.append(f"{'to' if goes else 'from'} the device")
+    if goes or comes or isinstance(value, Apart):
+        seen.launches[aten._to_copy.default] += 1
     options = {name: one for name, one in kwargs.items() if name not in LAYOUT}
+    if seen.tape is not None and (goes or comes):
+        raise RuntimeError("operation not permitted when stream is capturing: a transfer")
     made = aten._to_copy.default(unwrapped(value), **options)
+    if seen.tape is not None:
+        seen.tape.append((aten._to_copy.default, (unwrapped(value),), options, made))
     return Apart(made) if to == DEVICE or (to is None and isinstance(value, Apart)) else made
 
 
@@ -113,17 +181,23 @@ def pinned(value):
 
 
 @contextmanager
-def pretend_gpu(monkeypatch, cutting="cpu"):
-    """Devices are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``."""
+def pretend_gpu(monkeypatch, cutting="cpu", *, sums_by_name=True, has_graphs=False):
+    """Devices are the pretended GPU, which has plenty of memory; batches are cut as on the device ``cutting``.
+
+    Sums of many numbers are grouped as here, so that bytes can be compared, or, without ``sums_by_name``, its own way.
+    It records and repeats work only where it ``has_graphs``.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(Device, "ready", lambda self: DEVICE)
         patch.setattr(torch.Tensor, "pin_memory", pinned)
         patch.setattr(torch.cuda, "mem_get_info", lambda device: (10**12, 10**12))
         patch.setattr(torch.cuda, "get_device_name", lambda device: "pretended")
-        for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED):
+        for rule in (batches.TRAINED, batches.TRAINED_BF16, batches.EVALUATED, batches.BUCKETS):
             if cutting in rule:
                 patch.setitem(rule, DEVICE.type, rule[cutting])
+        patch.setattr(optimizer, "sums_by_name", lambda family: sums_by_name)
         patch.setattr(torch, "tensor", made_here)
         patch.setattr(torch, "inference_mode", torch.no_grad)  # torch keeps its tensors from being of a class of ours
         with PretendGpu() as gpu:
+            patch.setattr(graphs, "capturing", lambda device: gpu.capture if has_graphs else None)
             yield gpu
