@@ -1,0 +1,1 @@
+"""Optimizer steps of lanes beside those of what a user would write, on random rows and weights."""
