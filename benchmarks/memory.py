@@ -12,14 +12,20 @@ def extra_bytes(shape: Shape, way: str, steps: int) -> int:
     """Bytes resident at the peak of training beyond those resident once libraries and model were loaded."""
     model, part = network(shape), rows(shape, steps, seed=0)
     WAYS[way](network(Shape(1, 32, 1, 8, 2)), Shape(1, 32, 1, 8, 2))(rows(Shape(1, 32, 1, 8, 2), 1, seed=0))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
-    before = _status("VmHWM")
+    before = start_peak()
     WAYS[way](model, shape)(part)
-    return _status("VmHWM") - before
+    return resident_peak() - before
 
 
-def _status(name: str) -> int:
+def start_peak() -> int:
+    """Bytes resident now, from where the peak starts again."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident_peak()
+
+
+def resident_peak() -> int:
+    """The most bytes that were resident since ``start_peak``."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
+        if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise SystemExit(f"/proc/self/status has no {name}: memory can be measured on Linux only")
+    raise SystemExit("/proc/self/status has no VmHWM: memory can be measured on Linux only")

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measured(shape: Shape, precision: str, rounds: int) -> str:
     """The share of a step that is products, its spread, the seconds of both, and the products' speed."""
     part = rows(shape, 1, seed=0)
-    asked = list(products(shape, _cuts(part, precision)))
+    asked = list(products(shape, cuts_of(part, precision)))
     step, alone = training_step(shape, precision, part), replay(asked, precision)
     pairs = [(_seconds(alone), _seconds(step)) for _ in range(rounds + 1)][1:]  # the first makes the kernels
     shares = sorted(of_products / of_step for of_products, of_step in pairs)
@@ -90,7 +90,7 @@ def training_step(shape: Shape, precision: str, part: Part) -> Callable[[], obje
     return lambda: trainer.train_epoch(part, 1, 0, 1)
 
 
-def _cuts(part: Part, precision: str) -> list[tuple[int, int]]:
+def cuts_of(part: Part, precision: str) -> list[tuple[int, int]]:
     """Rows and padded tokens of each cut of the batch that these rows are."""
     lengths = [len(windows[0].ids) for windows in part.rows]
     cutting = trained_cutting("cpu", is_bf16=precision == "bf16")

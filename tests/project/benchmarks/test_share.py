@@ -36,7 +36,7 @@ def test_the_products_are_those_that_a_step_asks_of_onednn(left_out):
     step = share.training_step(shape, "fp32", part)
     with Counted() as counted:
         step()
-    asked = list(share.products(shape, share._cuts(part, "fp32")))
+    asked = list(share.products(shape, share.cuts_of(part, "fp32")))
     assert counted.products == Counter((one.rows, one.inner, one.outer) for one in asked)
 
 
