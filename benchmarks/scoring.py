@@ -2,19 +2,20 @@
 
 ``one by one`` is what its documentation shows first: load an adapter with its head, activate it, and run batches of 32
 in file order, padded to their longest row; then the next adapter. ``Parallel`` is the best that it has: all adapters
-that read alike at once, side by side in one pass, over texts sorted by length. All read the same made-up texts,
-tokenisation included, one thread, in turn; only one by one has to load while the clock runs. The median ratio of CPU
-seconds over ``--rounds`` and its range first; then how far the logits are apart.
+that make the same tokens of these texts at once, side by side in one pass, over texts sorted by length. All read the
+same made-up texts, tokenisation included, one thread, in turn; only one by one has to load while the clock runs. The
+median ratio of CPU seconds over ``--rounds`` and its range first; then how far the logits are apart. A first pass of
+every way makes kernels and is not counted.
 
     python -m benchmarks.scoring STORE --study real-12 --texts 2000 --rounds 1
-    python -m benchmarks.scoring STORE --study real-12 --texts 2000 --precision bf16
+    python -m benchmarks.scoring STORE --study demo --texts 300 --alone --ways lanes Parallel bf16
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tasks.readers.rows import kept_turns
 from tasks.task import Example, Turn
 
 BATCH = 32
+WAYS = ("lanes", "one by one", "Parallel", "bf16")
 WORDS = (
     "I you feel so hard that was with them never really today because hope sorry happy work home family think".split()
 )
@@ -43,44 +45,57 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
     store = Store(Path(options.store))
-    rows = made_up(options.texts)
-    scorer = Scorer(store, store.manifest(options.study), precision=options.precision, device="cpu")
-    networks = side_by_side(scorer)
-    _ = scorer.frozen, scorer.groups
-    ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "lanes": lambda: {said.task.name: said.logits for said in scorer.answers(rows)},
-        "one by one": lambda: {one.name: by_the_library(scorer, one, rows) for one in scorer.tasks},
-        "Parallel": lambda: in_parallel(scorer, networks, rows),
-    }
+    manifest, rows = store.manifest(options.study), made_up(options.texts, alone=options.alone)
+    scorer = Scorer(store, manifest, device="cpu")
+    ways = {name: way for name, way in _ways(scorer, store, manifest, rows).items() if name in options.ways}
     spent, answers = _in_turn(ways, options.rounds)
-    ours, theirs = answers["lanes"], answers["one by one"]
     for name, seconds in spent.items():
         ratios = np.array(seconds) / spent["lanes"]
         spread = f"{np.median(ratios):.2f} ({ratios.min():.2f} .. {ratios.max():.2f})"
         print(f"{name}: {np.median(seconds):.1f} CPU seconds, {spread} times those of lanes")
-    gaps = {task: np.abs(ours[task] - theirs[task]) for task in theirs}
-    beside = max(float(np.abs(ours[task] - logits).max()) for task, logits in answers["Parallel"].items())
-    apart = max(float(gap.max()) for gap in gaps.values())
-    classes = [one.name for one in scorer.tasks if one.outputs > 1]
-    shares = max(float(np.abs(_shares(ours[task]) - _shares(theirs[task])).max()) for task in classes)
-    numbers = max(float(gap.max()) for task, gap in gaps.items() if task not in classes)
-    other = sum(int((ours[task].argmax(1) != theirs[task].argmax(1)).sum()) for task in classes)
-    lengths = [len(windows[0].ids) for windows in (scorer.groups[0].form.encode(row) for row in rows)]
-    shape = f"{len(rows)} texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)}), {options.precision}"
-    print(f"  {len(scorer.tasks)} tasks in {len(scorer.groups)} passes, {shape}")
-    print(f"  logits differ by at most {apart:.1e}, probabilities by {shares:.1e}, numbers by {numbers:.1e}")
-    print(f"  logits of Parallel differ by at most {beside:.1e}")
-    print(f"  classes that differ: {other}")
+    lengths = [len(windows[0].ids) for windows in next(iter(scorer.readings.values())).encode(rows)]
+    shape = f"{len(rows)} texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)})"
+    print(f"  {len(scorer.tasks)} tasks that read in {len(scorer.readings)} ways, {shape}, {options.rounds} rounds")
+    classes = {one.name for one in scorer.tasks if one.outputs > 1}
+    for name in ways:
+        if name != "lanes":
+            print(f"  {name}: {_apart(answers['lanes'], answers[name], classes)}")
     print(f"  {machine.described()}")
 
 
-def made_up(count: int) -> list[Example]:
-    """Texts of lognormal length, a third of them with an earlier turn."""
+def _ways(
+    scorer: Scorer, store: Store, manifest: Mapping[str, Any], rows: Sequence[Example]
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What is timed, by name."""
+    half, networks = Scorer(store, manifest, precision="bf16", device="cpu"), side_by_side(scorer, rows)
+    return {
+        "lanes": lambda: {said.task.name: said.logits for said in scorer.answers(rows)},
+        "one by one": lambda: {one.name: by_the_library(scorer, one, rows) for one in scorer.tasks},
+        "Parallel": lambda: in_parallel(scorer, networks, rows),
+        "bf16": lambda: {said.task.name: said.logits for said in half.answers(rows)},
+    }
+
+
+def _apart(ours: Mapping[str, Any], theirs: Mapping[str, Any], classes: Collection[str]) -> str:
+    """How far two ways' answers are apart."""
+    logits = max(float(np.abs(ours[task] - theirs[task]).max()) for task in theirs)
+    shares = max((float(np.abs(_shares(ours[task]) - _shares(theirs[task])).max()) for task in classes), default=0.0)
+    numbers = max((float(np.abs(ours[task] - theirs[task]).max()) for task in theirs if task not in classes), default=0)
+    other = sum(int((ours[task].argmax(1) != theirs[task].argmax(1)).sum()) for task in classes)
+    return (
+        f"logits are at most {logits:.1e} from those of lanes, probabilities {shares:.1e}, numbers {numbers:.1e}; "
+        f"{other} of {sum(len(ours[task]) for task in classes)} classes are others"
+    )
+
+
+def made_up(count: int, *, alone: bool = False) -> list[Example]:
+    """Texts of lognormal length, a third of them with an earlier turn; none if they stand ``alone``."""
     rng = np.random.default_rng(1)
     rows = []
     for i in range(count):
         text, before = (" ".join(rng.choice(WORDS, size=size)) for size in _sizes(rng))
-        rows.append(Example(str(i), str(i), str(i), (Turn("speaker", before),) if i % 3 == 0 else (), text, 0))
+        turns = (Turn("speaker", before),) if i % 3 == 0 and not alone else ()
+        rows.append(Example(str(i), str(i), str(i), turns, text, 0))
     return rows
 
 
@@ -101,33 +116,38 @@ def by_the_library(scorer: Scorer, one: ScoringTask, rows: Sequence[Example]) ->
     return torch.cat(found).numpy()
 
 
-def side_by_side(scorer: Scorer) -> list[Any]:
-    """A network for each group of tasks that read alike, with all their adapters and heads in ``Parallel``."""
-    networks = []
-    for group in scorer.groups:
+def side_by_side(scorer: Scorer, rows: Sequence[Example]) -> list[tuple[list[ScoringTask], Any]]:
+    """Tasks that make the same tokens of these texts, and a network with all that they have in ``Parallel``."""
+    alike: dict[tuple[Any, ...], list[ScoringTask]] = {}
+    for one in scorer.tasks:
+        alike.setdefault(tuple(row.ids for row in _encoded(scorer, one, rows)), []).append(one)
+    made = []
+    for tasks in alike.values():
         network = model.load_backbone(scorer.backbone)
-        folders = [str(model.stored_adapter(scorer.store, one.record.key)) for one in group.tasks]
+        folders = [str(model.stored_adapter(scorer.store, one.record.key)) for one in tasks]
         names = [network.load_adapter(folder, use_safetensors=True) for folder in folders]
         network.set_active_adapters(Parallel(*names))
         network.active_head = names
-        networks.append(network)
-    return networks
+        made.append((tasks, network))
+    return made
 
 
-def in_parallel(scorer: Scorer, networks: Sequence[Any], rows: Sequence[Example]) -> dict[str, Any]:
+def in_parallel(
+    scorer: Scorer, networks: Sequence[tuple[list[ScoringTask], Any]], rows: Sequence[Example]
+) -> dict[str, Any]:
     """Logits of all tasks through the library's ``Parallel``: tasks that read alike at once, texts sorted by length."""
     made: dict[str, Any] = {}
-    for group, network in zip(scorer.groups, networks, strict=True):
-        encoded, tokenizer = _encoded(scorer, group.tasks[0], rows), library_tokenizer(scorer.backbone)
+    for tasks, network in networks:
+        encoded, tokenizer = _encoded(scorer, tasks[0], rows), library_tokenizer(scorer.backbone)
         order = sorted(range(len(rows)), key=lambda row: -len(encoded[row].ids))
-        found: list[list[Any]] = [[] for _ in group.tasks]
+        found: list[list[Any]] = [[] for _ in tasks]
         for start in range(0, len(order), BATCH):
             batch = _padded(scorer, tokenizer, [encoded[row] for row in order[start : start + BATCH]])
             with torch.inference_mode():
                 outputs = network(**batch)
-            for place, output in enumerate(outputs if len(group.tasks) > 1 else [outputs]):
+            for place, output in enumerate(outputs if len(tasks) > 1 else [outputs]):
                 found[place].append(output.logits)
-        for one, parts in zip(group.tasks, found, strict=True):
+        for one, parts in zip(tasks, found, strict=True):
             made[one.name] = torch.cat(parts).numpy()[np.argsort(order)]
     return made
 
@@ -151,7 +171,7 @@ def _in_turn(
 ) -> tuple[dict[str, list[float]], dict[str, dict[str, Any]]]:
     """The CPU seconds of every way in every round, each round in another order, and what each has answered."""
     spent: dict[str, list[float]] = {name: [] for name in ways}
-    answers = {}
+    answers = {name: way() for name, way in ways.items()}
     for number in range(rounds):
         names = list(ways)
         for name in names[number % len(names) :] + names[: number % len(names)]:
@@ -175,7 +195,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("store")
     parser.add_argument("--study", required=True)
     parser.add_argument("--texts", type=int, default=2000)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--alone", action="store_true", help="no text has an earlier turn")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--rounds", type=int, default=3)
     return parser
 

@@ -16,11 +16,11 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
 from benchmarks import machine
+from benchmarks.steps.peak import resident_peak, start_peak
 from benchmarks.steps.peers import WAYS, Run, cells
 from benchmarks.steps.shapes import Shape, network, rows
 
@@ -82,18 +82,9 @@ def extra_bytes(shape: Shape, way: str, steps: int) -> int:
     """Bytes resident at the peak of training beyond those resident once libraries and model were loaded (Linux)."""
     model, part, small = network(shape), rows(shape, steps, seed=0), Shape(1, 32, 1, 8, 2)
     WAYS[way](network(small), small)(rows(small, 1, seed=0))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
-    before = _peak()
+    before = start_peak()
     WAYS[way](model, shape)(part)
-    return _peak() - before
-
-
-def _peak() -> int:
-    """The highest resident set of this process in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit("/proc/self/status has no VmHWM: memory can be measured on Linux only")
+    return resident_peak() - before
 
 
 def _apart(way: str, arguments: Sequence[str]) -> float:

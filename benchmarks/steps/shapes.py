@@ -48,7 +48,7 @@ def network(shape: Shape) -> Any:  # noqa: ANN401 - the library's model classes 
             vocab_size=VOCABULARY,
             hidden_size=shape.width,
             num_hidden_layers=shape.layers,
-            num_attention_heads=shape.width // 32,
+            num_attention_heads=shape.width // (64 if shape.width >= 768 else 32),  # as roberta-base and MiniLM have
             intermediate_size=4 * shape.width,
             max_position_embeddings=LONGEST + 2,
             pad_token_id=PAD,

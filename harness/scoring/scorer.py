@@ -1,13 +1,12 @@
 """Scores texts by the adapters and heads of tasks over the frozen backbone, which all of them share.
 
-Tasks that read a text in the same format are lanes of a single pass through the backbone.
+Tasks that make the same tokens of a text are lanes of a single pass through the backbone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,20 +18,17 @@ from torch import Tensor
 from adapters_store import Store
 from adapters_store.store import open_weights
 from harness.scoring.answers import Answers, TextScorer
+from harness.scoring.packs import Pack, Reading
 from harness.scoring.scoring_tasks import ScoringTask, scoring_tasks, task_of_cell
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.device import Device
 from harness.study.methods import serves_lanes
 from harness.training.inputs import Encoded, InputFormat
-from harness.training.lanes.fit import predicted
-from harness.training.lanes.forward import Lanes
 from harness.training.lanes.frozen import PRECISIONS, Frozen, freeze
 from harness.training.lanes.state import LaneState, saved_adapter
 from harness.training.model import load_backbone, stored_adapter
-from harness.training.tensors import CPU
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.errors import BadInput
-from tasks.readers.rows import kept_turns
 from tasks.task import Example
 
 MOST_LANES = 24  # of a pass: more save little time and need more memory
@@ -42,16 +38,6 @@ HEAD_OUT = ("head.4.weight", "head.4.bias")
 
 class NotServed(BadInput):
     """A task was trained with an adapter that lanes cannot compute."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Tasks that read a text as the same tokens, as lanes."""
-
-    form: InputFormat
-    turns: slice
-    tasks: tuple[ScoringTask, ...]
-    lanes: Lanes
 
 
 class Scorer(TextScorer):
@@ -90,44 +76,48 @@ class Scorer(TextScorer):
         return freeze(load_backbone(self.backbone), PRECISIONS[self.precision], self.device)
 
     @cached_property
-    def groups(self) -> list[Group]:
-        """The tasks by what their lanes must have in common: input format, history and adapter shape."""
+    def packs(self) -> list[Pack]:
+        """The tasks by the shape of their adapters, which lanes must have in common."""
         alike: dict[str, list[ScoringTask]] = {}
         for task in self.tasks:
-            alike.setdefault(json.dumps([task.form, task.record.spec["adapter"]], sort_keys=True), []).append(task)
-        packs = [tuple(same[i : i + MOST_LANES]) for same in alike.values() for i in range(0, len(same), MOST_LANES)]
-        return [self._group(pack) for pack in packs]
+            alike.setdefault(json.dumps(task.record.spec["adapter"], sort_keys=True), []).append(task)
+        chosen = [tuple(same[i : i + MOST_LANES]) for same in alike.values() for i in range(0, len(same), MOST_LANES)]
+        return [
+            Pack(tasks, tuple(map(_reading, tasks)), state_of(self.store, tasks).to(self.device)) for tasks in chosen
+        ]
 
-    def _group(self, tasks: tuple[ScoringTask, ...]) -> Group:
-        shared = tasks[0].form
-        form = InputFormat(
-            load_tokenizer(self.backbone),
-            shared["input_format"],
-            shared["tags"] or "none",
-            shared["max_tokens"],
-            shared["truncation"],
-        )
-        return Group(form, kept_turns(shared["history"]), tasks, lanes_of(self.store, tasks, self.device))
+    @cached_property
+    def readings(self) -> dict[str, Reading]:
+        """How tasks read a text, by the name of the reading."""
+        return {_reading(task): self._read_by(task) for task in self.tasks}
+
+    def _read_by(self, task: ScoringTask) -> Reading:
+        own, tokenizer = task.form, load_tokenizer(self.backbone)
+        form = InputFormat(tokenizer, own["input_format"], own["tags"] or "none", own["max_tokens"], own["truncation"])
+        return Reading.of(form, own["history"])
 
     def answers(self, rows: Sequence[Example]) -> list[Answers]:
         """Of every task logits ``[rows, outputs]`` and ``[rows]``, whether it read only a part of a row."""
+        encoded = {name: reading.encode(rows) for name, reading in self.readings.items()}
+        cut = {name: np.array([_is_cut(windows) for windows in own]) for name, own in encoded.items()}
+        has_segments = self.backbone.model_type == "bert"
         answers = []
-        for group in self.groups:
-            encoded = group.form.encode_all([row._replace(context=row.context[group.turns]) for row in rows])
-            every = predicted(
-                self.frozen,
-                group.lanes,
-                encoded,
-                self.pad_id,
-                has_segments=self.backbone.model_type == "bert",
-            )
-            cut = np.array([_is_cut(windows) for windows in encoded])
-            answers += [Answers(task, every[lane, :, : task.outputs], cut) for lane, task in enumerate(group.tasks)]
+        for pack in self.packs:
+            every = pack.logits(self.frozen, encoded, self.pad_id, has_segments=has_segments)
+            answers += [
+                Answers(task, logits[:, : task.outputs], cut[name])
+                for task, name, logits in zip(pack.tasks, pack.readings, every, strict=True)
+            ]
         order = {task.record.key: position for position, task in enumerate(self.tasks)}
         return sorted(answers, key=lambda answer: order[answer.task.record.key])
 
 
-def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = CPU) -> Lanes:
+def _reading(task: ScoringTask) -> str:
+    """The name of how a task reads a text: tasks with one name read alike."""
+    return json.dumps(task.form, sort_keys=True)
+
+
+def state_of(store: Store, tasks: Sequence[ScoringTask]) -> LaneState:
     """The stored adapters and heads of tasks as lanes; heads of fewer outputs are padded with zeros.
 
     NotServed for an adapter that lanes cannot compute.
@@ -140,7 +130,7 @@ def lanes_of(store: Store, tasks: Sequence[ScoringTask], device: torch.device = 
             tensors[name] = torch.cat([tensor, tensor.new_zeros(most - len(tensor), *tensor.shape[1:])])
     names = list(weights[0])
     trained = {name: torch.stack([tensors[name] for tensors in weights]) for name in names}
-    return LaneState(trained, _below(store, tasks, trained)).to(device).lanes()
+    return LaneState(trained, _below(store, tasks, trained))
 
 
 def _below(store: Store, tasks: Sequence[ScoringTask], trained: Mapping[str, Tensor]) -> dict[str, Tensor]:

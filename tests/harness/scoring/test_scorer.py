@@ -102,7 +102,7 @@ def test_tasks_of_more_than_one_pass_are_scored_once_each(trained, monkeypatch):
     monkeypatch.setattr("harness.scoring.scorer.MOST_LANES", 2)
     scorer = Scorer(store, manifest)
     assert [said.task.name for said in scorer.answers([Example("0", "0", "0", (), "so hard", 0)])] == list(TASKS)
-    assert max(len(group.tasks) for group in scorer.groups) == 2
+    assert max(len(pack.tasks) for pack in scorer.packs) == 2
     pd.testing.assert_frame_equal(scorer.score(["so hard"]), whole, rtol=0, atol=1e-5)
 
 
@@ -151,7 +151,7 @@ def test_the_library_s_parallel_composition_over_sorted_texts_says_what_lanes_sa
     """The peer of benchmarks/scoring.py answers for the same texts in the same order."""
     store, manifest, _plan = trained
     scorer, rows = Scorer(store, manifest), made_up(40)
-    beside = in_parallel(scorer, side_by_side(scorer), rows)
+    beside = in_parallel(scorer, side_by_side(scorer, rows), rows)
     assert set(beside) == set(TASKS)
     for one, logits in ((said.task, said.logits) for said in scorer.answers(rows)):
         np.testing.assert_allclose(logits, beside[one.name], atol=1e-5)
@@ -242,7 +242,7 @@ def test_an_adapter_that_lanes_do_not_serve_is_named(trained, monkeypatch):
     store, manifest, _plan = trained
     monkeypatch.setattr("harness.scoring.scorer.serves_lanes", lambda settings: False)
     with pytest.raises(NotServed, match="task epitome_er: trained with seq_bn"):
-        _ = Scorer(store, manifest, tasks=["epitome_er"]).groups
+        _ = Scorer(store, manifest, tasks=["epitome_er"]).packs
 
 
 def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_path, command):
