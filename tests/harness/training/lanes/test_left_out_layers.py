@@ -11,7 +11,7 @@ import torch
 
 from adapters_store import Store
 from harness.run.pack import run_cells
-from harness.scoring.scorer import lanes_of
+from harness.scoring.scorer import state_of
 from harness.scoring.scoring_tasks import ScoringTask
 from harness.study.cell import make_cell
 from harness.study.config import Adapter
@@ -80,7 +80,7 @@ def test_a_transfer_stands_on_a_stored_adapter_of_fewer_layers_and_is_scored_wit
     record = store.get(above.key)
     assert record.spec["adapter"]["leave_out"] == [0]
     assert record.results["liveness"] > 0, "the intermediate is alive"
-    lanes = lanes_of(store, [ScoringTask("two", "Two", record, ("no", "yes"), {})])
+    lanes = state_of(store, [ScoringTask("two", "Two", record, ("no", "yes"), {})]).lanes()
     assert set(lanes.targets) == set(lanes.intermediates) == {1}
 
 
