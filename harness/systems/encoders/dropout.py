@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.training.lanes.masks import BITS, threshold_of
+from harness.training.lanes.masks import BITS, scale_of, threshold_of
 
 WORDS = 4  # 16-bit words of a 64-bit number
 CACHED = 1 << 19  # scores of one step through an attention: those of a few rows stay in a processor's cache
@@ -29,11 +29,6 @@ def kept(count: int, probability: float) -> Tensor:
     """
     numbers = torch.empty(-(-count // WORDS), dtype=torch.int64).random_(-(1 << 63), None)
     return numbers.view(torch.int16)[:count] >= threshold_of(probability) - BITS // 2
-
-
-def scale_of(probability: float) -> float:
-    """``1 / (1 - p)`` for the p that 16 bits meet."""
-    return BITS / (BITS - threshold_of(probability))
 
 
 class Dropout(nn.Module):

@@ -95,12 +95,12 @@ def _beside(own: Sequence[Masks], *, is_own: bool) -> Masks:
 def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
     """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
     mask = kept.to(dtype)
-    return mask if is_coarse(dtype) else mask.mul_(_scale(probability))
+    return mask if is_coarse(dtype) else mask.mul_(scale_of(probability))
 
 
 def scale_after(probability: float, dtype: torch.dtype) -> float:
     """What a product with a mask of this precision is still to be multiplied by."""
-    return _scale(probability) if is_coarse(dtype) else 1.0
+    return scale_of(probability) if is_coarse(dtype) else 1.0
 
 
 def is_coarse(dtype: torch.dtype) -> bool:
@@ -113,7 +113,7 @@ def threshold_of(probability: float) -> int:
     return round(probability * BITS)
 
 
-def _scale(probability: float) -> float:
+def scale_of(probability: float) -> float:
     """``1 / (1 - p)`` for the p that 16 bits meet."""
     return BITS / (BITS - threshold_of(probability))
 
