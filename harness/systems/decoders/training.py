@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from harness.study.cell import seed_of
 from harness.study.systems import Place
@@ -24,16 +23,14 @@ from harness.systems.decoders.ranking import (
 )
 from harness.systems.decoders.weights import load_network, resolve_weights
 from harness.systems.encoders.pooled import with_products
-from harness.systems.seq2seq.instructed import Instructed
+from harness.systems.seq2seq.instructed import IGNORED, Instructed
 from harness.systems.seq2seq.prompt import TURN, Frame, Marks, Read, Reader, frame_of
-from harness.training.tensors import to_device
 from harness.training.tokens.tokenizer import load_tokenizer
 from tasks.task import Instruction
 
 if TYPE_CHECKING:
     from harness.systems.kinds.decoder import Config
 
-IGNORED = -100  # a place of a batch's answers that has no token
 CLOSING = "Answer:"  # the last line of every prompt, which an option goes on with
 
 
@@ -70,8 +67,7 @@ class Trained(Instructed):
         batch = ending_together(texts, self.end, self.device)
         with self.in_precision():
             logits = self.network(**batch, use_cache=False, logits_to_keep=longest).logits
-        flat = to_device(torch.tensor(targets), self.device).flatten()
-        return functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=IGNORED)
+        return self.mean_over_tokens(logits, targets)
 
     def rank(self, prompts: Sequence[Read]) -> Tensor:
         """Log-probabilities ``[n, options]`` of the options after these prompts, fp32."""

@@ -17,14 +17,18 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional
 
 from harness.study.backbones.backbone import Backbone
 from harness.study.systems import Fit, Place, Predicted
 from harness.systems.encoders.epochs import EpochTrained, Schedule, with_tuples
 from harness.systems.seq2seq.prompt import Read, Reader
 from harness.training.batches import evaluation_batches
+from harness.training.tensors import to_device
 from tasks.errors import BadInput
 from tasks.task import Example, Instruction
+
+IGNORED = -100  # a place of a batch's answers that has no token
 
 
 class Instructed(EpochTrained):
@@ -56,6 +60,11 @@ class Instructed(EpochTrained):
     @abstractmethod
     def loss(self, prompts: Sequence[Read], gold: Sequence[int]) -> Tensor:
         """The mean cross-entropy over all tokens of the gold options, ends included."""
+
+    def mean_over_tokens(self, logits: Tensor, targets: Sequence[Sequence[int]]) -> Tensor:
+        """The mean cross-entropy of logits ``[n, t, vocabulary]`` at the places that have a token, not IGNORED."""
+        flat = to_device(torch.tensor(targets), self.device).flatten()
+        return functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=IGNORED)
 
     @abstractmethod
     def rank(self, prompts: Sequence[Read]) -> Tensor:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from harness.study.cell import seed_of
 from harness.study.systems import Place
 from harness.systems.encoders.pooled import with_products
 from harness.systems.encoders.texts import padded_batch
-from harness.systems.seq2seq.instructed import Instructed
+from harness.systems.seq2seq.instructed import IGNORED, Instructed
 from harness.systems.seq2seq.new_tokens import add_tokens
 from harness.systems.seq2seq.prompt import Frame, Marks, Read, Reader, frame_of
 from harness.systems.seq2seq.ranking import most_rows, options_of, packed, scores, start_of
@@ -24,8 +23,6 @@ from tasks.task import Instruction
 
 if TYPE_CHECKING:
     from harness.systems.kinds.seq2seq import Config
-
-IGNORED = -100  # a place of a batch's answers that has no token
 
 
 class Trained(Instructed):
@@ -71,8 +68,7 @@ class Trained(Instructed):
                 decoder_input_ids=to_device(torch.tensor(inputs), self.device),
                 use_cache=False,
             ).logits
-        flat = to_device(torch.tensor(targets), self.device).flatten()
-        return functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=IGNORED)
+        return self.mean_over_tokens(logits, targets)
 
     def rank(self, prompts: Sequence[Read]) -> Tensor:
         """Log-probabilities ``[n, options]`` of the options after these prompts, fp32."""
