@@ -65,11 +65,16 @@ def retention(plan: Plan, store: Store, device: Device = ANY_DEVICE) -> Retentio
         cell for cell in plan.cells if (cell.role, cell.setting, cell.seed) == (MERGED, "full", plan.study.seeds[0])
     ]
     result = Retention()
-    usable = [cell for cell in cells if not (reason := _why_not(cell, store)) or _note(result, cell, reason)]
+    usable = []
+    for cell in cells:
+        if reason := _why_not(cell, store):
+            result.left_out[f"{cell.intermediate} -> {cell.target}"] = reason
+        else:
+            usable.append(cell)
     baselines = {cell.key: cell for cell in plan.cells}
     merges: dict[str, Merge] = {}
     by_parent: dict[str, list[Cell]] = {}
-    of_ties = next((cell for cell in usable if (cell.merge or {})["rule"] == TIES), None)
+    of_ties = next((cell for cell in usable if cell.rule == TIES), None)
     start = _start(plan, of_ties) if of_ties else {}  # all adapters of the seed have it in common
     for cell in usable:
         merges[cell.key] = merge_of(cell, store, start)
@@ -88,16 +93,11 @@ def _start(plan: Plan, cell: Cell) -> Weights:
 
 
 def _why_not(cell: Cell, store: Store) -> str | None:
-    names = names_below(cell.spec)
-    if (cell.merge or {})["rule"] in LEARNED:
+    if cell.rule in LEARNED:
         return "its adapters or what they count were trained in the cell itself: nothing was merged without training"
+    names = names_below(cell.spec)
     absent = [names[key] for key in cell.stands_on if key not in store]
     return f"its {absent[0]} is not in the store" if absent else why_unmergeable(cell.merge or {}, store)
-
-
-def _note(result: Retention, cell: Cell, reason: str) -> bool:
-    result.left_out[f"{cell.intermediate} -> {cell.target}"] = reason
-    return False
 
 
 def _of_parent(
@@ -109,7 +109,7 @@ def _of_parent(
     none = {name: torch.zeros_like(value) for name, value in own.items()}
     lanes = [own, none, {name: value / 2 for name, value in own.items()}]
     for cell, merge in merges:
-        weight, rule = merge.parents[task], (cell.merge or {})["rule"]
+        weight, rule = merge.parents[task], str(cell.rule)
         others = start if rule == TIES else none
         keep = (cell.merge or {}).get("keep", 1.0)
         lanes += [merge.weights, merged(rule, [own, others], [weight, 1 - weight], start, keep)]

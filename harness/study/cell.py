@@ -63,6 +63,11 @@ class Cell:
         return merge
 
     @property
+    def rule(self) -> str | None:
+        """The rule of a merged intermediate; None for any other cell."""
+        return None if self.merge is None else str(self.merge["rule"])
+
+    @property
     def composition(self) -> str | None:
         """How the adapters of target and intermediate are put together; None where there is no intermediate."""
         composition: str | None = self.spec.get("composition")

@@ -203,7 +203,7 @@ def _packs(
 
 def _packs_of_merges(cells: Sequence[Cell]) -> list[Pack]:
     """One pack of those that differ in what they stand on alone; one of each that learns what its parents count."""
-    alike = tuple(cell for cell in cells if (cell.merge or {})["rule"] not in LEARNED)
+    alike = tuple(cell for cell in cells if cell.rule not in LEARNED)
     own = [Pack((cell,)) for cell in cells if cell not in alike]
     return [*([Pack(alike)] if alike else []), *own]
 

@@ -88,7 +88,7 @@ class Recipe:
             composition=spec.get("composition"),
             start=spec.get("start", "task"),
             below=max(side_by_side(cell.merge) for cell in cells),
-            rule=(first.merge or {}).get("rule", ""),
+            rule=first.rule or "",
             fusion_rate=(first.merge or {}).get("learning_rate"),
             precision=spec.get("precision", "fp32"),
             retries_collapsed=spec.get("retry_collapsed", False),

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted
 from operator import itemgetter
@@ -58,6 +59,11 @@ class Splits:
     def names(self) -> tuple[str, ...]:
         """The names of the splits in which every row occurs once: with folds the test alone."""
         return ("test",) if self.folds and not self.is_repeated else NAMES
+
+    @cached_property
+    def after_hashes(self) -> dict[int, str]:
+        """What ``after_hash`` has come to, by the number of later turns."""
+        return {}
 
 
 def load(task: Task, data: Path, splits: str = "clean", ids: Path | None = None) -> Splits:
@@ -205,7 +211,14 @@ def after_hash(splits: Splits, turns: int) -> str:
     """Sha256 (hex) over id and the first ``turns`` later turns of every row, by id.
 
     ``content_hash`` leaves them out as it does rationales: a changed later turn concerns only systems that read it.
+    Taken once of a Splits: all cells of a task ask for it.
     """
+    if turns not in splits.after_hashes:
+        splits.after_hashes[turns] = _after_hash(splits, turns)
+    return splits.after_hashes[turns]
+
+
+def _after_hash(splits: Splits, turns: int) -> str:
     rows = {(row.id, row.after[:turns]) for part in (splits.train, splits.validation, splits.test) for row in part}
     digest = sha256()
     for id, after in sorted(rows):

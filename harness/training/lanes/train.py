@@ -130,7 +130,7 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
     ]
     state = stacked(network, recipe.target, intermediates, recipe.composition or "stack")
     facts = tuple(merges[cell.key].facts() if cell.merge else {} for cell in cells)
-    if any((cell.merge or {}).get("rule") == GATED for cell in cells):
+    if any(cell.rule == GATED for cell in cells):
         ((own,), (_,)) = merges.values(), cells  # which is alone in its pack
         state = gates(state, list(own.parents.values()))
     return replace(state, facts=facts) if merges else state

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 
-from harness.study.intermediates.merged import MergedRows
 from harness.study.plan import _packs_of_merges
 from harness.training.lanes.forward import forward
 from harness.training.lanes.merging import merged
 from harness.training.lanes.state import GATE, gates, stacked
 from harness.training.objective import summed_losses
-from tests.harness.training.lanes.test_merging import DOWN, DOWN_BIAS, UP, UP_BIAS, A, B, plain
+from tests.harness.training.lanes.test_merging import DOWN, DOWN_BIAS, UP, UP_BIAS, A, B, on_merges, plain
 from tests.support.studies.toy_column import Column, content
 from tests.support.studies.toy_lanes import intermediates, network, part, trainer
 
@@ -24,12 +21,6 @@ PARENTS = ["four", "three", "two"]
 @pytest.fixture(scope="module")
 def column(tiny, toy_splits, tmp_path_factory):
     return Column(tiny, toy_splits, tmp_path_factory.mktemp("gated"))
-
-
-def on_merges(column, **tables):
-    study = dataclasses.replace(column.study, merged=tables)
-    rows = MergedRows(study, column.tiny, column.splits, set(), column.full)
-    return {cell.intermediate: cell for cell in rows.cells("one", "full", 1, column.full, column.lanes)}
 
 
 def gated(made, adapters, weights, dtype=torch.float32):
