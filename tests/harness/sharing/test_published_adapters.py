@@ -80,8 +80,10 @@ def test_lanes_say_what_the_library_says_of_the_published_folders(shelf, shape):
     study = {"backbone": str(shape.folder), "input_format": "pair", "max_tokens": 64}
     scorer = Scorer(store, {"name": "theirs", "tasks": {}, "study": study}, tasks=list(PUBLISHED))
     frame = scorer.score(TEXTS)
-    (group,) = scorer.groups  # lanes of one pass
-    ids = [list(group.form.encode(Example(text, text, text, (), text, 0))[0].ids) for text in TEXTS]
+    (_,), (reading,) = scorer.packs, scorer.readings.values()  # lanes of one pass
+    ids = [
+        list(windows[0].ids) for windows in reading.encode([Example(text, text, text, (), text, 0) for text in TEXTS])
+    ]
     batch = library_tokenizer(shape).pad({"input_ids": ids}, return_tensors="pt")
     network = load_backbone(shape)
     for name, (folder, *_) in PUBLISHED.items():

@@ -288,7 +288,7 @@ def test_what_is_exported_and_imported_again_says_what_its_record_says(trained, 
     record = import_adapter(store, Source(out, out), f"again_{kind}", plan.backbone).record
     assert record.spec["label"]["classes"] == manifest["tasks"]["epitome_er"]["classes"]
     scorer = Scorer(store, manifest, tasks=["epitome_er", record.spec["target"]])
-    assert len(scorer.groups) == 1  # lanes of one pass
+    assert len(scorer.packs) == len(scorer.readings) == 1  # lanes of one pass
     first, second = scorer.answers(plan.splits["epitome_er"].test[:20])
     np.testing.assert_allclose(first.logits, second.logits, atol=1e-5)
     stored = pd.read_parquet(store.open(scorer.tasks[0].record.key, "test.parquet"))
