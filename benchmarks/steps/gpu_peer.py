@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.steps.peers import compose
-from benchmarks.steps.shapes import PAD, RATE, Shape, network, rows
+from benchmarks.steps.peers import arguments_of, compose
+from benchmarks.steps.shapes import PAD, Shape, network, rows
 
 WARM = 3  # steps that are not timed
 
@@ -20,7 +20,7 @@ def step_seconds(shape: Shape, steps: int, *, is_bf16: bool, device: torch.devic
     if find_spec("accelerate") is None:
         return None
     from adapters import AdapterTrainer
-    from transformers import PrinterCallback, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, TrainerCallback
 
     class Clock(TrainerCallback):
         started = ended = 0.0
@@ -40,20 +40,7 @@ def step_seconds(shape: Shape, steps: int, *, is_bf16: bool, device: torch.devic
         for (text,), label in zip(part.rows, part.labels, strict=True)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            per_device_train_batch_size=shape.batch,
-            num_train_epochs=1,
-            learning_rate=RATE,
-            save_strategy="no",
-            eval_strategy="no",
-            logging_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=device.type == "cpu",
-            bf16=is_bf16,
-            group_by_length=True,
-        )
+        arguments = arguments_of(shape, folder, use_cpu=device.type == "cpu", bf16=is_bf16, group_by_length=True)
         trainer = AdapterTrainer(
             model=model, args=arguments, train_dataset=data, data_collator=_padded, callbacks=[clock]
         )

@@ -86,7 +86,7 @@ def lanes_bf16(model: Any, shape: Shape) -> Run:  # noqa: ANN401
 
 def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa: ANN401
     from adapters import AdapterTrainer
-    from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback, TrainingArguments
+    from transformers import DataCollatorWithPadding, PrinterCallback, TrainerCallback
 
     from harness.study.backbones.backbone import resolve
     from harness.training.tokens.tokenizer import library_tokenizer
@@ -106,18 +106,7 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
     def run(part: Part) -> float:
         with tempfile.TemporaryDirectory() as folder:
             clock = Clock()
-            arguments = TrainingArguments(
-                output_dir=folder,
-                per_device_train_batch_size=shape.batch,
-                num_train_epochs=1,
-                learning_rate=RATE,
-                save_strategy="no",
-                eval_strategy="no",
-                logging_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                use_cpu=True,
-            )
+            arguments = arguments_of(shape, folder, use_cpu=True)
             data = [
                 {"input_ids": list(text.ids), "attention_mask": [1] * len(text.ids), "labels": int(label)}
                 for (text,), label in zip(part.rows, part.labels, strict=True)
@@ -130,6 +119,24 @@ def _trainer(model: Any, shape: Shape, padding: dict[str, Any]) -> Run:  # noqa:
         return clock.spent
 
     return run
+
+
+def arguments_of(shape: Shape, folder: str, **more: Any) -> Any:  # noqa: ANN401 - the library's own
+    """What AdapterTrainer trains one epoch of this shape by, silently; ``more`` are further fields."""
+    from transformers import TrainingArguments
+
+    return TrainingArguments(
+        output_dir=folder,
+        per_device_train_batch_size=shape.batch,
+        num_train_epochs=1,
+        learning_rate=RATE,
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        **more,
+    )
 
 
 def compose(model: Any) -> list[Tensor]:  # noqa: ANN401
