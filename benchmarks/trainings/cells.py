@@ -98,12 +98,18 @@ def _plan(study: StudyConfig, data: Path, store: Store) -> Plan:
     return make_plan(study, registry, data_folder(study, registry, data, store.root))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def column_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that say which column of which study is trained."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", default="real-small")
     parser.add_argument("--target", default="epitome_er")
     parser.add_argument("--synthetic", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of the study")
+    return parser
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = column_parser(__doc__)
     parser.add_argument("--threads", type=int, default=1)
     return parser
 

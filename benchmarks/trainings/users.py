@@ -32,6 +32,7 @@ import torch
 
 from adapters_store import Store
 from benchmarks import machine
+from benchmarks.trainings.cells import column_parser
 from harness.raw.data_folder import data_folder
 from harness.run.pack import run_cells
 from harness.study.cell import Cell
@@ -252,11 +253,7 @@ def _plan(options: argparse.Namespace, precision: str, root: Path) -> tuple[Plan
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", default="real-small")
-    parser.add_argument("--target", default="epitome_er")
-    parser.add_argument("--synthetic", action="store_true")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of the study")
+    parser = column_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1)
     names = ("lanes", "trainer", "parallel", "lanes-bf16", "trainer-bf16")
     parser.add_argument("--ways", nargs="+", choices=names, default=list(names))
