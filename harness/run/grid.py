@@ -96,7 +96,7 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
     """What is not stored, in an order in which it may run; what is stored goes into the report."""
     makers: dict[str, str] = {}
     steps = []
-    for pack in (*plan.baselines, *plan.transfers):
+    for pack in seed_by_seed(plan):
         missing = []
         for cell in pack.cells:
             if cell.key in store:
@@ -109,6 +109,19 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
             steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
+
+
+def seed_by_seed(plan: Plan) -> list[Pack]:
+    """The plan's packs, those of an earlier seed first, so that a run that is cut short has finished whole seeds.
+
+    What a pack stands on stays before it: a control that stands on another seed's baseline waits for that seed.
+    """
+    places = {seed: place for place, seed in enumerate(plan.study.seeds_of_baselines)}
+    last: dict[str, int] = {}  # the latest seed that a cell needs, by key
+    for cell in plan.cells:
+        last[cell.key] = max(places.get(cell.seed, 0), *(last.get(key, 0) for key in cell.stands_on), 0)
+    packs = (*plan.baselines, *plan.transfers)
+    return sorted(packs, key=lambda pack: max(last[cell.key] for cell in pack.cells))
 
 
 def _take(cell: Cell, store: Store, report: GridReport) -> None:
