@@ -114,14 +114,22 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
 def seed_by_seed(plan: Plan) -> list[Pack]:
     """The plan's packs, those of an earlier seed first, so that a run that is cut short has finished whole seeds.
 
-    What a pack stands on stays before it: a control that stands on another seed's baseline waits for that seed.
+    What a pack stands on comes before it, whatever its seed: a control may stand on another seed's baseline.
     """
     places = {seed: place for place, seed in enumerate(plan.study.seeds_of_baselines)}
-    last: dict[str, int] = {}  # the latest seed that a cell needs, by key
-    for cell in plan.cells:
-        last[cell.key] = max(places.get(cell.seed, 0), *(last.get(key, 0) for key in cell.stands_on), 0)
-    packs = (*plan.baselines, *plan.transfers)
-    return sorted(packs, key=lambda pack: max(last[cell.key] for cell in pack.cells))
+    packs = sorted((*plan.baselines, *plan.transfers), key=lambda pack: places.get(pack.first.seed, 0))
+    makers = {cell.key: pack for pack in packs for cell in pack.cells}
+    ordered: dict[str, Pack] = {}
+
+    def place(pack: Pack) -> None:
+        if pack.id not in ordered:
+            for below in (key for cell in pack.cells for key in cell.stands_on if key in makers):
+                place(makers[below])
+            ordered[pack.id] = pack
+
+    for pack in packs:
+        place(pack)
+    return list(ordered.values())
 
 
 def _take(cell: Cell, store: Store, report: GridReport) -> None:

@@ -40,12 +40,13 @@ def test_nothing_runs_before_what_it_stands_on(plan_of, tmp_path, controls):
         ended.add(step.pack.id)
 
 
-def test_a_control_on_another_seed_has_its_column_wait_for_that_seeds_baselines_alone(plan_of):
+def test_a_control_on_another_seed_has_its_column_wait_for_that_one_baseline(plan_of):
     packs = seed_by_seed(plan_of(controls=CONTROLS))
-    roles = [(pack.first.seed, len(pack.cells) > 1) for pack in packs]  # a column has several cells
-    columns = [place for place, (seed, is_column) in enumerate(roles) if is_column and seed == 5]
-    assert {seed for seed, is_column in roles[: columns[0]] if not is_column} == {5, 1}
-    assert all(seed != 9 for seed, _ in roles[: columns[-1]])
+    order = [(pack.target, pack.first.role, pack.first.seed) for pack in packs]
+    first, second = (place for place, (_, role, seed) in enumerate(order) if (role, seed) == ("transfer", 5))
+    assert order[first - 1] == ("epitome_er", "baseline", 1)
+    assert order[second - 1] == ("news_empathy", "baseline", 1)
+    assert order[second + 1] == ("epitome_er", "shuffled-intermediate", 1)
 
 
 def test_baselines_of_more_seeds_than_transfers_come_last(plan_of):
