@@ -120,6 +120,8 @@ def _similarities(subject: Subject) -> Frames:
     }
 
 
+BESIDE = ("controls", "control_means", "merged", "merged_means")  # frames of a stored study beside its gains
+INTERVAL = ["points", "low", "high", "standard_error", "df", "p", "p_bh", "p_max_grid"]
 EXTREMES, TOP = "best_and_worst", 3
 BEST, WORST = "best", "worst"
 SPLITS = ("train", "validation", "test")
@@ -163,6 +165,9 @@ def _own(subject: Subject) -> Frames:
     if subject.stored:
         tested = subject.stored.gains[subject.stored.gains.p.notna()]
         own["visible_gains"] = visible_gains(subject.stored.gains)
+        own["gains"] = tested[["intermediate", "target", "setting", *INTERVAL]]
+        own["error_parts"] = error_parts(tested)
+        own |= {name: getattr(subject.stored, name) for name in BESIDE}
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
     return own | dict(subject.board.frames if subject.board else {})
@@ -240,6 +245,16 @@ def data_sets(subject: Subject) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def error_parts(tested: pd.DataFrame) -> pd.DataFrame:
+    """One row per metric and setting: the median standard error of gains, in points, and its part from items and seeds.
+
+    Columns: metric, setting, n_pairs, standard_error, run_error (test items, runs as they are), seed_error.
+    """
+    medians = tested.groupby(["metric", "setting"], sort=False)[["standard_error", "run_error", "seed_error"]].median()
+    sizes = tested.groupby(["metric", "setting"], sort=False).size().rename("n_pairs")
+    return pd.concat([sizes, medians], axis=1).reset_index()
 
 
 def corrections(tested: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +13,11 @@ import pandas as pd
 
 from adapters_store.disk import write_text
 from analysis.manuscript.frames import Frames
-from analysis.manuscript.latex import letters, printed
+from analysis.manuscript.latex import NUMBER, letters, printed
 from analysis.ratings.themes import ALL
 from analysis.tables import write_csv
+from tasks.errors import BadInput
+from tasks.plain_text import nearest
 
 FACTS = ("task", "title", "theme", "n_raters")  # of the frame of ratings; its other columns are ratings
 PLAIN = "full"  # the setting that a name does not say
@@ -49,6 +51,15 @@ class Quoted:
 
 
 P = {"p_tasks": "p", "p_families": "p", "p_corrected": "p"}
+ENDS = {"low": "points", "high": "points"}
+POINTS = {"points": "points", **ENDS}
+ERRORS = ("standard_error", "run_error", "seed_error")
+BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
+AGAINST = {
+    f"{end}less_{other}": "points" for other in ("chosen", "singles", "random", "self") for end in ("", "low_", "high_")
+}
+LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
+REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
 COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
 ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
 POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
@@ -66,6 +77,15 @@ QUOTED = (
         ("intermediate", "target", "setting"),
         {"score": "score", "points": "points", "percent": "percent", "p_bh": "p"},
     ),
+    Quoted("gains", "Gain", ("intermediate", "target", "setting"), ENDS | {"p_max_grid": "p"}),
+    Quoted("error_parts", "Error", ("metric", "setting"), dict.fromkeys(ERRORS, "points") | {"n_pairs": "count"}),
+    Quoted("control_means", "Control", ("control", "intermediate", "metric", "setting"), POINTS | LESS_CONTROL),
+    Quoted("controls", "ControlOn", ("control", "intermediate", "target", "setting"), POINTS | {"p": "p"}),
+    Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | AGAINST),
+    Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | AGAINST | {"p_max_chosen": "p"}),
+    Quoted("budget", "Budget", ("order", "transfers"), BUDGETS),
+    Quoted("choosing", "Choosing", ("ranking",), REGRETS),
+    Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),
     Quoted("visible_gains", "Power", ("target", "setting"), POWERS),
     Quoted("agreement", "Agreement", ("construct", "raters"), dict.fromkeys(ALPHAS, "alpha")),
     Quoted(
@@ -142,6 +162,23 @@ def write_numbers(named: list[Number], out: Path) -> None:
     write_csv(
         pd.DataFrame([number for number in named if number.printed], columns=list(Number._fields)), out / "numbers"
     )
+
+
+class UnknownNumber(BadInput):
+    """A text quotes a number that the study has not."""
+
+
+def filled(text: str, named: Sequence[Number], where: str) -> str:
+    """A text in which the printed number stands for each ``[[Macro]]``; UnknownNumber names the line of another."""
+    known = {number.macro: number.printed for number in named if number.printed}
+    for place, line in enumerate(text.splitlines(), start=1):
+        for macro in NUMBER.findall(line):
+            if macro not in known:
+                raise UnknownNumber(
+                    f"{where}:{place}: [[{macro}]] is no number of this study{nearest(macro, known)}; "
+                    "numbers.csv beside main.tex lists all"
+                )
+    return NUMBER.sub(lambda match: known[match[1]], text)
 
 
 def as_latex(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 from pathlib import Path
 
 from adapters_store.disk import write_text
@@ -14,12 +15,13 @@ from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
 from analysis.manuscript.licences import as_markdown as licences_page
 from analysis.manuscript.licences import licences
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import Number, numbers, write_numbers
+from analysis.manuscript.numbers import Number, filled, numbers, write_numbers
 from analysis.manuscript.references import bibliography, cited_uses, used
 from analysis.manuscript.subject import Subject
 from analysis.manuscript.tables import tables
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
+from tasks.readers.formats.streams import read_text
 
 # A document that holds all parts, to be looked at: ``pdflatex main``, ``bibtex main``, twice ``pdflatex main``.
 
@@ -94,22 +96,30 @@ def figure(sheet: Sheet, venue: Venue) -> str:
     return "\n".join(lines)
 
 
-def write_paper(subject: Subject, out: Path, venue: Venue, progress: Progress = silent) -> Path:
-    """Write data, tables, numbers, figures, methods, checklist, references and main.tex into ``out``; main.tex's path.
+def write_paper(
+    subject: Subject, out: Path, venue: Venue, progress: Progress = silent, texts: Sequence[Path] = ()
+) -> list[Path]:
+    """Write data, tables, numbers, figures, methods, checklist, references and main.tex into ``out``.
 
-    Tables, numbers and figures are made from the CSV files in ``out/data`` alone. Equal stores give equal bytes.
+    ``texts`` are files in which macros stand for numbers (``filled``); each goes, filled, into ``out/texts``. Returned
+    are the paths of main.tex and of those. Tables, numbers and figures are made from the CSV files in ``out/data``
+    alone. Equal stores give equal bytes.
     """
+    read = {path: read_text(path, "utf-8", "", methodcaller("read")) for path in texts}
     write_data(subject, out / "data", progress)
     frames, banner = read_data(out / "data"), subject.results.banner
     quoted = numbers(frames)
     write_numbers(quoted, out)
+    own = {out / "texts" / path.name: filled(text, quoted, str(path)) for path, text in read.items()}
     made = tables(frames, banner)
     _write_tables(made, venue, out / "tables")
     drawn = write_figures(frames, venue, out / "figures", banner, subject.question.kept)
     _write_text(subject, quoted, out)
     page = out / "main.tex"
     write_text(page, document(f"{banner}{subject.title}", venue, [drawing.name for drawing in made], drawn))
-    return page
+    for path, text in own.items():
+        write_text(path, text)
+    return [page, *own]
 
 
 def write_citations(subject: Subject, out: Path) -> tuple[Path, Path]:

@@ -26,6 +26,13 @@ def add_paper(paper: argparse.ArgumentParser) -> None:
     widths = paper.add_mutually_exclusive_group()
     widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
     widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
+    paper.add_argument(
+        "--text",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a text of yours in which [[Macro]] stands for a number: goes, filled in, into OUT/texts (repeatable)",
+    )
     out_option(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
 
 
@@ -48,11 +55,12 @@ def write_paper(options: argparse.Namespace) -> int:
     subject = subject_of(options)
     out = Path(options.out or f"results/{subject.results.name}/paper")
     with Steps(quiet=options.quiet) as steps:
-        page = paper.write_paper(subject, out, venue, steps.show)
+        page, *texts = paper.write_paper(subject, out, venue, steps.show, [Path(name) for name in options.text])
     if options.json:
-        print_json({"document": str(page), "columns_cm": [venue.column, venue.page]})
+        columns = {"columns_cm": [venue.column, venue.page]}
+        print_json({"document": str(page), "texts": [str(path) for path in texts]} | columns)
     else:
-        print(page)
+        print(page, *texts, sep="\n")
     return 0
 
 

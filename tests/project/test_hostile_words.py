@@ -162,7 +162,7 @@ def test_a_manuscript_of_hostile_titles_is_made(tmp_path):
     store, manifest = fake_study(tmp_path / "store", [FakeTask("hope", rows=40), FakeTask("role", rows=40)])
     for one in manifest["tasks"].values():
         one |= {"title": f"{LIVE} $ {COMMANDS} $\\badmacro{{$ $ {'long ' * 60}", "licence": LIVE, "dataset": LIVE}
-    folder = write_paper(stored_study(store, manifest), tmp_path / "paper", VENUES["acl"]).parent
+    folder = write_paper(stored_study(store, manifest), tmp_path / "paper", VENUES["acl"])[0].parent
     for path in (*folder.glob("*.md"), *folder.glob("tables/*.md")):
         assert dead(path.read_text(encoding="utf-8")), path
     for path in (*folder.glob("*.tex"), *folder.glob("tables/*.tex"), folder / "references.bib"):

@@ -17,11 +17,12 @@ from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.latex import printed
 from analysis.manuscript.layout import VENUES, as_latex, of_width
 from analysis.manuscript.methods import checklist, methods
-from analysis.manuscript.numbers import numbers
+from analysis.manuscript.numbers import UnknownNumber, filled, numbers
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.references import entries, used
 from analysis.manuscript.subject import published
 from analysis.manuscript.tables import tables
+from tasks.errors import BadInput
 from tests.support.studies.fake_study import fake_study
 from tests.support.studies.manuscript_study import TASKS, cell, small_subject
 
@@ -147,7 +148,7 @@ def test_the_command_keeps_one_width_in_every_figure_and_table(command, tmp_path
     code, out, _ = command("paper", "fake", *where, "--width", "12.5", "--json", "--quiet")
     assert code == 0
     page = tmp_path / "paper" / "main.tex"
-    assert json.loads(out) == {"document": str(page), "columns_cm": [12.5, 12.5]}
+    assert json.loads(out) == {"document": str(page), "texts": [], "columns_cm": [12.5, 12.5]}
     assert "textwidth=12.5cm" in page.read_text()
     assert "twocolumn" not in page.read_text()
     for path in (tmp_path / "paper" / "figures").glob("*.pdf"):
@@ -194,15 +195,43 @@ def written(subject, folder):
 def test_equal_stores_give_equal_bytes(tmp_path):
     subject = small_subject(tmp_path, TASKS[2:])
     write_paper(subject, tmp_path / "paper", of_width(12.5))
-    again = write_paper(subject, tmp_path / "again", of_width(12.5)).parent
+    again = write_paper(subject, tmp_path / "again", of_width(12.5))[0].parent
     for path in (one for one in (tmp_path / "paper").rglob("*") if one.is_file()):
         assert path.read_bytes() == (again / path.relative_to(tmp_path / "paper")).read_bytes(), path
+
+
+def test_a_text_of_ones_own_gets_the_numbers_that_its_macros_name(folder, tmp_path):
+    named = numbers(read_data(folder / "data"))
+    first = next(number for number in named if number.printed)
+    text = f"Of [[StudyTasks]] tasks: [[{first.macro}]], not [one] or [[]].\n"
+    known = {number.macro: number.printed for number in named}
+    expected = f"Of {known['StudyTasks']} tasks: {first.printed}, not [one] or [[]].\n"
+    assert filled(text, named, "own.md") == expected
+
+
+@pytest.mark.parametrize("macro", ["StudyTask", "Nothing"])
+def test_a_text_that_quotes_an_unknown_number_is_refused_with_its_line(folder, macro):
+    named = numbers(read_data(folder / "data"))
+    hint = "; did you mean 'StudyTasks'?" if macro == "StudyTask" else ""
+    with pytest.raises(UnknownNumber, match=rf"^own.md:2: \[\[{macro}\]\] is no number of this study{re.escape(hint)}"):
+        filled(f"Fine: [[StudyTasks]]\nnot: [[{macro}]]\n", named, "own.md")
+
+
+def test_texts_are_written_beside_the_manuscript_and_read_before_anything_is_computed(tmp_path):
+    own, subject = tmp_path / "own.md", small_subject(tmp_path, TASKS[2:])
+    with pytest.raises(BadInput, match=r"own\.md"):
+        write_paper(subject, tmp_path / "paper", of_width(12.5), texts=[own])
+    assert not (tmp_path / "paper").exists()
+    own.write_text("[[StudyTasks]] tasks", encoding="utf-8")
+    page, text = write_paper(subject, tmp_path / "paper", of_width(12.5), texts=[own])
+    assert (page.name, text.relative_to(tmp_path / "paper").as_posix()) == ("main.tex", "texts/own.md")
+    assert text.read_text(encoding="utf-8") == f"{len(TASKS[2:])} tasks"
 
 
 @pytest.fixture(scope="module")
 def printed_tables(tmp_path_factory):
     """The manuscript of the paper's own tables, for ACL."""
-    return write_paper(published(), tmp_path_factory.mktemp("published"), VENUES["acl"]).parent
+    return write_paper(published(), tmp_path_factory.mktemp("published"), VENUES["acl"])[0].parent
 
 
 @pytest.mark.slow
