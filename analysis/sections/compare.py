@@ -369,8 +369,8 @@ def _specifications(a: Side, b: Side) -> Section:
 
 def _cells(scores: pd.DataFrame, pairs: pd.DataFrame, agreement: pd.DataFrame) -> Section:
     """How many cells both have, and how their scores agree."""
-    found = scores["found"].value_counts()
-    counts = ", ".join(f"{side} {found[side]}" for side in (BOTH, ONLY_A, ONLY_B, OTHER_METRIC) if side in found)
+    sizes = scores["found"].value_counts()
+    counts = ", ".join(f"{side} {sizes[side]}" for side in (BOTH, ONLY_A, ONLY_B, OTHER_METRIC) if side in sizes)
     text = f"Cells by where they are finished: {counts}. Scores are means over each study's own seeds."
     text += _other_splits(scores[scores["found"] == BOTH], pairs)
     rows = [
