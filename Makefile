@@ -9,10 +9,14 @@ LOCKED ?=
 PROCESSES ?= 2
 TESTS = $(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
 
-.PHONY: demo test slow simulations all-tests lint docs wheel bench soak calibrate
+.PHONY: demo smoke test slow simulations all-tests lint docs wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
+
+# The full grid of muddy-waters in small, from raw files to a comparison, before jobs are submitted.
+smoke: $(INSTALLED)
+	$(VENV)/bin/python -m tests.support.grid_smoke
 
 test: $(INSTALLED)
 	$(TESTS) -m 'not slow and not simulation and not gpu and not cluster and not browser'

@@ -223,7 +223,7 @@ class FamilyFits:
             for row, place in enumerate(places):
                 pairs, own = self.trained_pairs(left[row]), slopes[row, self.penalties[place][:1]]
                 missed, total = (self.errors(pairs, part, means[row])[0, 0] for part in (own, 0 * own))
-                shares.append(1 - missed / total)
+                shares.append(saved(missed, total))
         return float(np.mean(shares)) if shares else float("nan")
 
     def trained_pairs(self, left: Array) -> Array:

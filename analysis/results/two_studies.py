@@ -4,12 +4,15 @@ Gains of two studies on the same test items err together: an item that an interm
 So the groups of a test set are resampled alike in both studies, and the covariance of the two gains through groups is
 taken from their variances. Training runs of two studies are independent of each other. Where the items differ, or one
 study has no predictions, errors are taken as independent; that is too careful as far as gains err together.
+
+At the end: the facts of a specification in words, to be held against another's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,8 +24,11 @@ from analysis.gains.cells import Manifest, planned_cells, predictions
 from analysis.gains.columns import Cell, Column, column_of
 from analysis.gains.pairs import PAIR
 from analysis.gains.significance import FloatArray
-from analysis.tables import Declared, framed
+from analysis.tables import Declared, framed, inline
+from tasks.plain_text import counted
 
+NOT_GIVEN = "not given"
+MOST_VALUES = 3  # of a setting over targets that are counted one by one; of more the range is said
 DRAWS, SEED = 2000, 20_240_909  # a covariance needs fewer draws than the end of an interval
 SHARED = {
     **dict.fromkeys(PAIR, Declared("str", "as in the frame of gains")),
@@ -120,3 +126,46 @@ def _gain_draws(column: Column) -> Iterator[tuple[str, FloatArray]]:
     for name, places in lanes.items():
         if alone and name is not None:
             yield name, column.draws[:, places].mean(axis=1) - column.draws[:, alone].mean(axis=1)
+
+
+# What differs between two specifications, in words.
+
+
+def spread(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Each setting's value; where targets have others, how many have each, or of many values their range."""
+    names = dict.fromkeys(name for own in settings for name in own)
+    return {name: _values(Counter(own.get(name, NOT_GIVEN) for own in settings)) for name in names}
+
+
+def _values(counts: Mapping[str, int]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    try:
+        ordered = sorted(counts, key=float)
+    except ValueError:  # words
+        ordered = list(counts)
+    else:
+        if len(ordered) > MOST_VALUES:
+            return f"{ordered[0]} to {ordered[-1]}, by target"
+    return ", ".join(f"{value} ({counted(counts[value], 'target')})" for value in ordered)
+
+
+def flat(facts: Mapping[str, Any], depth: int = 2, prefix: str = "") -> dict[str, str]:
+    """Nested facts by dotted names, as words; a table in a table is one fact."""
+    words: dict[str, str] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping) and depth > 1:
+            words |= flat(value, depth - 1, f"{prefix}{name}.")
+        else:
+            words[f"{prefix}{name}"] = listed(value) if isinstance(value, list | tuple) else inline(value)
+    return words
+
+
+def each(values: Iterable[Any]) -> str:
+    """The different values of a study's cells."""
+    return ", ".join(sorted(set(map(str, values)))) or "no finished cell"
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names side by side."""
+    return ", ".join(map(str, names)) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shorten
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.significance import LEVEL, p_text
+from analysis.results import two_studies
 from analysis.results.published import results as printed
-from analysis.results.two_studies import SHARED, Stored, p_of_differences, shared_errors
+from analysis.results.two_studies import NOT_GIVEN, Stored, flat, listed
 from analysis.sections.blocks import Block, Bullets, Heading, Picture, Section, Table, Text, markdown
 from analysis.sections.study_results import Frames, Snapshot, finished
 from analysis.tables import FIGURES, TABLES, Declared, few, fixed, framed, interval, number, write_frames
@@ -36,6 +37,8 @@ BOTH, ONLY_A, ONLY_B, OTHER_METRIC = "both", "only a", "only b", "other metric"
 GAIN, HARM, NONE, UNTESTED = "gain", "harm", "none", "not tested"
 CONCLUSIONS = (GAIN, HARM, NONE, UNTESTED)
 UNNAMED = ("name", "title")  # of a study: what says nothing about its cells
+BY_TARGET = ("tasks", "training", "task")  # of a study: what is held against each other target by target
+ONLY_HERE = "tasks that the other has not"
 
 SCORES = {
     "role": Declared("str", "what the cell is for: baseline, transfer, a control, ..."),
@@ -84,7 +87,10 @@ for _name in INTERVALS:
 
 @dataclass(frozen=True)
 class Side:
-    """One of two studies: mean scores of its finished cells, its gains, and the facts of its specification."""
+    """One of two studies: mean scores of its finished cells, its gains, and the facts of its specification.
+
+    ``trained`` has, by target, what its adapters were trained by, wherever the settings came from.
+    """
 
     name: str
     scores: pd.DataFrame
@@ -94,6 +100,7 @@ class Side:
     is_synthetic: bool = False
     note: str = ""
     stored: Stored | None = None
+    trained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def side_of_study(store: Store, manifest: Manifest) -> Side:
@@ -108,17 +115,18 @@ def side_of_study(store: Store, manifest: Manifest) -> Side:
     groups = done.groupby(CELL, sort=False)
     scores = groups.agg(metric=("metric", "first"), score=("score", "mean"), splits=("splits", "first"))
     scores["n_seeds"] = groups.size()
-    facts = _flat({name: value for name, value in manifest["study"].items() if name not in UNNAMED})
+    facts = flat({name: value for name, value in manifest["study"].items() if name not in (*UNNAMED, *BY_TARGET)})
     facts |= {
-        "tasks": ", ".join(manifest["tasks"]),
-        "backbone weights, sha256": _each(record.spec["backbone"]["weights_sha256"] for record in adapters),
-        "training version": _each(record.spec["training_version"] for record in adapters),
-        "code": _each(record.provenance["code"] for record in records),
+        "backbone weights, sha256": two_studies.each(record.spec["backbone"]["weights_sha256"] for record in adapters),
+        "training version": two_studies.each(record.spec["training_version"] for record in adapters),
+        "code": two_studies.each(record.provenance["code"] for record in records),
     }
     titles = {name: str(task["title"]) for name, task in manifest["tasks"].items()}
     pairs = Frames.of(store, manifest).gains()
     is_synthetic, stored = manifest["synthetic"], Stored(store, manifest)
-    return Side(manifest["name"], scores.reset_index(), pairs, facts, titles, is_synthetic, stored=stored)
+    trained = {record.spec["target"]: flat({"training": record.spec["training"]}) for record in adapters}
+    scores = scores.reset_index()
+    return Side(manifest["name"], scores, pairs, facts, titles, is_synthetic, stored=stored, trained=trained)
 
 
 def side_of_published() -> Side:
@@ -162,12 +170,12 @@ def compared_gains(a: Side, b: Side) -> pd.DataFrame:
     for side in "ab":
         both[f"conclusion_{side}"] = _conclusions(both[f"points_{side}"], both[f"p_bh_{side}"])
     both["difference"] = both.points_b - both.points_a
-    shared = pd.DataFrame(columns=list(SHARED))
+    shared = pd.DataFrame(columns=list(two_studies.SHARED))
     if a.stored and b.stored:
-        shared = shared_errors(a.stored, b.stored)
+        shared = two_studies.shared_errors(a.stored, b.stored)
     both = both.merge(shared, on=PAIR, how="left", sort=False)
     both["is_same_items"] = both.covariance.notna()
-    both["p_difference"] = p_of_differences(both)
+    both["p_difference"] = two_studies.p_of_differences(both)
     both["conditional"] = (both.seed_error_a == 0) | (both.seed_error_b == 0)
     both["is_same_sign"] = np.sign(both.points_a) == np.sign(both.points_b)
     tested = (both.conclusion_a != UNTESTED) & (both.conclusion_b != UNTESTED)
@@ -200,11 +208,21 @@ def summary(scores: pd.DataFrame, compared: pd.DataFrame, *, draws: int = DRAWS,
 
 
 def differing(a: Side, b: Side) -> dict[str, tuple[str, str]]:
-    """The facts of both specifications that are not the same, by name; empty where a side has none."""
+    """The facts of both specifications that are not the same, by name; empty where a side has none.
+
+    Tasks are those that only one has; how adapters are trained is that of the targets that both have.
+    """
     if not (a.facts and b.facts):
         return {}
-    names = dict.fromkeys([*a.facts, *b.facts])
-    values = {name: (a.facts.get(name, "not given"), b.facts.get(name, "not given")) for name in names}
+    shared = [target for target in a.trained if target in b.trained]
+    facts_a, facts_b = (
+        {ONLY_HERE: listed(name for name in side.titles if name not in other.titles)}
+        | dict(side.facts)
+        | two_studies.spread([side.trained[target] for target in shared])
+        for side, other in ((a, b), (b, a))
+    )
+    names = dict.fromkeys([*facts_a, *facts_b])
+    values = {name: (facts_a.get(name, NOT_GIVEN), facts_b.get(name, NOT_GIVEN)) for name in names}
     return {name: both for name, both in values.items() if both[0] != both[1]}
 
 
@@ -252,21 +270,6 @@ def _conclusions(points: pd.Series, p: pd.Series) -> pd.Series:
     return sure.where(p.notna(), UNTESTED)
 
 
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested facts by dotted names, as words."""
-    words: dict[str, str] = {}
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            words |= _flat(value, f"{prefix}{name}.")
-        else:
-            words[f"{prefix}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return words
-
-
-def _each(values: Any) -> str:  # noqa: ANN401 - any values
-    return ", ".join(sorted(set(map(str, values)))) or "no finished cell"
-
-
 # The page, frames and figure that hold two studies against each other.
 
 MOST_SHOWN = 30
@@ -287,7 +290,7 @@ def write_comparison(a: Side, b: Side, out: Path) -> tuple[Path, str]:
     sections = [
         Section("", [Heading(f"{banner}{a.name} (a) against {b.name} (b)"), *map(Text, notes)]),
         _specifications(a, b),
-        _cells(scores, agreement),
+        _cells(scores, pairs, agreement),
         Section("Gains", [*_gains(a, b, pairs, agreement), *map(Picture.of, figures)]),
         _caveats(scores, pairs),
     ]
@@ -364,14 +367,12 @@ def _specifications(a: Side, b: Side) -> Section:
     return Section("What differs", [block])
 
 
-def _cells(scores: pd.DataFrame, agreement: pd.DataFrame) -> Section:
+def _cells(scores: pd.DataFrame, pairs: pd.DataFrame, agreement: pd.DataFrame) -> Section:
     """How many cells both have, and how their scores agree."""
-    counts = ", ".join(f"{side} {count}" for side, count in scores["found"].value_counts(sort=False).items())
-    shared = scores[scores["found"] == BOTH]
-    differ = int((shared.same_splits == False).sum())  # noqa: E712 - undefined is not different
+    sizes = scores["found"].value_counts()
+    counts = ", ".join(f"{side} {sizes[side]}" for side in (BOTH, ONLY_A, ONLY_B, OTHER_METRIC) if side in sizes)
     text = f"Cells by where they are finished: {counts}. Scores are means over each study's own seeds."
-    if differ:
-        text += f" Of those in both, {differ} have other splits in b than in a: their scores are of other rows."
+    text += _other_splits(scores[scores["found"] == BOTH], pairs)
     rows = [
         (
             *(row.what.removeprefix("scores: "), row.setting, row.n, row.n_targets),
@@ -390,6 +391,22 @@ def _cells(scores: pd.DataFrame, agreement: pd.DataFrame) -> Section:
         "95 % interval",
     ]
     return Section("Scores", [Text(text), Table(head, rows)])
+
+
+def _other_splits(shared: pd.DataFrame, pairs: pd.DataFrame) -> str:
+    """Which shared cells have other splits, and of which of their targets the test rows are the same all the same."""
+    differ = shared[shared.same_splits == False]  # noqa: E712 - undefined is not different
+    if differ.empty:
+        return ""
+    text = f" Of those in both, {len(differ)} have other splits in b than in a"
+    targets = list(dict.fromkeys(differ.target))
+    same = [target for target in targets if target in set(pairs.target[pairs.is_same_items])]
+    if not same:
+        return f"{text}: their scores are of other rows."
+    text += f" (what was trained on counts, too): of {len(same)} of their {counted(len(targets), 'target')} the test"
+    if rest := [target for target in targets if target not in same]:
+        return f"{text} rows are the same; scores of {listed(rest)} are of other rows."
+    return f"{text} rows are the same."
 
 
 def _gains(a: Side, b: Side, pairs: pd.DataFrame, agreement: pd.DataFrame) -> list[Block]:
@@ -452,16 +469,26 @@ def _caveats(scores: pd.DataFrame, pairs: pd.DataFrame) -> Section:
             f"{n_runs} of {len(pairs)} differences rest on a gain of one training run: how training runs vary is not in"
             " their p, which says whether these runs differ, not whether what was studied does."
         )
-    for side in dict.fromkeys(scores["found"][scores["found"] != BOTH]):
-        part = scores[scores["found"] == side]
-        cells = few([f"{row.intermediate or 'none'} > {row.target}, {row.setting}" for row in part.itertuples()])
-        points.append(f"Left out ({side}), {len(part)}: {cells}.")
+    points += [_left_out(scores, side) for side in (ONLY_A, ONLY_B, OTHER_METRIC) if (scores["found"] == side).any()]
     shared = scores[scores["found"] == BOTH]
     if undefined := int(shared.difference.isna().sum()):
         points.append(f"Cells in both without a defined score in one of them: {undefined}; they are in no average.")
     if lost := int((shared.role == TRANSFER).sum()) - len(pairs):
         points.append(f"Transfers in both without a defined gain in one of them: {lost}.")
     return Section("Caveats", [Bullets(points)])
+
+
+def _left_out(scores: pd.DataFrame, side: str) -> str:
+    """The cells that are not in both; those of tasks, rows and roles that the other has nothing of by their names."""
+    names = ["target", "intermediate", "role"]
+    part, elsewhere = scores[scores["found"] == side], scores.loc[scores["found"] != side, names]
+    foreign = part[names].where(~part[names].isin({"", *elsewhere.to_numpy().ravel()})).bfill(axis=1).target
+    first = foreign.dropna()
+    apart = [f"{len(first)} with {listed(first.unique())}, of which the other has no cell"] if len(first) else []
+    rest = part[foreign.isna()]
+    cells = [f"{row.intermediate or 'none'} > {row.target}, {row.setting}" for row in rest.itertuples()]
+    others = [f"{len(cells)} {'more' if apart else 'cells'}: {few(cells)}"] if cells else []
+    return f"Left out ({side}): {'; '.join([*apart, *others])}."
 
 
 def _with_interval(row: object, name: str, digits: int) -> tuple[str, str]:

@@ -29,8 +29,9 @@ from harness.training.lanes.frozen import PRECISIONS
 
 MIDDLE = Shape(6, 384, 5, 40)
 SMALL = Shape(1, 32, 1, 8, 2)
-LABELS = {"lanes": "cells of the column", "tokens": "mean tokens of a row", "width": "encoder"}
-COSTS = {"seconds": "processor time of a step (s)", "megabytes": "memory beyond the model's (MB)"}
+LABELS = {"lanes": "cells of the column", "tokens": "mean tokens of a row", "width": "layers x width of the encoder"}
+LIMIT = "its frozen products alone: the limit"
+COSTS = {"seconds": "CPU time of a step (s)", "megabytes": "memory of a step (MB)"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,7 +96,7 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def draw(table: pd.DataFrame, file: Path) -> None:
-    """A panel for each thing that grows: time with its limit above, memory below, all on logarithmic axes."""
+    """A panel for each thing that grows: time with its limit above, memory below; a row shares its logarithmic axis."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -104,7 +105,8 @@ def draw(table: pd.DataFrame, file: Path) -> None:
 
     grown = list(dict.fromkeys(table.grows))
     plt.rcParams["svg.hashsalt"] = "cost"
-    figure, panels = plt.subplots(2, len(grown), figsize=(3 * len(grown), 5), layout="constrained", squeeze=False)
+    size = (3.2 * len(grown), 6.0)
+    figure, panels = plt.subplots(2, len(grown), sharey="row", figsize=size, layout="constrained", squeeze=False)
     for column, grows in enumerate(grown):
         own = table[table.grows == grows]
         names = own.value.tolist()
@@ -113,10 +115,19 @@ def draw(table: pd.DataFrame, file: Path) -> None:
             axes = panels[line][column]
             axes.plot(places, own[cost], marker="o", label="a step")
             if cost == "seconds":
-                axes.plot(places, own.limit, marker=".", linestyle="--", color="black", label="its frozen products")
+                axes.plot(
+                    places,
+                    own.limit,
+                    marker=".",
+                    linestyle="--",
+                    color="black",
+                    label="its frozen products alone: the limit",
+                )
             axes.set(xscale="linear" if grows == "width" else "log", yscale="log", xlabel=LABELS[grows])
-            axes.set_xticks(places, names)
+            axes.set_xticks(places, [name.replace("x", " x ") for name in names])
+            axes.margins(x=0.12)
             axes.minorticks_off()
+            axes.grid(axis="y", color="0.9")
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             if column == 0:

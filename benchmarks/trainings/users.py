@@ -9,7 +9,10 @@ test rows. All ways get the column's transfers, the same rows, epochs, batch siz
     parallel       all transfers at once in one model, ``Stack(Parallel(..), Parallel(..))``, grouped and padded alike
     lanes, lanes-bf16   a run of this project, with the record
 
-CPU seconds of the column, in turn; the ratio is taken within a round. Intermediates are trained before and not counted.
+CPU seconds of the column, in turn; ratios are taken within a round. Intermediates are trained before and not counted,
+nor is importing the libraries. That all ways train equal things is counted where peers read their batches: rows, tokens
+and steps of a transfer, which lanes take from the same rows, and padding; beside it stand the test scores of the first
+transfer and of all.
 
     python -m benchmarks.trainings.users --synthetic --set max_train=100 --set max_val=50 --set max_test=125
 """
@@ -20,9 +23,11 @@ import argparse
 import dataclasses
 import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,40 +50,101 @@ from tasks import metrics
 from tasks.registry import Registry
 
 TARGET, EVALUATED = "target", 64
-Way = Callable[[], list[float]]  # trains the cells and returns their test scores
+
+
+@dataclass
+class Reading:
+    """What a network was trained on: batches, their rows, tokens, and tokens with padding."""
+
+    batches: int = 0
+    rows: int = 0
+    tokens: int = 0
+    places: int = 0
+
+    def add(self, network: Any, _: object, batch: dict[str, Any]) -> None:  # noqa: ANN401
+        """Count a batch that is about to be read, unless it is only scored."""
+        if network.training:
+            self.batches += 1
+            self.rows += batch["attention_mask"].shape[0]
+            self.tokens += int(batch["attention_mask"].sum())
+            self.places += batch["attention_mask"].numel()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Test scores of the transfers that were trained, the column's first one first, and what they were trained on."""
+
+    scores: list[float]
+    reading: Reading | None = None  # None: lanes, whose batches no network of the library reads
+
+
+Way = Callable[[], Outcome]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the column every way in every round, and print seconds, ratios and scores."""
+    """Train the column every way in every round, and print seconds, ratios, scores and what was trained on."""
     options = _parser().parse_args(arguments)
     machine.require_accelerate()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         plans = {name: _plan(options, name, Path(folder) / name) for name in ("fp32", "bf16")}
-        spent, scores = _in_turn(_ways(plans, options.target), options)
-    shortest = spent["lanes"]
-    print(f"{options.study}, column {options.target}, {len(scores['lanes'])} transfers, {options.rounds} round(s)")
-    for name, seconds in spent.items():
-        shares = [of_lanes / own for of_lanes, own in zip(shortest, seconds, strict=True)]
-        share = f"{statistics.median(shares):.0%} ({min(shares):.0%} .. {max(shares):.0%})"
-        score = f"test scores {np.mean(scores[name]):.3f}"
-        print(f"  {name:13} {statistics.median(seconds):7.1f} CPU seconds a column; lanes take {share} of it; {score}")
+        words = _trained(plans["fp32"][0], options.target)
+        cells = len(_column(plans["fp32"][0], options.target))
+        spent, outcomes = _in_turn(_ways(plans, options.target), options, cells)
+    print(f"{options.study}, column {options.target}, {cells} transfers, {options.rounds} round(s); {words}")
+    print("\n".join(_lines(spent, outcomes)))
     print(f"  {machine.described()}")
 
 
 def _in_turn(
-    ways: dict[str, Way], options: argparse.Namespace
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """CPU seconds of the whole column by way and round, and test scores."""
+    ways: dict[str, Way], options: argparse.Namespace, cells: int
+) -> tuple[dict[str, list[float]], dict[str, Outcome]]:
+    """CPU seconds of the whole column by way and round, and the last round's outcomes."""
     spent: dict[str, list[float]] = {name: [] for name in ways if name in options.ways}
-    scores: dict[str, list[float]] = {}
+    outcomes: dict[str, Outcome] = {}
     for _ in range(options.rounds):
         for name in spent:
             started = time.process_time()
-            scores[name] = ways[name]()
-            spent[name].append(time.process_time() - started)
-    cells = len(scores["lanes"])
-    return {name: [own * cells / len(scores[name]) for own in seconds] for name, seconds in spent.items()}, scores
+            outcomes[name] = ways[name]()
+            spent[name].append((time.process_time() - started) * cells / len(outcomes[name].scores))
+            print(f"  {name}: {spent[name][-1]:.1f} CPU s a column", file=sys.stderr, flush=True)
+    return spent, outcomes
+
+
+def _lines(spent: dict[str, list[float]], outcomes: dict[str, Outcome]) -> Iterator[str]:
+    """A line for each way: seconds, what lanes take of them, scores, and what a transfer was trained on."""
+    for name, seconds in spent.items():
+        shares = [f"{own} take {_share(spent[own], seconds)}" for own in ("lanes", "lanes-bf16") if own in spent]
+        scores, reading = outcomes[name].scores, outcomes[name].reading
+        yield (
+            f"  {name:13} {statistics.median(seconds):7.1f} CPU s a column; {', '.join(shares)}; "
+            f"test score of the first transfer {scores[0]:.3f}, of {len(scores)} in the mean {np.mean(scores):.3f}"
+        )
+        if reading:
+            yield (
+                f"  {'':13} a transfer: {reading.rows:,} rows and {reading.tokens:,} tokens in {reading.batches} "
+                f"steps, {1 - reading.tokens / reading.places:.0%} padding"
+            )
+
+
+def _share(own: Sequence[float], seconds: Sequence[float]) -> str:
+    shares = [one / other for one, other in zip(own, seconds, strict=True)]
+    return f"{statistics.median(shares):.0%} ({min(shares):.0%} .. {max(shares):.0%})"
+
+
+def _trained(plan: Plan, target: str) -> str:
+    """What every transfer of the column is to be trained on, in words."""
+    cell = _column(plan, target)[0]
+    _, parts, _ = encoded(cell, plan.backbone, plan.splits[target])
+    training = plan.study.training_for(plan.splits[target].task)[0]
+    train, epochs = parts["train"].rows, training.epochs
+    tokens = epochs * sum(len(row.ids) for row, *_ in train)
+    steps = epochs * -(-len(train) // training.batch_size)
+    return (
+        f"a transfer: {epochs} epochs of {len(train)} rows are {epochs * len(train):,} rows and {tokens:,} tokens in "
+        f"{steps} steps of at most {training.batch_size} rows; {len(parts['validation'].rows)} validation rows an "
+        f"epoch, {len(parts['test'].rows)} test rows"
+    )
 
 
 def _ways(plans: dict[str, tuple[Plan, Store]], target: str) -> dict[str, Way]:
@@ -98,19 +164,19 @@ def _column(plan: Plan, target: str) -> Sequence[Cell]:
     return column.cells
 
 
-def _lanes(plan: Plan, store: Store, target: str) -> list[float]:
+def _lanes(plan: Plan, store: Store, target: str) -> Outcome:
     """A run of the column's transfers; a record that is there already is trained and written again."""
     cells = _column(plan, target)
     run_cells(cells, plan.backbone, plan.splits[target], store, lambda *_: None)
-    return [float(store.get(cell.key).results["test"]) for cell in cells]
+    return Outcome([float(store.get(cell.key).results["test"]) for cell in cells])
 
 
-def by_trainer(plan: Plan, store: Store, cell: Cell, *, has_bf16: bool) -> list[float]:
+def by_trainer(plan: Plan, store: Store, cell: Cell, *, has_bf16: bool) -> Outcome:
     """One transfer through AdapterTrainer; its test score."""
     from adapters import AdapterTrainer
     from transformers import DataCollatorWithPadding, PrinterCallback, TrainingArguments
 
-    network, parts = _composed(plan, store, [cell])
+    network, parts, reading = _composed(plan, store, [cell])
     training = plan.study.training_for(plan.splits[cell.target].task)[0]
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
@@ -141,18 +207,19 @@ def by_trainer(plan: Plan, store: Store, cell: Cell, *, has_bf16: bool) -> list[
         trainer.remove_callback(PrinterCallback)
         trainer.train()
         logits = trainer.predict(_rows(parts["test"])).predictions
-    return [_score(cell, parts["test"].labels, logits)]
+    return Outcome([_score(cell, parts["test"].labels, logits)], reading)
 
 
-def in_parallel(plan: Plan, store: Store, cells: Sequence[Cell]) -> list[float]:
+def in_parallel(plan: Plan, store: Store, cells: Sequence[Cell]) -> Outcome:
     """All transfers side by side through the library's own composition; their test scores, of the last epoch."""
-    network, parts = _composed(plan, store, cells)
+    network, parts, reading = _composed(plan, store, cells)
     training = plan.study.training_for(plan.splits[cells[0].target].task)[0]
     tokenizer, train = library_tokenizer(plan.backbone), parts["train"]
     trained = [value for value in network.parameters() if value.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=training.learning_rate)
     rng, step = np.random.default_rng(1), 0
     steps = training.epochs * -(-len(train.rows) // training.batch_size)
+    network.train()  # as loaded it is in evaluation, without dropout
     for _ in range(training.epochs):
         for numbers in _grouped(train, training.batch_size, rng):
             optimizer.param_groups[0]["lr"] = training.learning_rate * (1 - step / steps)
@@ -164,11 +231,12 @@ def in_parallel(plan: Plan, store: Store, cells: Sequence[Cell]) -> list[float]:
             optimizer.step()
             step += 1
         _predicted(network, tokenizer, parts["validation"])
-    return [_score(cells[0], parts["test"].labels, own) for own in _predicted(network, tokenizer, parts["test"])]
+    said = _predicted(network, tokenizer, parts["test"])
+    return Outcome([_score(cells[0], parts["test"].labels, own) for own in said], reading)
 
 
-def _composed(plan: Plan, store: Store, cells: Sequence[Cell]) -> tuple[Any, dict[str, Part]]:
-    """A fresh model with a target's adapter and head on each cell's stored intermediate, and the encoded rows."""
+def _composed(plan: Plan, store: Store, cells: Sequence[Cell]) -> tuple[Any, dict[str, Part], Reading]:
+    """A fresh model with a target's adapter and head on each cell's stored intermediate, rows, and what it reads."""
     from adapters import SeqBnConfig
     from adapters.composition import Parallel, Stack
 
@@ -188,8 +256,10 @@ def _composed(plan: Plan, store: Store, cells: Sequence[Cell]) -> tuple[Any, dic
         network.train_adapter(Parallel(*targets))
         network.set_active_adapters(Stack(Parallel(*below), Parallel(*targets)))
         network.active_head = targets
+    reading = Reading()
+    network.register_forward_pre_hook(reading.add, with_kwargs=True)
     _, parts, _ = encoded(cells[0], plan.backbone, plan.splits[cells[0].target])
-    return network, parts
+    return network, parts, reading
 
 
 def _rows(part: Part) -> list[dict[str, Any]]:

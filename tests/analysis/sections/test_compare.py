@@ -16,6 +16,7 @@ from scipy.stats import t as student
 
 from adapters_store import Store
 from analysis.gains.cells import cells
+from analysis.results.two_studies import flat
 from analysis.sections.compare import (
     COMPARED,
     GAIN,
@@ -23,6 +24,8 @@ from analysis.sections.compare import (
     NONE,
     UNTESTED,
     Side,
+    _left_out,
+    _other_splits,
     compared_gains,
     compared_scores,
     crossed,
@@ -202,6 +205,66 @@ def test_what_differs_in_the_specifications_is_listed(sides: tuple[Side, Side]) 
     assert differing(a, more)["adapter.method"] == ("seq_bn", "par_bn")
     assert differing(a, more)["further"] == ("not given", "1")
     assert differing(a, side_of_published()) == {}
+
+
+def test_tasks_of_one_study_are_named_and_training_is_that_of_shared_targets(sides: tuple[Side, Side]) -> None:
+    a = sides[0]
+    rates = dict(zip(a.trained, ("0.001", "0.0004", "0.002", "0.0001"), strict=True))
+    more = {name: {**a.trained[name], "training.learning_rate": rate} for name, rate in rates.items()}
+    further = replace(
+        a, trained={**more, "kindness": {"training.epochs": "99"}}, titles={**a.titles, "kindness": "Kindness"}
+    )
+    usual = a.trained["hope"]["training.learning_rate"]
+    assert differing(a, further) == {
+        "tasks that the other has not": ("none", "kindness"),
+        "training.learning_rate": (usual, "0.0001 to 0.002, by target"),
+    }
+    twice = {name: {**own, "training.epochs": "3" if name == "hope" else "12"} for name, own in a.trained.items()}
+    assert differing(a, replace(a, trained=twice))["training.epochs"][1] == "3 (1 target), 12 (3 targets)"
+
+
+def test_a_table_of_a_row_that_only_one_study_has_is_one_line() -> None:
+    study = {"controls": [], "adapter": {"method": "lora"}, "merged": {"best2": {"rule": "outputs", "best": 2}}}
+    assert flat(study) == {"controls": "none", "adapter.method": "lora", "merged.best2": "rule outputs, best 2"}
+
+
+def _shared(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"target": ["hope", "role", "role"], "same_splits": [False, False, True], **columns})
+
+
+@pytest.mark.parametrize(
+    ("same", "said"),
+    [
+        ([], "2 have other splits in b than in a: their scores are of other rows."),
+        (["role"], "of 1 of their 2 targets the test rows are the same; scores of hope are of other rows."),
+        (["role", "hope"], "2 have other splits in b than in a (what was trained on counts, too): of 2 of their 2"),
+    ],
+)
+def test_other_splits_may_have_the_same_test_rows(same: list[str], said: str) -> None:
+    pairs = pd.DataFrame({"target": ["hope", "role"]})
+    assert said in _other_splits(_shared(), pairs.assign(is_same_items=pairs.target.isin(same)))
+
+
+def test_where_splits_are_the_same_or_not_known_nothing_is_said_of_them() -> None:
+    pairs = pd.DataFrame({"target": [], "is_same_items": []})
+    unknown = pd.array([pd.NA, True, True], dtype="boolean")
+    assert _other_splits(_shared(same_splits=unknown), pairs) == ""
+
+
+def test_cells_are_left_out_by_the_names_that_the_other_study_lacks() -> None:
+    rows = [
+        ("baseline", "", "hope", "both"),
+        ("transfer", "role", "hope", "both"),
+        ("transfer", "hope", "role", "only a"),
+        ("self", "hope", "hope", "only a"),
+        ("merged", "best2", "hope", "only a"),
+        ("baseline", "", "kindness", "only b"),
+        ("transfer", "kindness", "hope", "only b"),
+    ]
+    frame = pd.DataFrame(rows, columns=["role", "intermediate", "target", "found"]).assign(setting="full")
+    of_a = "Left out (only a): 2 with self, best2, of which the other has no cell; 1 more: hope > role, full."
+    assert _left_out(frame, "only a") == of_a
+    assert _left_out(frame, "only b") == "Left out (only b): 2 with kindness, of which the other has no cell."
 
 
 def test_the_command_writes_page_frames_and_figure(

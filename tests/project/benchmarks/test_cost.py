@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
+import torch
 
 from benchmarks.steps import cost
 from benchmarks.steps.shapes import Shape
@@ -34,9 +37,23 @@ def test_points_are_measured_kept_and_drawn(tmp_path, capsys):
 @pytest.mark.slow
 def test_every_way_of_a_user_trains_the_column_and_scores_its_test_rows(capsys):
     pytest.importorskip("accelerate")
-    study = ["backbone='random-tiny'", "training.epochs=1", "max_train=24", "max_val=12", "max_test=12"]
+    study = ["backbone='random-tiny'", "training.epochs=2", "max_train=24", "max_val=12", "max_test=12"]
     tasks = 'tasks=["epitome_er","news_empathy","conv_empathy"]'
     users.main(["--synthetic", *(part for one in [tasks, *study] for part in ("--set", one))])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("real-small, column epitome_er, 2 transfers")
-    assert [line.split()[0] for line in lines[1:6]] == ["lanes", "trainer", "parallel", "lanes-bf16", "trainer-bf16"]
+    of_ways = [line for line in lines[1:-1] if "a transfer:" not in line]
+    assert [line.split()[0] for line in of_ways] == ["lanes", "trainer", "parallel", "lanes-bf16", "trainer-bf16"]
+    tokens = re.search(r"2 epochs of 24 rows are (48 rows and [\d,]+ tokens in 4 steps)", lines[0])[1]
+    read = [line.partition("a transfer: ")[2] for line in lines[1:] if "a transfer:" in line]
+    assert [line.rpartition(",")[0] for line in read] == [tokens] * 3  # both epochs, dropout on
+
+
+def test_what_is_only_scored_is_not_counted_as_trained_on():
+    reading, network, batch = users.Reading(), torch.nn.Linear(1, 1), {"attention_mask": torch.tensor([[1, 1], [1, 0]])}
+    network.eval()
+    reading.add(network, (), batch)
+    assert reading == users.Reading()
+    network.train()
+    reading.add(network, (), batch)
+    assert reading == users.Reading(batches=1, rows=2, tokens=3, places=4)

@@ -1,4 +1,4 @@
-"""Tiny random BERT, XLM-R and CamemBERT folders with a tokenizer of their own, for tests without downloads."""
+"""Tiny random BERT, RoBERTa, XLM-R and CamemBERT folders with a tokenizer of their own, for tests without downloads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from transformers import (
     CamembertForMaskedLM,
     CamembertTokenizerFast,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+    RobertaTokenizerFast,
     XLMRobertaConfig,
     XLMRobertaModel,
     XLMRobertaTokenizerFast,
@@ -27,23 +30,26 @@ SHAPE = {
     "initializer_range": 0.3,
 }
 TEXTS = ["a kind neighbour came back with warm bread and quiet words", "我很难过 今天没有人和我说话 谢谢你听我说"] * 4
-KINDS = ("bert", "xlm-roberta", "camembert")
+KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
-def tiny_backbone(folder: Path, kind: str) -> Path:
-    """Write config, weights and tokenizer of a tiny model of this kind into ``folder`` and return it."""
+def tiny_backbone(folder: Path, kind: str, tokens: int = 128) -> Path:
+    """Write config, weights and tokenizer of a tiny model of this kind, for so many tokens, and return its folder."""
     torch.manual_seed(7)
-    tokenizer = {"bert": _wordpiece, "xlm-roberta": _unigram, "camembert": _camembert}[kind]()
+    makers = {"bert": _wordpiece, "roberta": _byte_pairs, "xlm-roberta": _unigram, "camembert": _camembert}
+    tokenizer = makers[kind]()
     tokenizer.save_pretrained(folder)
     if kind == "bert":
-        network = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **SHAPE))
+        network = BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=tokens, **SHAPE))
     elif kind == "camembert":  # published with the head that guesses words, and with these special tokens
         shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 5, "eos_token_id": 6, "type_vocab_size": 1}
-        config = CamembertConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **shape)
+        config = CamembertConfig(vocab_size=len(tokenizer), max_position_embeddings=tokens + 2, **shape)
         network = CamembertForMaskedLM(config)
     else:
         shape = SHAPE | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
-        network = XLMRobertaModel(XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **shape))
+        classes = (RobertaConfig, RobertaModel) if kind == "roberta" else (XLMRobertaConfig, XLMRobertaModel)
+        network = classes[1](classes[0](vocab_size=len(tokenizer), max_position_embeddings=tokens + 2, **shape))
     network.save_pretrained(folder)
     return folder
 
@@ -59,13 +65,24 @@ def _wordpiece() -> PreTrainedTokenizerFast:
     return BertTokenizerFast(tokenizer_object=raw)
 
 
+def _byte_pairs() -> PreTrainedTokenizerFast:
+    raw = Tokenizer(models.BPE(unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+    )
+    raw.train_from_iterator(TEXTS, trainer)
+    return RobertaTokenizerFast(tokenizer_object=raw)
+
+
 def _camembert() -> PreTrainedTokenizerFast:
     unused = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"]
     return CamembertTokenizerFast(tokenizer_object=_pieces([*unused, "<s>", "</s>", "<mask>"]))
 
 
 def _unigram() -> PreTrainedTokenizerFast:
-    return XLMRobertaTokenizerFast(tokenizer_object=_pieces(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]))
+    return XLMRobertaTokenizerFast(tokenizer_object=_pieces(SPECIAL))
 
 
 def _pieces(special: list[str]) -> Tokenizer:

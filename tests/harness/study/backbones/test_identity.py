@@ -11,8 +11,7 @@ from pathlib import Path
 
 import adapters
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, RobertaTokenizerFast
+from transformers import AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from harness.study.backbones.backbone import BadBackbone, resolve
@@ -20,32 +19,16 @@ from harness.study.backbones.identity import CONFIGS, FURTHER, ROLES, config_fac
 from harness.study.methods import METHODS, library_config
 from harness.training.model import load_backbone
 from harness.training.tokens.tokenizer import library_tokenizer, load_tokenizer
-from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
+from tests.support.studies.tiny_backbones import tiny_backbone
 
 KINDS = ("bert", "roberta", "xlm-roberta", "camembert")
 PROBE = ["A kind NEIGHBOUR came back; a wärm café 谢谢你", " two  spaces <mask> here", "<s> [SEP] [CLS] </s>"]
 
 
-def roberta(folder: Path) -> Path:
-    """A tokenizer as RoBERTa's, and a config."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    raw = Tokenizer(models.BPE(unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    raw.train_from_iterator(
-        TEXTS, trainers.BpeTrainer(vocab_size=330, special_tokens=special, initial_alphabet=alphabet)
-    )
-    RobertaTokenizerFast(tokenizer_object=raw).save_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "roberta", "vocab_size": 330}), encoding="utf-8")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("kinds")
-    (root / "roberta").mkdir()
-    made = {"roberta": roberta(root / "roberta")}
-    return made | {kind: tiny_backbone(root / kind, kind) for kind in KINDS if kind != "roberta"}
+    return {kind: tiny_backbone(root / kind, kind) for kind in KINDS}
 
 
 def config_of(folder):

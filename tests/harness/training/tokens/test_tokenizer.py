@@ -9,14 +9,12 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import RobertaConfig, RobertaModel, RobertaTokenizerFast
 
 from harness.study.backbones.backbone import BadBackbone, resolve
 from harness.training.inputs import InputFormat, pieces
 from harness.training.tokens.tokenizer import Around, library_tokenizer, load_tokenizer
 from tasks.task import Example, Turn
-from tests.support.studies.tiny_backbones import SHAPE, TEXTS, tiny_backbone
+from tests.support.studies.tiny_backbones import TEXTS, tiny_backbone
 
 TAGS = ("none", "separator", "post_reply", "dialogue", "listener", "question")
 FORMATS = [("pair", "none"), *(("tags", style) for style in TAGS)]
@@ -29,24 +27,10 @@ turns = st.lists(st.builds(Turn, st.sampled_from(["speaker", "listener"]), texts
 examples = st.builds(lambda context, text: Example("a", "g", "g", context, text, 0), turns, texts)
 
 
-def roberta(folder):
-    """A folder with a byte-level BPE and a RoBERTa of two layers."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    raw = Tokenizer(models.BPE(unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=special, initial_alphabet=alphabet)
-    raw.train_from_iterator(TEXTS, trainer)
-    RobertaTokenizerFast(tokenizer_object=raw).save_pretrained(folder)
-    RobertaModel(RobertaConfig(vocab_size=330, max_position_embeddings=130, **SHAPE)).save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def backbones(tmp_path_factory):
     root = tmp_path_factory.mktemp("tokens")
-    folders = {kind: tiny_backbone(root / kind, kind) for kind in ("bert", "xlm-roberta", "camembert")}
-    folders["roberta"] = roberta(root / "roberta")
+    folders = {kind: tiny_backbone(root / kind, kind) for kind in ("bert", "roberta", "xlm-roberta", "camembert")}
     resolved = {name: resolve(str(folder)) for name, folder in folders.items()}
     resolved["random-tiny"] = resolve("random-tiny")
     try:
@@ -191,7 +175,7 @@ OTHERWISE = {  # files of which transformers makes something else than the whole
 @pytest.mark.parametrize("what", OTHERWISE)
 def test_files_that_say_more_than_the_whole_one_are_left_to_transformers(what, tmp_path):
     kind, name, change = OTHERWISE[what]
-    folder = roberta(tmp_path / kind) if kind == "roberta" else tiny_backbone(tmp_path / kind, kind)
+    folder = tiny_backbone(tmp_path / kind, kind)
     changed(folder, name, change)
     backbone = resolve(str(folder))
     own, library = load_tokenizer(backbone), library_tokenizer(backbone)
