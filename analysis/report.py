@@ -85,7 +85,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     drawings = out / FIGURES
     board, boards = _leaderboard(store, planned, out)
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
-    frames = study.gains, study.controls, study.baselines, study.cells
+    frames = study.gains, study.controls, study.merged, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
     maps = write_heatmaps(
         study.gains, study.baselines, study.manifest, drawings, study.question.kept, merged=study.merged
