@@ -232,6 +232,7 @@ class Study:
 
         ``rounds`` are epochs after which the worse half leaves; ``again``: so many of the best train with all seeds.
         """
+        from harness.engines.races import RaceNote
         from harness.search.race import choose, race_for
         from harness.study.device import Device
 
@@ -239,7 +240,8 @@ class Study:
             return self.run(only_keys=keys, device=device, on_epoch=on_epoch).reasons
 
         race = race_for(self.on(device).plan, self.store, task, rounds, Device(device))
-        return choose(race, again, train, on_epoch, on_round)
+        with RaceNote.of(race, on_epoch, on_round) as note:
+            return choose(race, again, train, note.watch, note.end_round)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""
