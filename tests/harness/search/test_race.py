@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 
 from adapters_store import Store
 from adapters_store.verify import verify
+from analysis.importance.choosing.race import candidates as replayed
+from analysis.importance.choosing.race import rounds_of
 from harness.api import Study
 from harness.engines.races import races
 from harness.search.choice import BadJournal, Journal, Round, choice_of, to_leave
@@ -127,6 +129,14 @@ def test_who_left_is_no_record_and_no_gain_and_leaves_no_checkpoint(raced):
     assert finished == {own.intermediate for own in choice.candidates if own.seeds}
     assert all(own.gain is None for own in choice.candidates if own.state == "left")
     assert not verify(study.store).damaged
+
+
+def test_the_replay_of_the_whole_column_comes_to_the_race_that_was_run(whole, raced):
+    _, choice = raced
+    (column,) = replayed(whole.store, whole.manifest())
+    place, epochs = column.race(rounds_of(*column.history.shape))
+    assert candidates(whole)[place].intermediate == choice.chosen.intermediate
+    assert epochs == choice.epochs
 
 
 def test_gains_are_those_of_the_table_of_gains(raced):
