@@ -74,7 +74,7 @@ class Candidates:
 
     def race(self, rounds: Sequence[int]) -> tuple[int, int]:
         """The candidate that a race chooses, and the epochs that it trains."""
-        staying, left = list(range(len(self.validation))), {}
+        staying, left = list(range(len(self.validation))), dict[int, int]()
         for after in rounds:
             best = self.history[:, :after].max(axis=1)
             order = sorted(staying, key=lambda place: -best[place])
