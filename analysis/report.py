@@ -31,7 +31,7 @@ from analysis.results.leaderboard import has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
-from analysis.sections.answers import all_answers, silent
+from analysis.sections.answers import all_answers, raced, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores
@@ -85,7 +85,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     drawings = out / FIGURES
     board, boards = _leaderboard(store, planned, out)
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
-    frames = study.gains, study.controls, study.baselines, study.cells
+    frames = study.gains, study.controls, study.merged, study.baselines, study.cells
     forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
     maps = write_heatmaps(
         study.gains, study.baselines, study.manifest, drawings, study.question.kept, merged=study.merged
@@ -119,6 +119,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         gain_sections.merged(study),
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
+        raced(store, study.manifest, question),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
         reviewer.answers(study, visible, out / TABLES, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),

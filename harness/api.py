@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,14 +232,14 @@ class Study:
 
         ``rounds`` are epochs after which the worse half leaves; ``again``: so many of the best train with all seeds.
         """
+        from harness.engines.races import RaceNote
         from harness.search.race import choose, race_for
         from harness.study.device import Device
 
-        def train(keys: Collection[str]) -> Mapping[str, str]:
-            return self.run(only_keys=keys, device=device, on_epoch=on_epoch).reasons
-
+        run = partial(self.run, device=device, on_epoch=on_epoch)
         race = race_for(self.on(device).plan, self.store, task, rounds, Device(device))
-        return choose(race, again, train, on_epoch, on_round)
+        with RaceNote.of(race, on_epoch, on_round) as note:
+            return choose(race, again, lambda keys: run(only_keys=keys).reasons, note.watch, note.end_round)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

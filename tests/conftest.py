@@ -157,6 +157,14 @@ def toy_splits() -> Callable[..., Splits]:
     return make_toy_splits
 
 
+@pytest.fixture(scope="module")
+def column(tiny, toy_splits, tmp_path_factory):
+    """Stored baselines of four toy tasks, and the transfers onto the first of them, trained once for each module."""
+    from tests.support.studies.toy_column import Column  # which loads torch
+
+    return Column(tiny, toy_splits, tmp_path_factory.mktemp("column"))
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with small raw files of Epitome and News, to be read only."""

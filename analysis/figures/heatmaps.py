@@ -91,9 +91,7 @@ def write_heatmaps(
         for setting in planned.setting[planned.metric == metric]:
             title = figure_title(gains, manifest, metric=metric, setting=setting)
             stem = out / f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}"
-            frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
-            if merged is not None and len(merged):
-                frame = pd.concat([frame, _merged_squares(merged, frame)], ignore_index=True)
+            frame = all_squares(gains, baselines, manifest, metric=metric, setting=setting, merged=merged)
             heatmaps.append(write_heatmap(frame, stem, title=title, metric=metric, kept=kept))
     return heatmaps
 
@@ -138,6 +136,22 @@ def squares(
     return pd.DataFrame(rows, columns=list(Square._fields))
 
 
+def all_squares(
+    gains: pd.DataFrame,
+    baselines: pd.DataFrame,
+    manifest: Manifest,
+    *,
+    metric: str,
+    setting: str,
+    merged: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """The same, and below them those of merged rows in this setting, if there are any."""
+    frame = squares(gains, baselines, manifest, metric=metric, setting=setting)
+    if merged is None or merged.empty:
+        return frame
+    return pd.concat([frame, _merged_squares(merged[merged.setting == setting], frame)], ignore_index=True)
+
+
 def _merged_squares(merged: pd.DataFrame, squares: pd.DataFrame) -> pd.DataFrame:
     """The squares of a study's merged rows for the columns of ``squares``; of a row without parents none is planned."""
     alone = squares[squares.intermediate == ""]
@@ -177,8 +191,8 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
         _draw_square(axes, square, across[square.target], down[square.intermediate])
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
-    if (of_merged := rows.intermediate.str.startswith(MERGED_ROW)).any():
-        axes.axhline(int(np.argmax(of_merged)), color="black", linewidth=1.2)
+    if (is_merged := of_merged(rows)).any():
+        axes.axhline(int(np.argmax(is_merged)), color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
     figure.axes[1].yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
@@ -203,8 +217,13 @@ def write_heatmap(squares: pd.DataFrame, stem: Path, *, title: str, metric: str,
 
 def _own_heatmap(squares: pd.DataFrame, title: str, *, metric: str) -> Figure:
     """The heatmap of these squares, its colours as deep as the gains of its transfers ask."""
-    transfers = squares[~squares.intermediate.str.startswith(MERGED_ROW)]
-    return heatmap(squares, title=title, metric=metric, limit=colour_limit(transfers.points))
+    return heatmap(squares, title=title, metric=metric, limit=colour_limit(squares.points[~of_merged(squares)]))
+
+
+def of_merged(squares: pd.DataFrame) -> pd.Series:
+    """Which of these squares are of merged rows."""
+    marks: pd.Series = squares.intermediate.str.startswith(MERGED_ROW)
+    return marks
 
 
 def _status(n_seeds: int, score: float, otherwise: str) -> str:

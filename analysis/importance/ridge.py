@@ -164,8 +164,10 @@ class FamilyFits:
         splits: dict[Families, list[tuple[int, Families]]] = defaultdict(list)
         for outer, left in enumerate(self.folds):
             for inner in families_left_out(self.layout.n_families, self.layout.scheme):
-                if not set(left) & set(inner):
-                    splits[tuple(sorted({*left, *inner}))].append((outer, inner))
+                together = tuple(sorted({*left, *inner}))
+                # Where too few pairs are left, as of all families, there is nothing to fit.
+                if not set(left) & set(inner) and self._is_enough(inner, together):
+                    splits[together].append((outer, inner))
         sets, errors = list(splits), np.zeros((len(self.folds), len(PENALTIES), len(self.y)))
         is_tuned = np.zeros(len(self.folds), dtype=bool)
         of_folds = dict(self._reference_means()) if self.layout.scheme == "both" else {}
@@ -173,10 +175,9 @@ class FamilyFits:
             slopes, means = self.slopes(part), self._means(part)
             for row, place in enumerate(places):
                 for outer, inner in splits[sets[place]]:
-                    if self._is_enough(inner, sets[place]):
-                        is_tuned[outer] = True
-                        pairs = self.tested_pairs(inner, sets[place])
-                        errors[outer] += self.errors(pairs, slopes[row], of_folds.get(outer, means[row]))
+                    is_tuned[outer] = True
+                    pairs = self.tested_pairs(inner, sets[place])
+                    errors[outer] += self.errors(pairs, slopes[row], of_folds.get(outer, means[row]))
         # Of penalties that differ by rounding alone, as where no feature tells pairs apart, the smallest.
         least = (errors <= errors.min(1, keepdims=True) * (1 + TIED)).argmax(1)
         return np.where(is_tuned[:, None], least, PENALTIES.index(USUAL_PENALTY))

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 
 from adapters_store.disk import write_bytes
 from analysis.figures.drawing import FONT, file_of, named
-from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap
+from analysis.figures.heatmaps import METRIC_NAMES, colour_limit, heatmap, of_merged
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.paper_figures import (
     FIGURE_2,
@@ -58,6 +58,7 @@ MAP_CAPTION = (
 FOREST_MARKS = (  # kinds of a forest's rows, and what the caption says of them where there are any
     ("seed", "small dots are seeds"),
     ("control", "the grey band is the range of the controls"),
+    ("merged", "merged intermediates stand below the line"),
     ("floor", "short dashes are the floor"),
     ("whole model", "long dashes are the whole model"),
 )
@@ -144,7 +145,9 @@ def sheets(frames: Frames, venue: Venue) -> Iterator[Sheet]:
             metric = match[1].replace("-", "_")
             setting = "" if match[2] == "full" else f", setting {match[2]}"
             caption = f"Gains in points, targets scored by {METRIC_NAMES[metric]}{setting}; the number is the score."
-            drawing = partial(_heatmap, metric=metric, limit=colour_limit(frame.points))
+            is_merged = of_merged(frame)
+            caption += " Merged intermediates stand below the lower line." if is_merged.any() else ""
+            drawing = partial(_heatmap, metric=metric, limit=colour_limit(frame.points[~is_merged]))
             yield from _parts(Sheet(name, caption, frame, drawing, True, 0.0), venue)
         elif match := re.fullmatch(r"figure-6b?-percent-.*|figure-7-percent-.*", name):
             metric = name.split("percent-")[1].replace("-", "_")

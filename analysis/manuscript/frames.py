@@ -14,7 +14,7 @@ import pandas as pd
 
 from adapters_store.disk import atomic
 from adapters_store.roles import BASELINE, WHOLE_MODELS
-from analysis.figures.heatmaps import METRIC_NAMES, squares
+from analysis.figures.heatmaps import METRIC_NAMES, all_squares
 from analysis.figures.paper_figures import (
     MEASURED,
     NUMBERS,
@@ -69,7 +69,7 @@ def _planned(stored: StudyResults | None) -> Frames:
     frames: Frames = {}
     for setting in dict.fromkeys(stored.gains.setting):
         name = setting.replace("%", "pct")
-        others = stored.controls, stored.baselines, stored.cells
+        others = stored.controls, stored.merged, stored.baselines, stored.cells
         frames[f"{MAP}-{name}"] = map_frame(stored.gains, stored.manifest, setting=setting)
         frames[f"{FOREST}-{name}"] = forest_frame(stored.gains, *others, stored.manifest, setting)
     return frames
@@ -92,8 +92,8 @@ def _heatmaps(stored: StudyResults | None) -> Frames:
         return {}
     planned = stored.baselines[stored.baselines.role == BASELINE]
     return {
-        f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}": squares(
-            stored.gains, stored.baselines, stored.manifest, metric=metric, setting=setting
+        f"heatmap-{metric.replace('_', '-')}-{setting.replace('%', 'pct')}": all_squares(
+            stored.gains, stored.baselines, stored.manifest, metric=metric, setting=setting, merged=stored.merged
         )
         for metric in METRIC_NAMES
         for setting in dict.fromkeys(planned.setting[planned.metric == metric])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
@@ -287,3 +287,16 @@ def _latex_head(table: Table, place: int) -> str:
         side = "r" if kind == "number" and not is_turned else "l"
         text = rf"\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}" + r"\\".join(lines) + r"\end{tabular}"
     return rf"\rotatebox{{90}}{{{text}}}" if is_turned else text
+
+
+def changes(names: Iterable[object]) -> tuple[int, ...]:
+    """The places at which a name is another than the name before it."""
+    return tuple(place for place, (before, name) in enumerate(pairwise(names), start=1) if name != before)
+
+
+def once(rows: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:
+    """The rows, whose first cell is said where it changes."""
+    before = None
+    for row in rows:
+        yield ("" if row[0] == before else row[0], *row[1:])
+        before = row[0]

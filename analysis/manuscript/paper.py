@@ -14,7 +14,8 @@ from analysis.manuscript.latex import escaped
 from analysis.manuscript.layout import Table, Venue, as_latex, as_markdown
 from analysis.manuscript.licences import as_markdown as licences_page
 from analysis.manuscript.licences import licences
-from analysis.manuscript.methods import checklist, methods
+from analysis.manuscript.methods.checklist import checklist
+from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.numbers import Number, filled, numbers, write_numbers
 from analysis.manuscript.references import bibliography, cited_uses, used
 from analysis.manuscript.subject import Subject

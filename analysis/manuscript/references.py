@@ -13,7 +13,7 @@ from tasks.plain_text import harmless
 
 ENTRY = re.compile(r"@[a-zA-Z]+\{([^,\s]+),")
 DATA, BACKBONE, ADAPTER, TRAINING, STATISTICS = "data set", "backbone", "adapter method", "training", "statistics"
-OF_OTHERS = "adapter of others"
+OF_OTHERS, MERGING = "adapter of others", "merged intermediates"
 DESIGN = "study design"
 THE_PAPER = ("lahnala-etal-2025-muddy", "lahnala-etal-2025-practical")
 BACKBONES = {
@@ -32,13 +32,18 @@ METHODS = {
     "prompt_tuning": ("lester-etal-2021-power",),
     "par_bn": ("he-etal-2022-towards",),
 }
+MERGES = {  # by rule; the others are nobody's in the form that they have here
+    "weights": ("chronopoulou-etal-2023-adaptersoup",),
+    "ties": ("yadav-etal-2023-ties",),
+    "fusion": ("pfeiffer-etal-2021-adapterfusion",),
+}
 LIBRARY, ADAMW, OPTUNA = "poth-etal-2023-adapters", "loshchilov-hutter-2019-decoupled", "akiba-etal-2019-optuna"
 LOSSES = {  # by kind in a spec: what it is called, and who proposed it
     "focal": ("focal loss", ("lin-etal-2017-focal",)),
     "ldam": ("LDAM loss", ("cao-etal-2019-learning",)),
 }
 DEFERRED = "weights by effective numbers of rows", ("cui-etal-2019-class",)
-OVER_SEEDS = "degrees of freedom of intervals"
+OVER_SEEDS, OVER_ROWS = "degrees of freedom of intervals", "correction over merged rows"
 GAINS = {
     "resampled groups of test rows": ("field-welsh-2007-bootstrapping",),
     OVER_SEEDS: ("satterthwaite-1946-approximate",),
@@ -151,6 +156,13 @@ def _models(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield ADAPTER, method, METHODS.get(method, ())
     for name, spec in subject.imports.items():
         yield OF_OTHERS, f"{name} ({origin_of(spec)})", ()
+    rules = {recipe["rule"] for recipe in subject.recipes.values()}
+    yield from ((MERGING, rule, keys) for rule, keys in MERGES.items() if rule in rules)
+    yield from _trainings(subject)
+
+
+def _trainings(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """What trained them, as far as records say it."""
     yield TRAINING, "adapters library", (LIBRARY,)
     if subject.stored:
         yield TRAINING, "AdamW", (ADAMW,)
@@ -179,6 +191,8 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         cited |= {name: keys for name, keys in GAINS.items() if several or name != OVER_SEEDS}
     elif subject.results.errors == "approximated":
         cited |= APPROXIMATED
+    if subject.recipes:
+        cited[OVER_ROWS] = ("westfall-young-1993-resampling",)
     if len(subject.results.ratings):
         cited |= RATINGS
     worked = {

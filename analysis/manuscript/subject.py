@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters_store import disk
 from adapters_store.record import imports_of, read_signed
+from adapters_store.roles import MERGED_ROLES, planned_role
 from adapters_store.store import Store
 from analysis.figures.paper_figures import why_not_drawn
 from analysis.gains.cells import Manifest
@@ -64,6 +65,15 @@ class Subject:
         """The manifest's facts of every task; none for the paper's tables."""
         return self.stored.manifest["tasks"] if self.stored else NO_TASKS
 
+    @property
+    def recipes(self) -> Mapping[str, Mapping[str, Any]]:
+        """The recipes of the study's merged rows, by name: those of the first cell that each has."""
+        recipes: dict[str, Mapping[str, Any]] = {}
+        for cell in self.stored.manifest["cells"] if self.stored else ():
+            if planned_role(cell) in MERGED_ROLES:
+                recipes.setdefault(cell["intermediate"], cell["merge"])
+        return recipes
+
     def why_no_slopes(self) -> str | None:
         """Why the mixed model can say nothing of ratings; None if it can."""
         return why_no_slopes(self._grid)
@@ -96,7 +106,7 @@ def published() -> Subject:
 def stored_study(store: Store, manifest: Manifest) -> Subject:
     """A study in a store; CorruptRecord or MixedRecords if what is stored cannot be trusted."""
     store = Snapshot.of(store)
-    study = StudyResults.of(store, manifest, Path()).of_adapters
+    study = StudyResults.of(store, manifest, Path()).with_controls(store).of_adapters
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
     board = Frames.of(store, manifest).board() if has_systems(manifest) else None
@@ -114,11 +124,15 @@ def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[d
 
 
 def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
-    """The finished searches of a study's training settings: their task, inputs and trials."""
+    """The finished searches of a study's training settings: their task, inputs and trials.
+
+    What a race of intermediates has written there (``choose``) is no search of settings, and has no trials.
+    """
     journals = []
     for path in sorted((store.root / "searches" / study).rglob("result.json")):
         content = read_signed(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
-        journals.append(content)
+        if "trials" in content:
+            journals.append(content)
     return tuple(journals)

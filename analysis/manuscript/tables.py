@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -12,12 +11,12 @@ import pandas as pd
 from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
 from analysis.gains.significance import LEVEL
 from analysis.importance.guarded import NOT_TESTED
+from analysis.manuscript.beside import merged, rationales, systems
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, Frames
 from analysis.manuscript.latex import Best, printed, spanned
-from analysis.manuscript.layout import Column, Table
+from analysis.manuscript.layout import Column, Table, changes, once
 from analysis.ratings.agreement import OVERALL
 from analysis.ratings.themes import ALL
-from analysis.results.leaderboard import FILES
 from tasks.ratings import constructs
 
 # Tables of what may explain gains, and of the data sets behind them.
@@ -41,7 +40,7 @@ def means(frames: Frames) -> Iterator[Table]:
         )
         for task in frame.to_dict("records")
     )
-    rules = _changes(row[1] for row in rows)
+    rules = changes(row[1] for row in rows)
     yield Table("rating-means", "Ratings of tasks, means over raters, by theme.", columns, rows, rules=rules)
 
 
@@ -163,7 +162,6 @@ def data_sets(frames: Frames) -> Iterator[Table]:
 
 
 ALONE = "baseline (no intermediate)"
-LEADERBOARD, LEADERBOARD_RATIONALES = FILES["board"], FILES["rationales"]
 NO_P_VALUE = "No transfer has a p value, so none is marked."
 LABEL = Column("", "label")
 
@@ -177,6 +175,7 @@ def tables(frames: Frames, banner: str) -> list[Table]:
         *alone(frames, titles),
         *systems(frames, titles),
         *rationales(frames, titles),
+        *merged(frames),
         *agreement(frames),
         *theme_counts(frames),
         *contrasts(frames),
@@ -205,7 +204,7 @@ def best_and_worst(frames: Frames, titles: pd.Series) -> Iterator[Table]:
             )
             for gain in part.itertuples()
         )
-        rules = _changes(row[0] for row in rows)
+        rules = changes(row[0] for row in rows)
         head = (Column("Target", "label"), Column("", "label"), Column("Intermediate", "label"))
         columns = (*head, Column("Gain"), Column("95 % interval"))
         caption = f"The best and the worst {TOP} intermediates of each target: gains in points"
@@ -215,7 +214,7 @@ def best_and_worst(frames: Frames, titles: pd.Series) -> Iterator[Table]:
             caption += f" {keys}, corrected over all pairs (family-wise, max-T)."
         more = "" if setting == "full" else f" Setting: {setting} of the training data."
         stem = f"best-and-worst-{setting.replace('%', 'pct')}"
-        yield Table(stem, caption + more, columns, tuple(_once(rows)), labels=3, rules=rules)
+        yield Table(stem, caption + more, columns, tuple(once(rows)), labels=3, rules=rules)
 
 
 def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
@@ -223,14 +222,6 @@ def _starred(gain: Any) -> str:  # noqa: ANN401 - a row of a frame
     stars = next((mark for level, mark in STARS.items() if gain.p_max_grid <= level), "")
     text = printed("points", gain.points) + stars
     return Best(text) if (gain.end, gain.place) == (BEST, 1) else text
-
-
-def _once(rows: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, ...]]:
-    """The rows, whose first cell is said where it changes."""
-    before = None
-    for row in rows:
-        yield ("" if row[0] == before else row[0], *row[1:])
-        before = row[0]
 
 
 def construct(name: str) -> str:
@@ -316,72 +307,6 @@ def alone(frames: Frames, titles: pd.Series) -> Iterator[Table]:
     yield Table("alone", caption, columns, rows)
 
 
-def systems(frames: Frames, titles: pd.Series) -> Iterator[Table]:
-    """The leaderboard of a study with systems: what each scores on each target, by setting."""
-    frame = frames.get(LEADERBOARD, pd.DataFrame({"setting": []}))
-    for setting, part in frame.groupby("setting", sort=False):
-        head = (Column("Target", "label"), Column("System", "label"))
-        columns = (*head, *map(Column, ("Score", "95 % interval", "Seeds")), Column("Metric", "label"))
-        rows = tuple(
-            (
-                *(titles[row.target], _contestant(row, titles), _leading(row)),
-                *(spanned("score", row.low, row.high, "?"), printed("count", row.n_seeds), METRIC_NAMES[row.metric]),
-            )
-            for row in part.itertuples()
-        )
-        caption = (
-            "Test scores of systems, of adapters, and of the transfer that validation picks, with 95 % intervals. Bold:"
-            " the highest score of the target, or tied with it by paired tests of all against all (max-T)."
-        )
-        if part.is_leaking.any():
-            caption += f" {DAGGER} leaks: test rows were predicted from their own answers; without a rank."
-        more = "" if setting == "full" else f" Setting: {setting} of the training data."
-        stem = f"systems-{setting.replace('%', 'pct')}"
-        yield Table(stem, caption + more, columns, tuple(_once(rows)), labels=2, rules=_changes(part.target))
-
-
-def _contestant(row: Any, titles: pd.Series) -> str:  # noqa: ANN401 - a row of a frame
-    """What a system is called, a transfer by its intermediate's title."""
-    name = row.system.replace(row.intermediate, titles[row.intermediate]) if row.intermediate else row.system
-    return f"{name}{DAGGER * bool(row.is_leaking)}"
-
-
-def _leading(row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    """A score, in bold if it is the highest or tied with it."""
-    text = printed("score", row.score, "?")
-    return Best(text) if row.rank == 1 or row.is_tied == True else text  # noqa: E712 - True, False or nothing
-
-
-def rationales(frames: Frames, titles: pd.Series) -> Iterator[Table]:
-    """How well systems mark rationales, in every form of the scores, beside marking everything and nothing."""
-    frame = frames.get(LEADERBOARD_RATIONALES)
-    if frame is None or frame.empty:
-        return
-    names = [(score, form) for form in dict.fromkeys(frame.form) for score in ("token_f1", "iou_f1")]
-    heads = (f"{'T-F1' if score == 'token_f1' else 'IOU-F1'}, {form}" for score, form in names)
-    columns = (Column("Target", "label"), Column("System", "label"), *map(Column, heads))
-    by_system = list(frame.groupby(["setting", "target", "system"], sort=False))
-    rows = tuple(
-        (
-            *(titles[target] + ("" if setting == "full" else f" ({setting})"), system),
-            *(printed("score", own.set_index("form").loc[form, score], "?") for score, form in names),
-        )
-        for (setting, target, system), own in by_system
-    )
-    caption = (
-        "Rationales: token F1 and F1 of spans whose overlap is at least half of their union, means over test rows. The"
-        " forms treat rows without a rationale each in its own way, so they do not compare with each other, and none"
-        " means anything without the two constants."
-    )
-    rules = _changes([(target, setting) for (setting, target, _), _ in by_system])
-    yield Table("rationales", caption, columns, tuple(_once(rows)), labels=2, rules=rules)
-
-
-def _changes(names: Iterable[object]) -> tuple[int, ...]:
-    """The places at which a name is another than the name before it."""
-    return tuple(place for place, (before, name) in enumerate(pairwise(names), start=1) if name != before)
-
-
 def agreement(frames: Frames) -> Iterator[Table]:
     """Krippendorff's alpha with intervals, and Spearman's correlation of every two raters."""
     if "agreement" not in frames:
@@ -439,7 +364,7 @@ def theme_counts(frames: Frames) -> Iterator[Table]:
         (row.panel, row.role, row.theme, *(printed("count", getattr(row, name)) for name in names))
         for row in frame.itertuples()
     )
-    rules = _changes(row[:2] for row in rows)
+    rules = changes(row[:2] for row in rows)
     caption = (
         f"Pairs that gain or lose significantly (p \u2264 {LEVEL:g}, uncorrected, and after Benjamini and Hochberg) and"
         " those at least 0.02 of a score above or below the target alone, by the theme of the task in each role."

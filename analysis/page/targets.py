@@ -37,7 +37,7 @@ def targets_of_study(study: StudyResults) -> list[dict[str, Any]]:
     """The page of every target and setting: the forest of all its intermediates as a plan, and the same as a table."""
     drawn = []
     for setting in dict.fromkeys(study.gains.setting):
-        frames = study.gains, study.controls, study.baselines, study.cells
+        frames = study.gains, study.controls, study.merged, study.baselines, study.cells
         frame = kept_forest_frame(frames, study.manifest, setting, study.question.kept)
         gains = study.gains[study.gains.setting == setting]
         for target, part in frame.groupby("target", sort=False):

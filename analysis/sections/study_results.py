@@ -104,7 +104,9 @@ class Frames:
         return self._frame("controls", controls)
 
     def merged(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.beside.merged.merged_gains``."""
+        """The frame of ``analysis.gains.beside.merged.merged_gains``; kept where there are merged rows."""
+        if not any(planned_role(cell) in MERGED_ROLES for cell in self.manifest["cells"]):
+            return framed(pd.DataFrame(), MERGED)
         return self._frame("merged", merged_gains)
 
     def others(self) -> pd.DataFrame:
@@ -180,11 +182,9 @@ class StudyResults:
         frames = Frames(Snapshot.of(store), self.manifest, self.draws, self.seed, self.question.kept)
         frame = frames.controls()
         means = control_means(frame, self.gains)
-        study = replace(self, controls=frame, control_means=means, others=frames.others())
-        if not any(planned_role(cell) in MERGED_ROLES for cell in self.manifest["cells"]):
-            return study
         merged = frames.merged()
-        return replace(study, merged=merged, merged_means=merged_means(merged))
+        beside = {"controls": frame, "control_means": means, "merged": merged, "merged_means": merged_means(merged)}
+        return replace(self, **beside, others=frames.others())
 
     @property
     def of_adapters(self) -> StudyResults:

@@ -19,6 +19,7 @@ import psutil
 
 from adapters_store import Store
 from harness.api import stored_manifest
+from harness.cli.choose import add_choose
 from harness.cli.options import leaf_options, plan_options, train_options
 from harness.cli.run import add_demo, add_run, train
 from harness.cli.status import study_words
@@ -49,7 +50,7 @@ def add_cancel(cancel: argparse.ArgumentParser) -> None:
 # Which processes of this machine run a study: this user's own, started by this program's commands for it.
 # The system is asked right before a signal is sent: the number in a note may long be another process's.
 
-COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo}
+COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo, "choose": add_choose}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class _Process:
 
 
 def drivers(study: str, root: Path) -> list[int]:
-    """Ids of processes that were started as ``run``, ``retry`` or ``demo`` of the study on the store at ``root``."""
+    """Ids of processes that were started as one of COMMANDS of the study on the store at ``root``."""
     return [pid for pid, process in _own_processes() if pid != os.getpid() and _runs(process, study, root.resolve())]
 
 

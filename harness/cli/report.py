@@ -166,13 +166,14 @@ def write_figures(options: argparse.Namespace) -> int:
         drawings = out / FIGURES
         drawn = write_maps(pairs, frames.manifest, drawings, frames.kept, prints=True)
         alone, cells = frames.baselines(), planned_cells(frames.store, frames.manifest)
-        faced = frames.controls(), alone, cells
+        merged = frames.merged()
+        faced = frames.controls(), merged, alone, cells
         drawn += write_forests(pairs, *faced, frames.manifest, drawings, frames.kept, prints=True)
         if has_systems(frames.manifest):
             board = frames.board()
             drawn += write_boards(board.board, frames.manifest, drawings, frames.kept, prints=True)
             drawn += write_reliability(board, frames.manifest, drawings, frames.kept, prints=True)
-        drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept)
+        drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept, merged)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")
     alike, kept = question.similarities, question.kept

@@ -31,6 +31,7 @@ from harness.run import notes
 from tasks.plain_text import counted
 
 if TYPE_CHECKING:
+    from harness.search.choice import Journal
     from harness.study.cell import Cell
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
@@ -59,7 +60,7 @@ class StudyStatus:
     """The cells of a study as the store knows them; ``stored`` are the keys of all records, ``failures`` are by key.
 
     ``identities`` counts stored cells whose own key does not name the backbone's config and tokenizer, by how surely
-    these are known (adapters_store.record).
+    these are known (adapters_store.record). ``journals`` are those of its races (``harness.engines.races``).
     """
 
     study: str
@@ -68,6 +69,7 @@ class StudyStatus:
     packs: tuple[PackStatus, ...]
     failures: Mapping[str, notes.Failure]
     identities: Mapping[str, int] = field(default_factory=dict)
+    journals: tuple[Journal, ...] = ()
 
     @cached_property
     def states(self) -> dict[str, str]:
@@ -110,7 +112,17 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
         age = max(0.0, time.time() - note.written)
         state, why = _state(note, age, jobs)
         packs += [PackStatus(pack, note, state, age, own, why)] if own else []
-    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, _identities(store, manifest, cells, stored))
+    packs.sort(key=lambda pack: pack.state != STALLED)  # what has taken over the cells of a stalled one overrides it
+    known = _identities(store, manifest, cells, stored)
+    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, known, _journals(store, study))
+
+
+def _journals(store: Store, study: str) -> tuple[Journal, ...]:
+    if not (store.root / "searches" / study).is_dir():
+        return ()
+    from harness.search.choice import journals_of  # which loads the planner
+
+    return tuple(journals_of(store, study))
 
 
 def _identities(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -17,12 +18,13 @@ from typing import Any
 from adapters_store import Record, Store, disk
 from adapters_store.record import read_signed, sign
 from adapters_store.roles import BASELINE, TRANSFER
-from harness.search.outcome import RESULT, search_folder
+from harness.search.outcome import RESULT, SEARCHES, search_folder
 from harness.study.cell import Cell
 from harness.study.plan import Plan
 from tasks.errors import BadInput
 
-SCHEMA = 1
+SCHEMA, RACE = 1, "race-"  # RACE begins the names of races' folders and notes
+ROUNDS = (1, 2, 4)  # epochs after which the worse half leaves, as in a search
 FEWEST = 2  # candidates that always stay, so that the last choice is one of trainings that are over
 
 
@@ -84,7 +86,22 @@ class Journal:
 
 def race_folder(store: Store, study: str, task: str, setting: str, seed: int) -> Path:
     """Where the race for a target is kept: beside its searches, apart from all cells."""
-    return search_folder(store, study, task) / f"race-{setting}-seed-{seed}"
+    return search_folder(store, study, task) / f"{RACE}{setting}-seed-{seed}"
+
+
+def race_label(cell: Cell) -> str:
+    """What a race is called, by any of its candidates' cells."""
+    return f"race for {cell.target}, seed {cell.seed}, {cell.setting}"
+
+
+def journals_of(store: Store, study: str) -> list[Journal]:
+    """The journals of all races of a study, by target; one that is not as it was written is left to ``choose``."""
+    journals = []
+    for path in sorted((store.root / SEARCHES / study).glob(f"*/{RACE}*/{RESULT}")):
+        with suppress(BadJournal):
+            journal = Journal.read(path.parent)
+            journals += [journal] if journal else []
+    return journals
 
 
 def to_leave(scores: Mapping[str, float | None], free: Sequence[str] = ()) -> tuple[str, ...]:

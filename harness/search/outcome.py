@@ -14,7 +14,7 @@ from harness.study.config import StudyConfig
 from harness.study.file import check, override_fields
 from tasks.errors import BadInput
 
-RESULT = "result.json"
+RESULT, SEARCHES = "result.json", "searches"
 SCHEMA = 1
 
 
@@ -69,7 +69,7 @@ class SearchResult:
 
 def search_folder(store: Store, study: str, task: str, intermediate: str | None = None) -> Path:
     """Where the search of a task, alone or on an intermediate, is kept: apart from all cells."""
-    folder = store.root / "searches" / study / task
+    folder = store.root / SEARCHES / study / task
     return folder / f"on-{intermediate}" if intermediate else folder
 
 

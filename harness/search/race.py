@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING
 
 from adapters_store import Store, disk
 from adapters_store.roles import BASELINE
-from harness.search.choice import FEWEST, Choice, Journal, Round, choice_of, column, epochs_of, race_folder, to_leave
+from harness.search.choice import (
+    FEWEST,
+    ROUNDS,
+    Choice,
+    Journal,
+    Round,
+    choice_of,
+    column,
+    epochs_of,
+    race_folder,
+    race_label,
+    to_leave,
+)
 from harness.search.journal import CannotSearch, alone_in
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
@@ -26,8 +38,6 @@ from tasks.plain_text import counted, nearest
 
 if TYPE_CHECKING:
     from harness.training.recipe import Attempt, Watch
-
-ROUNDS = (1, 2, 4)  # epochs, as in a search
 
 
 class CannotRace(BadInput):
@@ -66,6 +76,9 @@ class Race:
         with disk.writing(self.store.root), alone_in(self.folder):
             journal = self._begun()
             if len(journal.ended) < len(journal.rounds):
+                journal.write(self.folder, self.store)  # so that a race is known from its start
+                done = journal.ended[-1].after if journal.ended else 0
+                watch(race_label(self.cells[0]), done, max(map(epochs_of, self.cells)))
                 self._drop(journal.left())  # what a stop has left over; once all is over, they are another run's
             for after in journal.rounds[len(journal.ended) :]:
                 ended = self._round(journal, after, watch)

@@ -1,5 +1,7 @@
 """The forest: for every target all intermediates by their gain, with interval, seeds, controls, floor and whole model.
 
+Merged intermediates stand below a line, in the order of the study, since they are in no ranking of single ones.
+
 ``forest_plan`` draws a panel per target from the frame of ``forest_frame``, which lies beside the figure as CSV.
 """
 
@@ -12,7 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.roles import BASELINE, CONTROLS, NAMED_BY_INTERMEDIATE, TRANSFER, WHOLE_MODELS
+from adapters_store.roles import (
+    BASELINE,
+    CONTROLS,
+    MERGED,
+    MERGED_ROLES,
+    NAMED_BY_INTERMEDIATE,
+    TRANSFER,
+    WHOLE_MODELS,
+)
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.layout import EDGE
@@ -54,8 +64,8 @@ COLUMNS = {
     "target": Declared("str", "task that was trained and tested: a panel"),
     "panel": Declared("str", "its title"),
     "metric": Declared("str", "its metric"),
-    "kind": Declared("str", "transfer, control, seed, alone, floor or whole model"),
-    "intermediate": Declared("str", "task whose adapter is below; of a control its kind too"),
+    "kind": Declared("str", "transfer, control, merged, seed, alone, floor or whole model"),
+    "intermediate": Declared("str", "task whose adapter is below; of a control or a merged row its kind too"),
     "row": Declared("str", "its title"),
     "seed": Declared("Int64", "the training run, of a seed"),
     "score": Declared("float64", "test score, of what is no gain"),
@@ -67,31 +77,35 @@ COLUMNS = {
 FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"
 
 
-Shown = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]  # gains, controls, baselines and cells
+DRAWN = (TRANSFER, "control", MERGED)  # kinds that have a row of their own
+# Gains, controls, merged rows, baselines and cells.
+Shown = tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]
 
 
 def forest_frame(
     gains: pd.DataFrame,
     controls: pd.DataFrame,
+    merged: pd.DataFrame,
     baselines: pd.DataFrame,
     cells: pd.DataFrame,
     manifest: Manifest,
     setting: str,
 ) -> pd.DataFrame:
-    """One row per mark of a panel, in COLUMNS: what a target faces, transfers by their gain, controls, seeds.
+    """One row per mark of a panel, in COLUMNS: what a target faces, transfers by gain, controls, merged rows, seeds.
 
     A seed's points are its score less the baseline's of the same seed, or less the baseline's mean where that seed has
     none; so they are the terms of the interval, and their mean is the gain where both have the same seeds.
     """
-    gains, controls, cells = (part[part.setting == setting] for part in (gains, controls, cells))
+    parts = (part[part.setting == setting] for part in (gains, controls, merged, baselines, cells))
+    gains, controls, merged, baselines, cells = parts
     titles = titles_of(manifest)
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
         shown = {"target": target, "panel": titles[target], "metric": manifest["tasks"][target]["metric"]}
         own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
-        beside = controls[controls.target == target]
-        faced = baselines[(baselines.target == target) & (baselines.setting == setting)]
-        for row in (*_faced(faced), *_transfers(own, titles), *_controls(beside, titles)):
+        beside, merges = controls[controls.target == target], merged[merged.target == target]
+        faced = _faced(baselines[baselines.target == target])
+        for row in (*faced, *_transfers(own, titles), *_controls(beside, titles), *_merged(merges)):
             rows.append({**shown, **row})
         rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -99,7 +113,7 @@ def forest_frame(
 
 
 def kept_forest_frame(frames: Shown, manifest: Manifest, setting: str, kept: Kept) -> pd.DataFrame:
-    """The same of gains, controls, baselines and cells, read where it was kept."""
+    """The same of these frames, read where it was kept."""
     asked = {"frames": list(frames), "setting": setting}
     return kept.frame("forest", asked, lambda: forest_frame(*frames, manifest, setting))
 
@@ -127,22 +141,29 @@ def _controls(controls: pd.DataFrame, titles: dict[str, str]) -> Iterator[dict[s
     for control in controls.itertuples():
         task = titles.get(str(control.intermediate), str(control.intermediate))
         name = f"{control.control}: {task}" if control.control in NAMED_BY_INTERMEDIATE else str(control.control)
-        named = {"intermediate": _control_id(control.control, control.intermediate), "row": harmless(name)}
+        named = {"intermediate": _own_id(control.control, control.intermediate), "row": harmless(name)}
         yield {"kind": "control", **named, "points": control.points, "low": control.low, "high": control.high}
 
 
-def _control_id(role: object, intermediate: object) -> str:
+def _merged(merged: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Rows of merged intermediates, in the study's order; none is in the correction that calls gains significant."""
+    for row in merged.itertuples():
+        named = {"intermediate": _own_id(MERGED, row.row), "row": row.row}
+        yield {"kind": MERGED, **named, "points": row.points, "low": row.low, "high": row.high}
+
+
+def _own_id(role: object, intermediate: object) -> str:
     return f"{role}:{intermediate}"
 
 
 def _seeds(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Every finished run of a transfer or a control against the baseline."""
+    """Every finished run of a transfer, a control or a merged row against the baseline."""
     alone = cells[cells.role == BASELINE].set_index("seed").score.dropna()  # a correlation may not exist
     if alone.empty:
         return
-    for cell in cells[cells.role.isin([TRANSFER, *CONTROLS])].itertuples():
+    for cell in cells[cells.role.isin([TRANSFER, *CONTROLS, *MERGED_ROLES])].itertuples():
         if cell.intermediate is not None and np.isfinite(cell.score):
-            name = cell.intermediate if cell.role == TRANSFER else _control_id(cell.role, cell.intermediate)
+            name = cell.intermediate if cell.role == TRANSFER else _own_id(cell.role, cell.intermediate)
             points = 100 * (cell.score - alone.get(cell.seed, alone.mean()))
             yield {"kind": "seed", "intermediate": name, "seed": cell.seed, "score": cell.score, "points": points}
 
@@ -155,6 +176,7 @@ def forest_title(manifest: Manifest, setting: str) -> str:
 def write_forests(
     gains: pd.DataFrame,
     controls: pd.DataFrame,
+    merged: pd.DataFrame,
     baselines: pd.DataFrame,
     cells: pd.DataFrame,
     manifest: Manifest,
@@ -164,7 +186,7 @@ def write_forests(
     prints: bool = False,
 ) -> list[FigureFiles]:
     """Draw a panel per target for every setting."""
-    frames = gains, controls, baselines, cells
+    frames = gains, controls, merged, baselines, cells
     settings = (
         (setting, kept_forest_frame(frames, manifest, setting, kept), forest_title(manifest, setting))
         for setting in dict.fromkeys(gains.setting)
@@ -206,11 +228,11 @@ def _by_target(frame: pd.DataFrame) -> dict[str, Kinds]:
 
 
 def _rows(part: Kinds, most: int | None) -> list[Any]:
-    """The rows of a panel: transfers, None for those left out, and controls."""
+    """The rows of a panel: transfers, None for those left out, controls, and merged rows."""
     transfers = part.get(TRANSFER, [])
     if most is not None and len(transfers) > most:
         transfers = [*transfers[:ENDS], None, *transfers[-ENDS:]]
-    return [*transfers, *part.get("control", ())]
+    return [*transfers, *part.get("control", ()), *part.get(MERGED, ())]
 
 
 def _height(rows: Sequence[Any]) -> float:
@@ -219,7 +241,7 @@ def _height(rows: Sequence[Any]) -> float:
 
 def _limit(frame: pd.DataFrame) -> float:
     """Where the axis ends, a number that is easily read: beyond nine of ten ends, and every gain of a single target."""
-    drawn = frame[frame.kind.isin([TRANSFER, "control"])][["low", "high", "points"]].abs()
+    drawn = frame[frame.kind.isin(DRAWN)][["low", "high", "points"]].abs()
     ends = drawn.to_numpy(float)[np.isfinite(drawn.to_numpy(float))]
     reach = max(float(np.quantile(ends, 0.9)), LEAST_LIMIT) if ends.size else LEAST_LIMIT
     if frame.target.nunique() == 1 and drawn.points.notna().any():
@@ -262,7 +284,7 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         return left + (right - left) * (min(max(points / limit, -1.0), 1.0) + 1) / 2
 
     ground = [*_band(part, at, first, last), Box(left, first, right - left, last - first, "", GRID, 0.6)]
-    ground.append(Line(at(0), first, at(0), last, INK, 0.7))
+    ground += [Line(at(0), first, at(0), last, INK, 0.7), *_line_above_merged(part, x, right, last)]
     for kind, colour, dash in (("floor", FLOOR, 1.6), ("whole model", WHOLE, 3.2)):
         for points in (row.points for row in part.get(kind, ()) if abs(row.points) <= limit):
             ground += _dashes(at(points), first, last, colour, dash)
@@ -281,6 +303,12 @@ def _panel(part: Kinds, rows: Sequence[Any], x: float, y: float, width: float, l
         text = whole(points) if limit >= 1 else signed(points, 1)
         names.append(Label(at(points), last + 7.5, text, SMALLEST, anchor, 0.0, SOFT))
     return {"ground": ground, "marks": marks, "names": [name for name in names if name.text]}  # type: ignore[union-attr]
+
+
+def _line_above_merged(part: Kinds, left: float, right: float, last: float) -> Iterator[Line]:
+    """What divides merged rows, which end at ``last``, from all above them; nothing where there are none."""
+    if merged := len(part.get(MERGED, ())):
+        yield Line(left, last - ROW * merged, right, last - ROW * merged, INK, 0.7)
 
 
 def _seed_points(part: Kinds) -> dict[str, list[float]]:
@@ -307,7 +335,7 @@ def _title(part: Kinds, x: float, y: float, width: float) -> Iterator[Label]:
 
 def _name(part: Kinds, row: Any, x: float, middle: float, room: float) -> Label:  # noqa: ANN401 - of the frame
     text = row.row if row is not None else f"{len(part[TRANSFER]) - 2 * ENDS} more between"
-    colour = INK if row is not None and row.kind == TRANSFER else SOFT
+    colour = SOFT if row is None or row.kind == "control" else INK
     return Label(x + room, middle + CAPITAL * SMALLEST, fitting(text, SMALLEST, room), SMALLEST, "end", 0.0, colour)
 
 
@@ -331,8 +359,8 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
     marks: list[Mark] = [Dot(at(points), y + 2.3, 0.75, SOFT) for points in seeds]
     if not np.isfinite(row.points):
         return marks
-    is_sure = row.low > 0 or row.high < 0
-    colour = SOFT if row.kind != TRANSFER else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
+    is_control, is_sure = row.kind == "control", row.low > 0 or row.high < 0
+    colour = SOFT if is_control else (GAIN if row.points > 0 else HARM) if is_sure else "#8a8f96"
     if np.isfinite(row.low):
         marks.append(Line(at(row.low), y, at(row.high), y, colour, 1.0))
         for end, sign in ((row.low, -1.0), (row.high, 1.0)):
@@ -342,7 +370,7 @@ def _interval(row: Any, seeds: Sequence[float], at: Any, y: float, limit: float)
     if row.is_significant:
         marks.append(Box(at(row.points) - 2.1, y - 2.1, 4.2, 4.2, colour, INK, 0.7))
     else:
-        fill = colour if is_sure and row.kind == TRANSFER else "#ffffff"
+        fill = colour if is_sure and not is_control else "#ffffff"
         marks.append(Dot(at(row.points), y, 1.7, fill, colour, 0.7))
     return marks
 
@@ -358,6 +386,7 @@ def _legend(frame: pd.DataFrame) -> list[Item]:
         ("seed" in kinds, Item(lambda x, y: [Dot(x + 1.0, y, 0.75, SOFT), Dot(x + 4.0, y, 0.75, SOFT)], 5.0, "seeds")),
         (True, Item(lambda x, y: [Line(x + 1, y - 4, x + 1, y + 4, INK, 0.7)], 2.0, "target alone")),
         ("control" in kinds, Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, BAND)], 8.0, "range of the controls")),
+        (MERGED in kinds, Item(lambda x, y: [Line(x, y, x + 10.0, y, INK, 0.7)], 10.0, "below: merged intermediates")),
         ("floor" in kinds, Item(_dashed_key(FLOOR, 1.6), 2.0, "floor: majority class, or r = 0")),
         ("whole model" in kinds, Item(_dashed_key(WHOLE, 3.2), 2.0, "whole model")),
     ]
@@ -387,4 +416,6 @@ def forest_words(frame: pd.DataFrame, title: str) -> str:
     named = [f"{row.panel}: {row.row}, {signed(row.points, 1)}" for row in best.itertuples()]
     panels = counted(frame.target.nunique(), "target")
     shown = f"The figure has the gains of all intermediates on {panels}, the best first."
+    if frame.kind.eq(MERGED).any():
+        shown += " Merged intermediates stand below a line."
     return described(title, f"{shown} Best by target: {'; '.join(named)}.")

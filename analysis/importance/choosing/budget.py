@@ -56,8 +56,10 @@ def budget(results: Results, ranked: pd.DataFrame, *, draws: int = DRAWS, seed: 
     for name, regret in regrets.items():
         for k, (own, chance) in enumerate(zip(regret, regrets[RANDOM], strict=True), start=1):
             about = {"order": name, "transfers": k, "cells": sum(min(k, count) for count in counts)}
-            difference = dict(zip(("difference_low", "difference_high"), _limits(own - chance, chosen), strict=True))
-            limits = dict(zip(("low", "high"), _limits(own, chosen), strict=True))
+            difference = dict(
+                zip(("difference_low", "difference_high"), limits_over_targets(own - chance, chosen), strict=True)
+            )
+            limits = dict(zip(("low", "high"), limits_over_targets(own, chosen), strict=True))
             means = {"regret": own.mean(), "chance": chance.mean(), "difference": (own - chance).mean()}
             rows.append({**about, "n_targets": len(gains), **means, **limits, **difference})
     return framed(pd.DataFrame(rows), BUDGET)
@@ -88,7 +90,7 @@ def share_by_chance(results: Results) -> float:
     return float((len(values) - 1) / (np.isfinite(values).sum() - values.shape[1]))
 
 
-def _limits(values: Array, chosen: Array) -> tuple[float, float]:
+def limits_over_targets(values: Array, chosen: Array) -> tuple[float, float]:
     """The 95 % limits of a mean over targets [targets], resampled by ``chosen`` [draws, targets]."""
     if len(values) < FEWEST_TARGETS:
         return float("nan"), float("nan")

@@ -15,9 +15,10 @@ from analysis.figures.planned.forest import (
     forest_plan,
     write_forests,
 )
-from analysis.figures.planned.plan import POINTS_PER_CM
+from analysis.figures.planned.plan import POINTS_PER_CM, Line
 from analysis.gains.baselines import baselines
 from analysis.gains.beside.controls import controls
+from analysis.gains.beside.merged import merged_gains
 from analysis.gains.cells import planned_cells
 from analysis.gains.gains import gains
 from analysis.page.targets import NARROW
@@ -30,17 +31,18 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory):
-    """The frames of a study with controls, three seeds, a whole model, and a pair that is missing."""
+    """The frames of a study with controls, merged rows, three seeds, a whole model, and a pair that is missing."""
     store, manifest = fake_study(
         tmp_path_factory.mktemp("study"),
         TASKS,
         seeds=(1, 2, 3),
         controls=("self", "shuffled", "random"),
         references=("finetuned",),
+        merged={"all": {}, "best": {"best": 1, "by": "validation"}},
         helpful=[("role", "hope")],
         absent=[("hope", "role")],
     )
-    drawn = [frame(store, manifest, draws=200) for frame in (gains, controls, baselines)]
+    drawn = [frame(store, manifest, draws=200) for frame in (gains, controls, merged_gains, baselines)]
     return (*drawn, planned_cells(store, manifest), manifest)
 
 
@@ -57,7 +59,7 @@ def made_up_forest(n, **facts):
     alone = alone.assign(score=0.6, floor=[0.55 if place % 2 else 0.2 for place in range(n)])
     beside = frame.drop_duplicates("target").assign(control="random", intermediate="random")
     cells = pd.DataFrame(columns=["target", "setting", "status", "role", "seed", "score", "intermediate"])
-    return forest_frame(frame, beside, alone, cells, manifest, "full")
+    return forest_frame(frame, beside, beside[:0].assign(row=""), alone, cells, manifest, "full")
 
 
 def test_intermediates_stand_by_their_gain_and_seeds_average_to_it(frames, forest):
@@ -75,7 +77,7 @@ def test_intermediates_stand_by_their_gain_and_seeds_average_to_it(frames, fores
 
 
 def test_controls_floor_and_whole_model_are_those_of_their_tables(frames, forest):
-    _, beside, alone, _, _ = frames
+    _, beside, _, alone, _, _ = frames
     for row in beside.itertuples():
         own = forest[(forest.target == row.target) & (forest.kind == "control")].set_index("row")
         assert own.points[row.control] == pytest.approx(row.points)
@@ -90,6 +92,30 @@ def test_controls_floor_and_whole_model_are_those_of_their_tables(frames, forest
     words = " ".join(label.text for label in forest_plan(forest, "t").labels())
     for text in ("alone", "floor", "whole model", "seeds", "range of the controls", "no value"):
         assert text in words
+
+
+def test_merged_rows_stand_below_a_line_with_their_seeds_and_are_never_framed(frames, forest):
+    merges = frames[2].set_index(["row", "target"])
+    own = forest[forest.kind == "merged"]
+    assert len(own) == len(merges) == 6 and not own.is_significant.any()
+    for row in own.itertuples():
+        assert row.points == pytest.approx(merges.loc[(row.row, row.target)].points)
+        seeds = forest[(forest.target == row.target) & (forest.intermediate == row.intermediate)]
+        assert seeds.points[seeds.kind == "seed"].mean() == pytest.approx(row.points)
+    part = forest[forest.target == "hope"]
+    with_line, without = (forest_plan(rows, "t") for rows in (part, part[part.kind != "merged"]))
+    heights = [{label.text: label.y for label in plan.labels()} for plan in (with_line, without)]
+    (line,) = _full_lines(with_line)
+    above = [y for text, y in heights[0].items() if text in {*part.row[part.kind.isin(["transfer", "control"])]}]
+    assert max(above) < line < min(heights[0][name] for name in ("all", "best"))
+    assert not _full_lines(without) and "below a line" in with_line.alt and "below a line" not in without.alt
+
+
+def _full_lines(plan):
+    """The heights of lines across a panel, names and all."""
+    left = min(label.x for label in plan.labels() if label.anchor == "start")
+    flat = [mark for mark in plan.layers["ground"] if isinstance(mark, Line) and mark.y == mark.to_y]
+    return [mark.y for mark in flat if mark.x <= left]
 
 
 @pytest.mark.parametrize("n", [2, 6, 18, 60])

@@ -18,7 +18,7 @@ from analysis.importance.null_tests import (
     task_orders,
 )
 from analysis.importance.paper_mode import SETTINGS, paper_importances
-from analysis.importance.ridge import SCHEMES, FamilyFits
+from analysis.importance.ridge import PENALTIES, SCHEMES, USUAL_PENALTY, FamilyFits
 from analysis.importance.specification import PRIMARY, Specification, specifications
 from analysis.results.published import results
 
@@ -238,3 +238,23 @@ def test_all_arrangements_of_six_families_are_gone_through_once():
 def test_the_observed_arrangement_counts_in_a_p():
     assert permutation_p(5.0, [1.0, 2.0, 3.0]) == 0.25
     assert permutation_p(2.0, [1.0, 2.0, 3.0]) == 0.75
+
+
+@pytest.mark.parametrize("n_families", [1, 2, 3])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_where_tuning_would_leave_all_families_out_the_usual_penalty_stands_and_nothing_is_divided_by_0(
+    published, n_families, scheme
+):
+    """Of two families, a fold and one left out within it leave no pair to train on, whose weights sum to 0."""
+    largest = published.tasks.family.value_counts().index[:n_families]
+    tasks = published.tasks[published.tasks.family.isin(largest)].reset_index(drop=True)
+    gains = published.gains
+    gains = gains[gains.target.isin(tasks.task) & gains.intermediate.isin(tasks.task)].reset_index(drop=True)
+    ratings = published.ratings[published.ratings.task.isin(tasks.task)]
+    few = grid_of(replace(published, tasks=tasks, gains=gains, ratings=ratings), PRIMARY)
+    with np.errstate(all="raise"):
+        fits = FamilyFits(few, scheme, {name: few.blocks(name) for name in few.kinds})
+        penalties = fits.penalties
+        assert np.isfinite(fits.q2()).all() == (n_families > 1)
+    if n_families == 2:
+        assert (penalties == PENALTIES.index(USUAL_PENALTY)).all()

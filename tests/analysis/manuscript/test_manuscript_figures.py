@@ -133,5 +133,6 @@ def test_the_caption_of_a_forest_names_the_marks_that_it_has():
     assert forest_caption(bare) == (
         "Gains on each target with 95 % intervals, the largest first; small dots are seeds; short dashes are the floor."
     )
-    full = forest_caption(pd.DataFrame({"kind": [*kinds, "control", "whole model"]}))
+    full = forest_caption(pd.DataFrame({"kind": [*kinds, "control", "merged", "whole model"]}))
+    assert "merged intermediates stand below the line" in full
     assert "the grey band is the range of the controls" in full and "long dashes are the whole model" in full

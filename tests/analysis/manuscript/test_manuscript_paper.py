@@ -16,7 +16,8 @@ from analysis.manuscript import latex
 from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.latex import printed
 from analysis.manuscript.layout import VENUES, as_latex, of_width
-from analysis.manuscript.methods import checklist, methods
+from analysis.manuscript.methods.checklist import checklist
+from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.numbers import UnknownNumber, filled, numbers
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.references import entries, used

@@ -14,7 +14,10 @@ from safetensors.torch import load_file
 
 from adapters_store import Store
 from adapters_store.verify import verify
+from analysis.importance.choosing.race import candidates as replayed
+from analysis.importance.choosing.race import rounds_of
 from harness.api import Study
+from harness.engines.races import races
 from harness.search.choice import BadJournal, Journal, Round, choice_of, to_leave
 from harness.search.journal import CannotSearch, alone_in
 from harness.search.outcome import RESULT
@@ -128,6 +131,14 @@ def test_who_left_is_no_record_and_no_gain_and_leaves_no_checkpoint(raced):
     assert not verify(study.store).damaged
 
 
+def test_the_replay_of_the_whole_column_comes_to_the_race_that_was_run(whole, raced):
+    _, choice = raced
+    (column,) = replayed(whole.store, whole.manifest())
+    place, epochs = column.race(rounds_of(*column.history.shape))
+    assert candidates(whole)[place].intermediate == choice.chosen.intermediate
+    assert epochs == choice.epochs
+
+
 def test_gains_are_those_of_the_table_of_gains(raced):
     study, choice = raced
     points = study.gains().set_index(["intermediate", "target"]).points
@@ -161,6 +172,26 @@ def test_a_race_that_is_stopped_after_any_epoch_ends_as_one_that_was_not(fresh, 
             assert content(fresh.store, cell) == content(study.store, cell)
 
 
+def test_status_has_a_race_running_while_it_runs_stalled_when_stopped_and_done_in_the_end(fresh):
+    seen = []
+
+    def watch(what, epoch, epochs):
+        now = fresh.status()
+        seen.append((races(now)[0].state, now.counts["running"], now.packs[0].note.epoch))
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    assert fresh.run(only_keys=[]).is_complete  # so that the store knows the study
+    with pytest.raises(KeyboardInterrupt):
+        fresh.choose(TARGET, on_epoch=watch)
+    assert {state for state, _, _ in seen} == {"running"}
+    assert (seen[0][1:], seen[-1][1:]) == ((4, 0), (2, 2)), "candidates under way, and the epoch of the note"
+    (stopped,) = races(fresh.status())
+    assert (stopped.state, len(stopped.left), len(stopped.going)) == ("stalled", 2, 2)
+    fresh.choose(TARGET)
+    assert races(fresh.status())[0].state == "done"
+
+
 KILLED = """
 import os, signal
 from harness.training import checkpoint
@@ -182,6 +213,7 @@ def test_a_race_that_is_killed_ends_as_one_that_was_not(fresh, raced):
     words = ["choose", TARGET, "--study", "tiny", *typed, "--store", fresh.store.root, "--threads", "1", "--json"]
     died = completed([*words, "--out", fresh.store.root / "out"], patch=KILLED)
     assert died.returncode < 0, died.stderr
+    assert races(fresh.status())[0].state == "stalled"
     study, choice = raced
     assert fresh.choose(TARGET) == choice
     for cell in candidates(fresh):

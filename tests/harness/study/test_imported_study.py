@@ -17,7 +17,7 @@ from adapters_store.listing import named_keys
 from adapters_store.roles import IMPORTED
 from analysis.gains.beside.controls import control_means, controls
 from analysis.gains.gains import gains
-from analysis.manuscript.methods import methods
+from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.references import bibliography, origin_of, used
 from analysis.manuscript.subject import stored_study
 from harness.api import Study

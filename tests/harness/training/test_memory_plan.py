@@ -16,15 +16,10 @@ from harness.training.lanes import train as laned
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.memory import OutOfMemory, Shape, free_bytes, is_out_of_memory, run_in_chunks, shape_of
 from harness.training.recipe import Recipe
-from tests.support.studies.toy_column import Column, assert_close
+from tests.support.studies.toy_column import assert_close
 
 MB = 10**6
 BASE = Shape(layers=6, width=384, heads=12, weights=375_000, longest=32, value_bytes=4)
-
-
-@pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("column"))
 
 
 def sizes_told(column, store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.study.config import StudyConfig
+from harness.study.intermediates.merged import MergedRows
 from harness.training.trained import encoded
 
 EPOCHS = 3
@@ -38,6 +41,12 @@ class Column:
     def cell(self, name, intermediate=None):
         options = dict(seed=1, setting="full", intermediate=intermediate)
         return make_cell(self.study, self.tiny, self.splits[name], **options)
+
+    def on_merges(self, **tables):
+        """The cells of the first task on merges of the others, by row."""
+        study = dataclasses.replace(self.study, merged=tables)
+        rows = MergedRows(study, self.tiny, self.splits, set(), self.full)
+        return {cell.intermediate: cell for cell in rows.cells("one", "full", 1, self.full, self.lanes)}
 
     def encoded(self, name):
         """The rows of a split of the first task as they are trained."""

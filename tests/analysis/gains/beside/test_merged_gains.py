@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.heatmaps import colour_limit, heatmap, squares
+from analysis.figures.heatmaps import all_squares, colour_limit, heatmap, of_merged
 from analysis.gains.baselines import baselines
 from analysis.gains.beside.controls import controls
 from analysis.gains.beside.merged import AGAINST, MEANS, MERGED, merged_gains, merged_means
@@ -141,11 +141,11 @@ def test_means_are_over_targets_with_intervals_of_students_t(made):
 
 
 def test_they_stand_below_a_line_in_the_heatmap_and_deepen_no_colour(made):
-    from analysis.figures.heatmaps import _merged_squares
-
     pairs, alone, rows = gains(*made, draws=50), baselines(*made, draws=50), merged_gains(*made, draws=50)
-    own = squares(pairs, alone, made[1], metric="macro_f1", setting="full")
-    both = pd.concat([own, _merged_squares(rows, own)], ignore_index=True)
+    own, both = (
+        all_squares(pairs, alone, made[1], metric="macro_f1", setting="full", merged=merged) for merged in (None, rows)
+    )
+    assert list(dict.fromkeys(both.row[of_merged(both)])) == ["merged: all", "merged: best"]
     assert list(dict.fromkeys(both.row))[-2:] == ["merged: all", "merged: best"]
     figure = heatmap(both, title="t", metric="macro_f1", limit=colour_limit(own.points))
     lines = [line.get_ydata()[0] for line in figure.axes[0].lines]

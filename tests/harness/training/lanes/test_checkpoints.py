@@ -19,12 +19,7 @@ from harness.training.lanes import fit
 from harness.training.lanes.train import train_until
 from harness.training.memory import together
 from harness.training.recipe import Attempt, Recipe
-from tests.support.studies.toy_column import EPOCHS, Column, assert_close, assert_same_bytes, content
-
-
-@pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("column"))
+from tests.support.studies.toy_column import EPOCHS, assert_close, assert_same_bytes, content
 
 
 @pytest.mark.parametrize("epoch", range(EPOCHS + 1))

@@ -11,16 +11,11 @@ from harness.training.lanes.forward import forward
 from harness.training.lanes.merging import merged
 from harness.training.lanes.state import GATE, gates, stacked
 from harness.training.objective import summed_losses
-from tests.harness.training.lanes.test_merging import DOWN, DOWN_BIAS, UP, UP_BIAS, A, B, on_merges, plain
-from tests.support.studies.toy_column import Column, content
+from tests.harness.training.lanes.test_merging import DOWN, DOWN_BIAS, UP, UP_BIAS, A, B, plain
+from tests.support.studies.toy_column import content
 from tests.support.studies.toy_lanes import intermediates, network, part, trainer
 
 PARENTS = ["four", "three", "two"]
-
-
-@pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("gated"))
 
 
 def gated(made, adapters, weights, dtype=torch.float32):
@@ -94,7 +89,7 @@ def test_the_target_s_gradients_are_those_beside_a_frozen_merge():
 
 
 def test_a_cell_trains_its_weights_and_its_record_has_them_by_parent_and_layer(column):
-    (cell,) = on_merges(column, learned={"rule": "gated"}).values()
+    (cell,) = column.on_merges(learned={"rule": "gated"}).values()
     store = column.run(column.store_with_baselines(), [cell])
     results = store.get(cell.key).results
     assert results["intermediate_unchanged"]
@@ -105,14 +100,14 @@ def test_a_cell_trains_its_weights_and_its_record_has_them_by_parent_and_layer(c
     layers = column.tiny.shape[0]
     assert {len(values) for values in learned.values()} == {layers}
     assert all(value != pytest.approx(1 / 3, abs=1e-7) for values in learned.values() for value in values)
-    fixed = on_merges(column, fixed={"rule": "outputs"})["fixed"]
+    fixed = column.on_merges(fixed={"rule": "outputs"})["fixed"]
     also = column.run(column.store_with_baselines(), [fixed]).get(fixed.key).results
     assert "learned" not in also["merge"]
     assert results["trainable_parameters"] == also["trainable_parameters"] + 3 * layers
 
 
 def test_a_killed_cell_ends_with_the_same_bytes(column):
-    (cell,) = on_merges(column, learned={"rule": "gated"}).values()
+    (cell,) = column.on_merges(learned={"rule": "gated"}).values()
     whole = column.run(column.store_with_baselines(), [cell])
     for epoch in (1, 2):
         store = column.interrupted(column.store_with_baselines(), [cell], epoch)
@@ -127,7 +122,7 @@ def test_each_is_alone_in_its_pack(column):
         "mean": {"rule": "weights"},
         "two": {"rule": "gated", "best": 2, "by": "validation"},
     }
-    packs = _packs_of_merges(list(on_merges(column, **tables).values()))
+    packs = _packs_of_merges(list(column.on_merges(**tables).values()))
     assert [[cell.intermediate for cell in pack.cells] for pack in packs] == [["all", "mean"], ["learned"], ["two"]]
     assert _packs_of_merges([]) == []
 

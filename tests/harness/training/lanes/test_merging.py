@@ -14,7 +14,6 @@ from adapters.composition import Average, Stack
 from adapters_store import key_of
 from harness.study.cell import make_cell
 from harness.study.intermediates.decision import weights_of
-from harness.study.intermediates.merged import MergedRows
 from harness.training.batches import collate
 from harness.training.lanes.merging import check_shapes, merge_of, merged
 from harness.training.lanes.state import parameter_names, stacked
@@ -22,7 +21,7 @@ from harness.training.lanes.train import with_target
 from harness.training.memory import shape_of
 from harness.training.recipe import Recipe
 from tasks.errors import BadInput
-from tests.support.studies.toy_column import Column, content
+from tests.support.studies.toy_column import content
 from tests.support.studies.toy_lanes import intermediates, network, part, trainer
 
 DOWN, DOWN_BIAS, UP, UP_BIAS = ("adapter_down.0.weight", "adapter_down.0.bias", "adapter_up.weight", "adapter_up.bias")
@@ -138,18 +137,6 @@ def test_zero_units_beside_a_narrow_adapter_change_no_bit_and_get_no_place_in_wh
 # Cells on merges, trained as lanes.
 
 
-@pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("merged"))
-
-
-def on_merges(column, **tables):
-    """The cells of the first task on merges of the others, by row."""
-    study = dataclasses.replace(column.study, merged=tables)
-    rows = MergedRows(study, column.tiny, column.splits, set(), column.full)
-    return {cell.intermediate: cell for cell in rows.cells("one", "full", 1, column.full, column.lanes)}
-
-
 TABLES = {
     "all": {},
     "mean": {"rule": "weights"},
@@ -158,7 +145,7 @@ TABLES = {
 
 
 def test_a_merge_of_one_gives_that_transfer_s_logits_bit_for_bit(column):
-    (cell,) = on_merges(column, single={"parents": ["two"]}).values()
+    (cell,) = column.on_merges(single={"parents": ["two"]}).values()
     transfer = next(lane for lane in column.lanes if lane.intermediate == "two")
     alone, on_merge = (column.run(column.store_with_baselines(), [own]) for own in (transfer, cell))
     for name in ("test.parquet", "adapter/adapter.safetensors", "adapter/model_head.safetensors"):
@@ -167,7 +154,7 @@ def test_a_merge_of_one_gives_that_transfer_s_logits_bit_for_bit(column):
 
 
 def test_the_best_by_validation_are_those_whose_transfers_score_highest(column):
-    cells = on_merges(column, **{f"best{n}": {"best": n, "by": "validation"} for n in (1, 2, 3)})
+    cells = column.on_merges(**{f"best{n}": {"best": n, "by": "validation"} for n in (1, 2, 3)})
     scores = {lane.intermediate: column.whole.get(lane.key).results["validation"] for lane in column.lanes}
     ranked = sorted(scores, key=lambda name: (-scores[name], name))
     for number in (1, 2, 3):
@@ -177,17 +164,17 @@ def test_the_best_by_validation_are_those_whose_transfers_score_highest(column):
 
 def test_parents_in_another_order_have_the_same_key_and_bytes(column):
     first, second = (
-        on_merges(column, some={"parents": list(parents)})["some"] for parents in (("two", "four"), ("four", "two"))
+        column.on_merges(some={"parents": list(parents)})["some"] for parents in (("two", "four"), ("four", "two"))
     )
     assert first.key == second.key == key_of(first.spec)
     assert merge_of(first, column.base, {}).sha256 == merge_of(second, column.base, {}).sha256
 
 
 def test_what_decides_changes_the_key_and_other_rows_do_not(column):
-    alone = on_merges(column, all={})["all"]
-    assert on_merges(column, **TABLES)["all"].key == alone.key
+    alone = column.on_merges(all={})["all"]
+    assert column.on_merges(**TABLES)["all"].key == alone.key
     changed = [
-        on_merges(column, all=table)["all"]
+        column.on_merges(all=table)["all"]
         for table in ({"rule": "weights"}, {"parents": ["two", "three"]}, {"best": 2, "by": "validation"},
                       {"best": 1, "by": "validation"}, {"weights": "vocabulary_share"}, {"weights": "logme"})
     ]  # fmt: skip
@@ -195,7 +182,7 @@ def test_what_decides_changes_the_key_and_other_rows_do_not(column):
 
 
 def test_cells_on_merges_prove_theirs_alive_and_unchanged_and_say_what_it_was(column):
-    cells = list(on_merges(column, **TABLES).values())
+    cells = list(column.on_merges(**TABLES).values())
     store = column.run(column.store_with_baselines(), cells[:2])
     for cell in cells[:2]:
         results = store.get(cell.key).results
@@ -206,7 +193,7 @@ def test_cells_on_merges_prove_theirs_alive_and_unchanged_and_say_what_it_was(co
 
 
 def test_a_killed_pack_of_merged_rows_ends_with_the_same_bytes(column):
-    cells = list(on_merges(column, **{name: TABLES[name] for name in ("all", "mean")}).values())
+    cells = list(column.on_merges(**{name: TABLES[name] for name in ("all", "mean")}).values())
     whole = column.run(column.store_with_baselines(), cells)
     for epoch in (1, 2):
         store = column.interrupted(column.store_with_baselines(), cells, epoch)
@@ -233,7 +220,7 @@ def test_adapters_of_a_study_with_a_shared_start_start_alike(column):
 
 
 def test_a_wide_intermediate_is_in_the_plan_of_memory(column):
-    wide, narrow = (on_merges(column, **TABLES)[name] for name in ("all", "mean"))
+    wide, narrow = (column.on_merges(**TABLES)[name] for name in ("all", "mean"))
     assert [Recipe.of([cell]).below for cell in (wide, narrow, column.lanes[0])] == [3, 1, 1]
     parts = {"train": column.encoded("train")}
     sizes = [shape_of(Recipe.of([cell]), column.tiny, parts).lane_bytes() for cell in (wide, narrow)]

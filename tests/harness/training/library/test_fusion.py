@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import numpy as np
@@ -15,7 +14,6 @@ from safetensors.torch import load_file
 
 from adapters_store.store import without_weights
 from harness.run.grid import startable
-from harness.study.intermediates.merged import MergedRows
 from harness.study.methods import FUSION, fusion_parameters
 from harness.study.plan import Pack, _packs_of_merges
 from harness.systems import system_of
@@ -24,27 +22,16 @@ from harness.training.lanes.merging import parent_adapter
 from harness.training.library import fusion
 from harness.training.library.alone import Trainer, composed
 from harness.training.recipe import Recipe
-from tests.support.studies.toy_column import Column, content
+from tests.support.studies.toy_column import content
 
 PARENTS = ["four", "three", "two"]
 
 
 @pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("fusion"))
-
-
-@pytest.fixture(scope="module")
 def trained(column):
     """A store that has the parents and a trained fusion of all of them, and the fusion's cell."""
-    cell = on_merges(column, fused={"rule": "fusion"})["fused"]
+    cell = column.on_merges(fused={"rule": "fusion"})["fused"]
     return column.run(column.store_with_baselines(), [cell]), cell
-
-
-def on_merges(column, **tables):
-    study = dataclasses.replace(column.study, merged=tables)
-    rows = MergedRows(study, column.tiny, column.splits, set(), column.full)
-    return {cell.intermediate: cell for cell in rows.cells("one", "full", 1, column.full, column.lanes)}
 
 
 def fusion_weights(network, layer):
@@ -164,7 +151,7 @@ def test_the_record_says_what_each_parent_got_and_that_none_has_changed(column, 
     np.testing.assert_allclose(list(merge["weights"].values()), by_layer.mean(axis=1), atol=1e-12)
     assert float(np.ptp(by_layer)) > 0
     assert merge["parameters"] == fusion_parameters(layers, width)
-    stacked = on_merges(column, mean={})["mean"]
+    stacked = column.on_merges(mean={})["mean"]
     beside = column.run(column.store_with_baselines(), [stacked]).get(stacked.key).results
     assert results["trainable_parameters"] == beside["trainable_parameters"] + merge["parameters"]
 
@@ -176,7 +163,7 @@ def test_it_has_24_times_the_numbers_of_a_bottleneck_of_a_sixteenth():
 
 
 def test_a_fusion_whose_parents_change_fails(column, monkeypatch):
-    cell = on_merges(column, fused={"rule": "fusion"})["fused"]
+    cell = column.on_merges(fused={"rule": "fusion"})["fused"]
     fit = Trainer.fit
 
     def fit_and_change(self, *given):
@@ -238,7 +225,7 @@ def test_the_same_cell_has_the_same_bytes_and_one_that_was_stopped_starts_again(
 
 def test_only_the_best_parents_are_fused(column):
     table = {"rule": "fusion", "best": 2, "by": "validation"}
-    cell = on_merges(column, two=table)["two"]
+    cell = column.on_merges(two=table)["two"]
     store = column.store_with_baselines()
     for lane in column.lanes:
         column.run(store, [lane])
@@ -249,7 +236,7 @@ def test_only_the_best_parents_are_fused(column):
 
 
 def test_its_key_names_how_the_library_fuses_and_no_other_rule_s_does(column):
-    cells = on_merges(column, fused={"rule": "fusion"}, mean={}, learned={"rule": "gated"})
+    cells = column.on_merges(fused={"rule": "fusion"}, mean={}, learned={"rule": "gated"})
     assert cells["fused"].spec["trainer"] == "library"
     assert cells["fused"].spec["library"]["fusion"] == FUSION
     assert cells["fused"].spec["library"]["device"] == "cpu"
@@ -269,14 +256,14 @@ def test_a_parent_without_stored_weights_leaves_it_out_in_one_line(column):
     folder = store.root / "objects" / light.key
     shutil.rmtree(folder / "adapter")
     (folder / "record.json").write_bytes(light.to_json())
-    cell = on_merges(column, fused={"rule": "fusion"})["fused"]
+    cell = column.on_merges(fused={"rule": "fusion"})["fused"]
     left, (outcome,) = startable(Pack((cell,)), store)
     assert left is None
     assert outcome.error == ("the weights of parent three were left out of its record; restore or train them again")
 
 
 def test_a_plan_counts_what_it_costs_and_keeps(column):
-    cells = on_merges(column, fused={"rule": "fusion"}, mean={})
+    cells = column.on_merges(fused={"rule": "fusion"}, mean={})
     system = system_of(cells["fused"].spec)
     assert system.way(cells["fused"].spec, 1) == "fusion"
     assert system.passes(cells["fused"].spec) == 2 + 3 * 7 / 12
@@ -298,7 +285,7 @@ def test_the_library_s_configuration_is_the_one_that_names_cells(monkeypatch):
 
 def test_a_fusion_has_a_learning_rate_of_its_own_and_it_is_in_the_key(column, trained):
     store, usual = trained
-    other = on_merges(column, fused={"rule": "fusion", "learning_rate": 1e-3})["fused"]
+    other = column.on_merges(fused={"rule": "fusion", "learning_rate": 1e-3})["fused"]
     assert usual.merge["learning_rate"] == 5e-5
     assert usual.key != other.key
     for cell, rate in ((usual, 5e-5), (other, 1e-3)):
@@ -316,4 +303,4 @@ def test_a_fusion_has_a_learning_rate_of_its_own_and_it_is_in_the_key(column, tr
             p.requires_grad for p in network.parameters()
         )
         assert recipe.at_smaller_rates().fusion_rate == pytest.approx(rate / 3)
-    assert "learning_rate" not in on_merges(column, mean={})["mean"].merge
+    assert "learning_rate" not in column.on_merges(mean={})["mean"].merge

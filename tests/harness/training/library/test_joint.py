@@ -24,27 +24,16 @@ from harness.training.library.alone import Trainer
 from harness.training.recipe import Attempt, Recipe
 from tasks import metrics
 from tasks.errors import BadStudy
-from tests.support.studies.toy_column import Column, content
+from tests.support.studies.toy_column import content
 
 PARENTS = ["four", "three", "two"]
 
 
 @pytest.fixture(scope="module")
-def column(tiny, toy_splits, tmp_path_factory):
-    return Column(tiny, toy_splits, tmp_path_factory.mktemp("joint"))
-
-
-@pytest.fixture(scope="module")
 def trained(column):
     """A store that has the parents and a cell on an adapter of all of them, and the cell."""
-    cell = on_merges(column, together={"rule": "joint"})["together"]
+    cell = column.on_merges(together={"rule": "joint"})["together"]
     return run(column, column.store_with_baselines(), cell), cell
-
-
-def on_merges(column, **tables):
-    study = dataclasses.replace(column.study, merged=tables)
-    rows = MergedRows(study, column.tiny, column.splits, set(), column.full)
-    return {cell.intermediate: cell for cell in rows.cells("one", "full", 1, column.full, column.lanes)}
 
 
 def run(column, store, cell, watch=lambda *_: None):
@@ -199,7 +188,7 @@ def test_a_cell_that_was_stopped_starts_again_and_has_the_same_bytes(column, tra
 
 
 def test_its_key_names_the_rows_that_it_reads_and_it_is_alone_in_its_pack(column):
-    cells = on_merges(column, together={"rule": "joint"}, two={"rule": "joint", "parents": ["two"]}, mean={})
+    cells = column.on_merges(together={"rule": "joint"}, two={"rule": "joint", "parents": ["two"]}, mean={})
     cell = cells["together"]
     assert cell.spec["siblings"] == {task: column.splits[task].content_hash for task in PARENTS}
     assert (cell.spec["trainer"], cell.spec["library"]["device"]) == ("library", "cpu")

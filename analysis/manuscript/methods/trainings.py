@@ -265,7 +265,8 @@ def _retry_sentence(subject: Subject) -> str:
 
 def _trainers(subject: Subject, uses: Sequence[Use]) -> Iterator[str]:
     """By what implementation cells were trained, one sentence for each that was."""
-    trainers = _values(subject, lambda spec: spec.get("trainer"))
+    # Rows that no lane can train are told of where they are described (merges).
+    trainers = _values(subject, lambda spec: None if "merge" in spec else spec.get("trainer"))
     versions = {record.provenance["versions"].get("adapters") for record in records_of(subject)} - {None}
     version = f" {', '.join(sorted(versions))}" if versions else ""
     library = f"the adapters library{version}{keys_of(uses, TRAINING, 'adapters library')}"
