@@ -51,7 +51,7 @@ class Primary:
     """One specification of the guarded analysis, its number of arrangements, and the margin in points for less data.
 
     ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
-    cells, ``trained_before`` were trained earlier than that.
+    cells, ``trained_before`` were trained earlier than that, and the earliest is the ``first``: when, and by what code.
     """
 
     specification: Specification = PRIMARY
@@ -60,6 +60,7 @@ class Primary:
     declared: str = ""
     trained_before: int = 0
     trained: int = 0
+    first: str = ""
 
     @classmethod
     def of(cls, manifest: Manifest, store: Store) -> Primary:
@@ -70,9 +71,15 @@ class Primary:
         specification = Specification(**{field.name: analysis[field.name] for field in fields(Specification)})
         since = str(manifest["declared"])
         records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
-        trained_before = sum(record.provenance["created"] < since for record in records)
+        made = sorted((record.provenance["created"], record.provenance.get("code", "")) for record in records)
         return cls(
-            specification, int(analysis["draws"]), float(analysis["margin"]), since, trained_before, len(records)
+            specification,
+            int(analysis["draws"]),
+            float(analysis["margin"]),
+            since,
+            trained_before=sum(created < since for created, _ in made),
+            trained=len(made),
+            first=f"{made[0][0]} by {made[0][1] or 'unknown code'}" if made else "",
         )
 
     @property
@@ -86,9 +93,10 @@ class Primary:
         what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
             return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
-        late = (
-            f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
-        )
+        if self.trained_before:
+            late = f"; {self.trained_before} of {self.trained} cells were trained before that"
+        else:
+            late = f", before the first of {self.trained} cells was trained ({self.first})" if self.trained else ""
         return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}."
 
 
