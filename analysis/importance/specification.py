@@ -88,16 +88,16 @@ class Primary:
         return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin)})
 
     def line(self) -> str:
-        """One sentence on whether this was declared, before how many results, and its key."""
+        """Whether this was declared, before how many results, its key, and when and by what code the first was made."""
         choices = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
         what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
             return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
-        if self.trained_before:
-            late = f"; {self.trained_before} of {self.trained} cells were trained before that"
-        else:
-            late = f", before the first of {self.trained} cells was trained ({self.first})" if self.trained else ""
-        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}."
+        late = (
+            f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
+        )
+        first = f" The first of {self.trained} cells was trained {self.first}." if self.first and not late else ""
+        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}.{first}"
 
 
 UNDECLARED = Primary()
