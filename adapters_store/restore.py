@@ -1,18 +1,16 @@
 """An archive back into a store, or looked through without one.
 
 An archive may come from anywhere. ``open_archive`` reads it forwards and in small pieces, limits whatever a header may
-claim, and compares every member with the archive's own list. On it build
-
-- ``restore``, which reads the archive twice: first all of it is checked, then whole records go in one by one, none over
-  another, and the study's manifest last;
-- ``inspect_archive``, which reads it once, unpacks nothing, and names every member whose bytes are not those listed.
+claim, and compares every member with the archive's own list. ``restore`` reads it twice: first all of it is checked,
+then whole records go in one by one, none over another, and the study's manifest last; ``unpack`` does so into a folder
+of its own. ``inspect_archive`` reads it once, unpacks nothing, and names every member whose bytes are not those listed.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
+import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from adapters_store import disk
-from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, check_beside, keys_of
+from adapters_store.archive import FORMAT, KINDS, LIST, SCHEMA, STORED, check_beside, keys_of, unpacking
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain_data
 from adapters_store.listing import DATES
@@ -40,7 +38,7 @@ from adapters_store.record import (
     read_signed,
     unseal,
 )
-from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out
+from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out, original_files
 
 BITE_BYTES = 1 << 20  # of one read; a header that claims to be longer is no archive of ours
 MOST_JSON_BYTES = 64 << 20  # of the list, a record, a measure or the manifest
@@ -48,7 +46,7 @@ MOST_MEMBERS = 200_000
 MOST_NAME = 255  # characters, all of them ASCII
 MOST_RATIO = 100  # unpacked to packed; weights hardly pack, JSON to a tenth or a twentieth
 RATIO_COUNTS_FROM = 64 << 20  # unpacked bytes; less does no harm at any ratio
-BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, RecursionError)
+BROKEN = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError, RecursionError)
 
 # Reading: every function here raises BadArchive as soon as the archive is in doubt.
 
@@ -94,7 +92,7 @@ class MemberReader(NamedTuple):
 
 
 class _ForwardReader:
-    """The unpacked bytes of a .tar.gz for tarfile, which would read as much as a header claims, and seek backwards."""
+    """The unpacked bytes of an archive for tarfile, which would read as much as a header claims, and seek backwards."""
 
     def __init__(self, source: IO[bytes], limit: int) -> None:
         """Read ``source`` up to ``limit`` bytes."""
@@ -127,7 +125,7 @@ class _ForwardReader:
 def open_archive(file: Path) -> Iterator[tuple[Listing, Iterator[MemberReader]]]:
     """The list of an archive, and its members one after the other; BadArchive, naming the file, at the first doubt."""
     try:
-        with file.open("rb") as packed, gzip.GzipFile(fileobj=packed, mode="rb") as source:
+        with file.open("rb") as packed, unpacking(packed) as source:
             limit = max(RATIO_COUNTS_FROM, MOST_RATIO * file.stat().st_size)
             tar = tarfile.TarFile(fileobj=_ForwardReader(source, limit), mode="r")  # type: ignore[arg-type]
             listing = _listing(tar)
@@ -288,6 +286,17 @@ def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = d
     return done
 
 
+def unpack(file: Path, root: Path) -> None:
+    """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated."""
+    listing, manifest = _check(file, drain)
+    store = Store(root)
+    with open_archive(file) as (_, members):
+        for member in members:
+            if member.name.partition("/")[0] in STORED:
+                _write(store, root / member.name, member)
+    store.write_manifest(listing.study, manifest)
+
+
 def _owner(member: MemberReader) -> tuple[str, str]:
     """The kind and name of what a member belongs to."""
     kind, _, rest = member.name.partition("/")
@@ -350,7 +359,7 @@ def _record(member: MemberReader, key: str) -> Record:
     record = Record.from_json(member.json_bytes(), Path(member.name))
     if record.key != key:
         raise BadArchive(f"member {member.name!r} is not the record of its key")
-    left_out(record)
+    original_files(record)
     return record
 
 
@@ -377,14 +386,12 @@ def _measure(member: MemberReader, key: str) -> Measure:
 def _refuse_another_study(store: Store, name: str, manifest: Mapping[str, Any]) -> None:
     if name not in store.manifests():
         return
-    if _without_dates(store.manifest(name)) != _without_dates(manifest):
+    both = store.manifest(name), manifest
+    kept, archived = ({field: part for field, part in each.items() if field not in DATES} for each in both)
+    if kept != archived:
         raise StoreError(
             f"store {store.root} has another study {name!r}; nothing was restored: give a store of its own with --store"
         )
-
-
-def _without_dates(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: content for name, content in manifest.items() if name not in DATES}
 
 
 def _restore_record(store: Store, key: str, members: Iterable[MemberReader], done: Restoration) -> None:
@@ -425,8 +432,8 @@ def _restore_measure(store: Store, key: str, members: Iterable[MemberReader], do
 
 
 def _stamps(record: Record) -> dict[str, str]:
-    """The hashes of a record's files, of those too that were left out."""
-    return {f"file {name}": stamp.sha256 for name, stamp in {**record.files, **left_out(record)}.items()}
+    """The hashes of a record's files as they were first, of those too that were left out or rewritten."""
+    return {f"file {name}": stamp.sha256 for name, stamp in original_files(record).items()}
 
 
 # Inspecting: once through the archive, nothing stored.

@@ -393,13 +393,30 @@ def left_out(record: Record) -> dict[str, StoredFile]:
         raise StoreError(f"record {record.key}: its provenance has a field {LEFT_OUT!r} that is not ours") from None
 
 
+REWRITTEN = "rewritten"  # the field of a record's provenance that says which files its shorter ones were made from
+
+
+def original_files(record: Record) -> dict[str, StoredFile]:
+    """The files that the record was first stored with, by which its copies in archives are told to be equal.
+
+    Those that it has, those left out, and for a rewritten file the one that it was made from; StoreError if its note
+    of them is malformed.
+    """
+    try:
+        notes = record.provenance.get(REWRITTEN, {}).items()
+        origins = {name: StoredFile(note["sha256"], note["bytes"]) for name, note in notes}
+    except (TypeError, AttributeError, KeyError):
+        raise StoreError(f"record {record.key}: its provenance has a field {REWRITTEN!r} that is not ours") from None
+    return {**record.files, **left_out(record), **origins}
+
+
 def open_weights(store: Store, key: str, name: str) -> Path:
     """``Store.open`` for a file of an adapter that is needed for computing; NoWeights if the record has none."""
     record = store.get(key)
     if left_out(record) or not any(file.endswith(WEIGHTS_ENDING) for file in record.files):
         raise NoWeights(
-            f"record {key} has no weights (`store archive --light` leaves them out, and a study may keep baselines' "
-            "adapters alone), so nothing can stand on it; `store restore` a full archive into a store of its own, "
-            "or move its folder away and run again"
+            f"record {key} has no weights (`store archive --light` and `--brief` leave them out, and a study may keep "
+            "baselines' adapters alone), so nothing can stand on it; `store restore` a full archive into a store of "
+            "its own, or move its folder away and run again"
         )
     return store.open(key, name)

@@ -55,7 +55,7 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
 
 def is_light(record: Record, folder: Path) -> bool:
     """Whether the record was stored with weights and has none of them; StoreError if its note of them is malformed."""
-    weights = {*left_out(record), *(name for name in record.files if name.endswith(WEIGHTS_ENDING))}
+    weights = {name for name in (*left_out(record), *record.files) if name.endswith(WEIGHTS_ENDING)}
     return bool(weights) and not any(os.path.lexists(folder / name) for name in weights)
 
 

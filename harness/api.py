@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
+from harness.sharing.stored import NotRun, open_study, stored_manifest
 from tasks.errors import BadInput
-from tasks.plain_text import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 
 
 DRAWS_OF_ADVICE = 50  # of the gains, whose intervals nobody reads there
-
-
-class NotRun(BadInput):
-    """The store knows no run of this study."""
 
 
 def _unwatched(*progress: object) -> None:
@@ -259,17 +255,21 @@ class Study:
             from harness.similarity.fill import fill
 
             fill(self.plan, self.store, measures)
-        return stored_similarities(self.store, self.manifest())
+        return stored_similarities(*self.results())
 
     def manifest(self) -> dict[str, Any]:
         """What the last run of this study wrote; NotRun if there is none."""
         return stored_manifest(self.store, self.config.name)
 
+    def results(self) -> tuple[Store, dict[str, Any]]:
+        """The store with the study's results and its manifest: those of a run, or else those shipped; else NotRun."""
+        return open_study(self.store, self.config.name)
+
     def cells(self) -> pd.DataFrame:
         """One row per cell of the study, from the store alone."""
         from analysis.gains.cells import cells
 
-        return cells(self.store, self.manifest())
+        return cells(*self.results())
 
     def gains(self, *, exact: bool = False) -> pd.DataFrame:
         """One row per (intermediate, target, setting), with significance, from the store alone.
@@ -278,19 +278,20 @@ class Study:
         """
         from analysis.sections.study_results import Frames, Snapshot
 
-        return Frames.of(Snapshot.of(self.store, exact=exact), self.manifest()).gains()
+        store, manifest = self.results()
+        return Frames.of(Snapshot.of(store, exact=exact), manifest).gains()
 
     def baselines(self) -> pd.DataFrame:
         """One row per (target, setting): the score of the target alone with its interval, from the store alone."""
         from analysis.sections.study_results import Frames
 
-        return Frames.of(self.store, self.manifest()).baselines()
+        return Frames.of(*self.results()).baselines()
 
     def controls(self) -> pd.DataFrame:
         """One row per (control, intermediate, target, setting), in the terms of ``gains``, from the store alone."""
         from analysis.sections.study_results import Frames
 
-        return Frames.of(self.store, self.manifest()).controls()
+        return Frames.of(*self.results()).controls()
 
     def flips(self, intermediate: str, target: str, *, setting: str = "full", seeds: Sequence[int] = ()) -> Flips:
         """The test items that an intermediate turned right or wrong, from the store alone.
@@ -299,7 +300,7 @@ class Study:
         """
         from analysis.gains.flips import flips
 
-        return flips(self.store, self.manifest(), intermediate, target, setting=setting, seeds=seeds)
+        return flips(*self.results(), intermediate, target, setting=setting, seeds=seeds)
 
     def status(self) -> StudyStatus:
         """What is stored, runs, waits and has failed, from the store alone."""
@@ -320,9 +321,8 @@ class Study:
         """
         from analysis.sections.compare import compared_gains, side_of_study
 
-        store = other.store if isinstance(other, Study) else self.store
-        manifest = other.manifest() if isinstance(other, Study) else stored_manifest(store, other)
-        return compared_gains(side_of_study(self.store, self.manifest()), side_of_study(store, manifest))
+        its = other.results() if isinstance(other, Study) else open_study(self.store, other)
+        return compared_gains(side_of_study(*self.results()), side_of_study(*its))
 
     def suggest(
         self,
@@ -421,13 +421,13 @@ class Study:
         """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
         from analysis.report import report
 
-        return report(self.store, self.manifest(), Path(out)).page
+        return report(*self.results(), Path(out)).page
 
     def share(self, out: str | Path) -> Shared:
         """Write a report for others into the empty folder ``out``: private tasks stand under pseudonyms there."""
         from analysis.sharing.share import shared_report
 
-        return shared_report(self.store, self.manifest(), Path(out))
+        return shared_report(*self.results(), Path(out))
 
     def __repr__(self) -> str:
         """The study's name and where its cells are kept."""
@@ -477,24 +477,3 @@ def probe_stored(
     counts, missing = inserted(store, manifest, every, conversations, device) if conversations else ([], {})
     left_out = not_asked(store, manifest) | probe.missing | missing
     return Probed(probes(store, manifest, asked), inserted_frame(counts, asked), left_out)
-
-
-def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dict[str, Any]:
-    """The manifest of study ``name`` in ``store``; NotRun with the names that are there.
-
-    CorruptRecord names a field that is not what a run writes; with ``cells_only`` no others than the cells are needed.
-    """
-    from harness.study.file import study_names
-    from harness.study.manifest import check_manifest
-
-    known = store.manifests()
-    if name not in known:
-        there = f"it has {', '.join(known)}" if known else "it has no study yet"
-        file = name if name in study_names() else "FILE.toml, the file of a study of this name"
-        raise NotRun(
-            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, known)}; "
-            f"start it with: empathy-transfer run {file}"
-        )
-    manifest = store.manifest(name)
-    check_manifest(manifest, f"study {name}", cells_only=cells_only)
-    return manifest

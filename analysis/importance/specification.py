@@ -51,7 +51,7 @@ class Primary:
     """One specification of the guarded analysis, its number of arrangements, and the margin in points for less data.
 
     ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
-    cells, ``trained_before`` were trained earlier than that.
+    cells, ``trained_before`` were trained earlier than that, and the earliest is the ``first``: when, and by what code.
     """
 
     specification: Specification = PRIMARY
@@ -60,6 +60,7 @@ class Primary:
     declared: str = ""
     trained_before: int = 0
     trained: int = 0
+    first: str = ""
 
     @classmethod
     def of(cls, manifest: Manifest, store: Store) -> Primary:
@@ -70,9 +71,15 @@ class Primary:
         specification = Specification(**{field.name: analysis[field.name] for field in fields(Specification)})
         since = str(manifest["declared"])
         records = [store.get(cell["key"]) for cell in manifest["cells"] if cell["key"] in store]
-        trained_before = sum(record.provenance["created"] < since for record in records)
+        made = sorted((record.provenance["created"], record.provenance.get("code", "")) for record in records)
         return cls(
-            specification, int(analysis["draws"]), float(analysis["margin"]), since, trained_before, len(records)
+            specification,
+            int(analysis["draws"]),
+            float(analysis["margin"]),
+            since,
+            trained_before=sum(created < since for created, _ in made),
+            trained=len(made),
+            first=f"{made[0][0]} by {made[0][1] or 'unknown code'}" if made else "",
         )
 
     @property
@@ -81,7 +88,7 @@ class Primary:
         return key_of({**asdict(self.specification), "draws": self.draws, "margin": float(self.margin)})
 
     def line(self) -> str:
-        """One sentence on whether this was declared, before how many results, and its key."""
+        """Whether this was declared, before how many results, its key, and when and by what code the first was made."""
         choices = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
         what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
         if not self.declared:
@@ -89,7 +96,8 @@ class Primary:
         late = (
             f"; {self.trained_before} of {self.trained} cells were trained before that" if self.trained_before else ""
         )
-        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}."
+        first = f" The first of {self.trained} cells was trained {self.first}." if self.first and not late else ""
+        return f"Primary analysis declared {self.declared}{late} ({what}); hash {self.key}.{first}"
 
 
 UNDECLARED = Primary()

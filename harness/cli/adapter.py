@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows, verbatim
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:

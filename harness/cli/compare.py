@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options, places, print_next
 from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
+from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def _side(options: argparse.Namespace, name: str) -> Side:
 
     if name == PUBLISHED:
         return side_of_published()
-    store = Store(Path(options.store))
-    return side_of_study(store, stored_manifest(store, name_of(name)))
+    return side_of_study(*open_study(Store(Path(options.store)), name_of(name)))
 
 
 # ``power``: what a study could have seen, from its own variances between items and between seeds.
@@ -71,8 +70,7 @@ def show_power(options: argparse.Namespace) -> int:
     if name == PUBLISHED:
         question, then = of_published(), ["analyze", PUBLISHED]
     else:
-        store = Store(Path(options.store))
-        manifest = stored_manifest(store, name)
+        store, manifest = open_study(Store(Path(options.store)), name)
         question, then = of_study(store, manifest), _with_a_seed_more(options.study, manifest["study"]["seeds"])
     with Steps(quiet=options.quiet) as steps:
         page = write_power(

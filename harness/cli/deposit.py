@@ -7,17 +7,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adapters_store import Store, StoreError
-from adapters_store.archive import KINDS, archive, keys_of
+from adapters_store.archive import GZIPPED, KINDS, XZ, archive, keys_of
 from adapters_store.measures import measures_of
 from adapters_store.restore import BITE_BYTES, Inspection, MemberReader, NotAsListed, inspect_archive, restore
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file
+from harness.sharing.stored import shipped_archive, stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -38,43 +38,68 @@ def add_archive(archive: argparse.ArgumentParser) -> None:
     archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
     archive.add_argument("--title", help="default: the study's")
     archive.add_argument("--description", help="default: what the study is, in two sentences")
-    out_option(archive, "the archive to write (default: STUDY-results.tar.gz)", "FILE")
+    brief_option(archive)
+    out_option(archive, "the archive to write (default: STUDY-results.tar.gz, with --brief .tar.xz)", "FILE")
 
 
 def add_verify(verify: argparse.ArgumentParser) -> None:
     """Add the options of ``verify``."""
     leaf_options(verify, "verify demo-results.tar.gz", verify_archive)
     verify.epilog = f"{verify.epilog}; exit codes: 0 all is equal, 1 what differs is named, 2 no such archive"
-    verify.add_argument("file", metavar="ARCHIVE", help="what archive has written")
+    verify.add_argument(
+        "file", metavar="ARCHIVE", help="what archive has written, or a study whose results come with this package"
+    )
+
+
+Adder: TypeAlias = "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup"
+
+
+def brief_option(leaf: Adder) -> None:
+    """Whether what no table is computed from is left out."""
+    leaf.add_argument(
+        "--brief",
+        action="store_true",
+        help="without weights, validation predictions and figures, logits of classes rounded: a tenth of the size",
+    )
 
 
 REPORT, LICENCES = "report", "LICENCES.md"
 MOST_SHOWN = 20
-SUFFIXES = (".tar.gz", ".tgz")
 
 
 class NoResults(BadInput):
     """An archive of a study has no report, so that there is nothing to compare."""
 
 
+def ending(options: argparse.Namespace) -> str:
+    """What an archive's name ends with unless another is given: the packing that is worth its time."""
+    return XZ if options.brief else GZIPPED[0]
+
+
 def archive_results(options: argparse.Namespace) -> int:
     """Write a study's records, report and description into one file, and print what is in it."""
     from analysis.manuscript.licences import licences_page
-    from analysis.sharing.recomputed import recompute
+    from analysis.sharing.recomputed import ENDINGS, recompute
+    from harness.sharing.brief import brief_copy
 
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
-    file = Path(options.out or f"{name}-results.tar.gz")
-    if not file.name.endswith(SUFFIXES) or file.exists():  # said before minutes are spent on tables
-        raise BadInput(f"{file}: an archive is a new {SUFFIXES[0]}; give it a name that ends so and is not there yet")
+    file = Path(options.out or f"{name}-results{ending(options)}")
+    if not file.name.endswith((*GZIPPED, XZ)) or file.exists():  # said before minutes are spent on tables
+        raise BadInput(
+            f"{file}: an archive is a new {GZIPPED[0]} or {XZ}; give it a name that ends so and is not there yet"
+        )
     deposit = Deposit(options.creator, options.licence or "", options.title or "", options.description or "")
     records = sum(key in store for key in keys_of(manifest, f"study {name}"))
-    files = beside(manifest, deposit, records) | {LICENCES: licences_page(manifest).encode()}
+    files = beside(manifest, deposit, records, is_brief=options.brief)
+    files |= {LICENCES: licences_page(manifest).encode()}
     with tempfile.TemporaryDirectory() as temporary, Steps(quiet=options.quiet) as steps:
-        out = Path(temporary)
-        for path in recompute(store, manifest, out, steps.show):
-            files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
-    done = archive(store, name, measures_of(manifest), file, is_light=True, beside=files)
+        out = Path(temporary) / REPORT
+        source = brief_copy(store, name, measures_of(manifest), out.with_name("store")) if options.brief else store
+        for path in recompute(source, manifest, out, steps.show):
+            if not options.brief or path.suffix in ENDINGS:
+                files[f"{REPORT}/{path.relative_to(out).as_posix()}"] = path.read_bytes()
+        done = archive(source, name, measures_of(manifest), file, is_light=True, beside=files)
     if options.json:
         summary = {"file": str(file), "bytes": file.stat().st_size, "records": done.records, "measures": done.measures}
         print_json(summary | {"files": len(files), "missing": list(done.missing)})
@@ -95,6 +120,7 @@ class Verification:
     tables: int = 0
     numbers: int = 0
     differences: list[Difference] = field(default_factory=list)
+    declared: str = ""
     versions: list[str] = field(default_factory=list)
 
 
@@ -103,6 +129,8 @@ def verify_archive(options: argparse.Namespace) -> int:
     from analysis.sharing.recomputed import Difference
 
     file = Path(options.file)
+    if not file.exists():
+        file = shipped_archive(options.file) or file
     with Steps(quiet=options.quiet) as steps, tempfile.TemporaryDirectory() as temporary:
         try:
             outcome = _verify(file, Path(temporary), steps)
@@ -136,6 +164,7 @@ def _verify(file: Path, folder: Path, steps: Steps) -> Verification:
 
 def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     """Compute everything anew from the restored store, and add what is other than what was kept."""
+    from analysis.importance.specification import Primary
     from analysis.sections.study_results import Snapshot
     from analysis.sharing.recomputed import compared, recompute
     from harness.study.manifest import check_manifest
@@ -149,6 +178,7 @@ def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     comparison = compared(kept / REPORT, folder / "made")
     outcome.records, outcome.tables, outcome.numbers = len(store.records()), comparison.tables, comparison.numbers
     outcome.differences += comparison.differences
+    outcome.declared = Primary.of(manifest, store).line()
     lock = kept / LOCK
     outcome.versions = otherwise(lock.read_text(encoding="utf-8", errors="replace")) if lock.is_file() else []
 
@@ -183,7 +213,8 @@ def _descriptions_apart(manifest: Mapping[str, Any], kept: Path) -> Iterator[Dif
 def _as_json(file: Path, outcome: Verification) -> dict[str, Any]:
     counts = {"records": outcome.records, "tables": outcome.tables, "numbers": outcome.numbers}
     apart = [difference._asdict() for difference in outcome.differences]
-    return {"file": str(file), "study": outcome.study, **counts, "differences": apart, "versions": outcome.versions}
+    facts = {"differences": apart, "declared": outcome.declared, "versions": outcome.versions}
+    return {"file": str(file), "study": outcome.study, **counts, **facts}
 
 
 def _print(file: Path, outcome: Verification) -> None:
@@ -202,5 +233,6 @@ def _print(file: Path, outcome: Verification) -> None:
     counted = f"{outcome.tables} tables with {outcome.numbers:,} numbers"
     print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
     print("all equal after their printed rounding" if not outcome.differences else "not equal")
+    print(outcome.declared)
     if outcome.versions:
         print(f"made with other versions: {', '.join(outcome.versions)}")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store import Store, disk
-from harness.api import stored_manifest
 from harness.cli.options import device_option, leaf_options, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import console, plain, width_of
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option
 from harness.cli.score import reading_options, scorer_named, texts_of
 from harness.cli.study import name_of
 from harness.cli.terminal import verbatim
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 

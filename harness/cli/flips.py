@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
+from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 from tasks.plain_text import harmless
 from tasks.task import Example
@@ -51,8 +51,7 @@ def show_flips(options: argparse.Namespace) -> int:
 
     if options.show is not None and options.show < 1:
         raise BadInput(f"--show {options.show} is not a number of items from 1")
-    store, name = Store(Path(options.store)), name_of(options.study)
-    manifest = stored_manifest(store, name)
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
     chosen = {"setting": options.setting, "seeds": options.seed}
     changes = flips(store, manifest, options.intermediate, options.target, **chosen)
     rows, why = _texts(options, store, manifest)

@@ -18,7 +18,6 @@ from pathlib import Path
 import psutil
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.choose import add_choose
 from harness.cli.options import leaf_options, plan_options, train_options
 from harness.cli.run import add_demo, add_run, train
@@ -30,6 +29,7 @@ from harness.engines.slurm_queue import JobStatus
 from harness.engines.status import is_alive, location
 from harness.preflight.smoke import SMOKE
 from harness.run import notes
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
+from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 
@@ -43,8 +43,7 @@ def show_leaderboard(options: argparse.Namespace) -> int:
     from analysis.tables import FIGURES, TABLES, write_frames
 
     name = name_of(options.study)
-    store = Store(Path(options.store))
-    frames = Frames.of(store, stored_manifest(store, name))
+    frames = Frames.of(*open_study(Store(Path(options.store)), name))
     board, out = frames.board(), Path(options.out or f"results/{name}")
     for target in options.target:
         if target not in (known := list(frames.manifest["tasks"])):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, disk
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import print_json, print_rows
 from harness.engines.status import StudyStatus, location, planned, status_of
+from harness.sharing.stored import open_study, stored_manifest
 from tasks.errors import BadInput
 from tasks.plain_text import harmless, nearest
 
@@ -42,6 +42,8 @@ class OtherCells(BadInput):
 def show_logs(options: argparse.Namespace) -> int:
     """Print a cell's state, and what is known of how it failed, runs, or was made."""
     store = Store(Path(options.store))
+    if options.study:
+        store, _ = open_study(store, name_of(options.study), cells_only=True)
     study, cell = _only_match(store, options.cell, options.study, options.seed)
     facts = _facts_of(store, status_of(store, study, stored_manifest(store, study, cells_only=True)), cell)
     if options.json:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import exact_option, leaf_options, out_option
 from harness.cli.report import NOT_DRAWN, PUBLISHED
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, verbatim
+from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def subject_of(options: argparse.Namespace) -> Subject:
         if is_exact:
             raise BadInput(NOT_DRAWN.format(options.study))
         return published()
-    store = Snapshot.of(Store(Path(options.store)), exact=is_exact)
-    return stored_study(store, stored_manifest(store, name_of(options.study)))
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
+    return stored_study(Snapshot.of(store, exact=is_exact), manifest)
 
 
 # ``cite``: what a study has to cite, and what its data's licences let one share.

@@ -162,8 +162,8 @@ def _expressed(options: argparse.Namespace) -> Expressed:
     """Intents by id, of a scored file or of a study in the store."""
     from adapters_store import Store
     from analysis.results.people.intents import scored_intents, stored_intents
-    from harness.api import stored_manifest
     from harness.cli.study import name_of
+    from harness.sharing.stored import stored_manifest
 
     tasks = _names(options.intents)
     if Path(options.source).is_file() and Path(options.source).suffix != ".toml":

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.api import probe_stored, stored_manifest
+from harness.api import probe_stored
 from harness.cli.options import device_option, leaf_options, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
+from harness.sharing.stored import stored_manifest
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import exact_option, leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
+from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def question_of(options: argparse.Namespace) -> Question:
         )
     if options.study == PUBLISHED:
         return of_published(Path(options.out or f"results/{PUBLISHED}"), margin)
-    store, name, out = _store_name_out(options)
-    frames = Frames.of(store, stored_manifest(store, name))
+    store, manifest, out = _stored(options)
+    frames = Frames.of(store, manifest)
     return of_stored(frames.store, frames.manifest, frames.gains(), out, margin, frames.kept)
 
 
@@ -159,8 +159,8 @@ def write_figures(options: argparse.Namespace) -> int:
     if options.study == PUBLISHED:
         question = question_of(options)
     else:
-        store, name, out = _store_name_out(options)
-        frames = Frames.of(store, stored_manifest(store, name))
+        store, manifest, out = _stored(options)
+        frames = Frames.of(store, manifest)
         pairs = frames.gains()
         question = of_stored(frames.store, frames.manifest, pairs, out, kept=frames.kept)
         drawings = out / FIGURES
@@ -197,9 +197,9 @@ def write_report(options: argparse.Namespace) -> int:
             written = write_scores_report(question, steps.show)
         print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
         return 0
-    store, name, out = _store_name_out(options)
+    store, manifest, out = _stored(options)
     with Steps(quiet=options.quiet) as steps:
-        written = report(store, stored_manifest(store, name), out, progress=steps.show)
+        written = report(store, manifest, out, progress=steps.show)
     print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
     return 0
 
@@ -210,8 +210,7 @@ def _share_report(options: argparse.Namespace) -> int:
     from analysis.sharing.share import shared_report
     from analysis.tables import few
 
-    store, name, _ = _store_name_out(options)
-    manifest = stored_manifest(store, name)
+    store, manifest, _ = _stored(options)
     out = Path(options.out or f"results/{names_of(manifest).study}-shared")
     with Steps(quiet=options.quiet) as steps:
         done = shared_report(store, manifest, out, progress=steps.show)
@@ -225,8 +224,10 @@ def _share_report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _store_name_out(options: argparse.Namespace) -> tuple[Store, str, Path]:
+def _stored(options: argparse.Namespace) -> tuple[Store, dict[str, Any], Path]:
+    """The store with a study's results, its manifest, and the folder to write into."""
     from analysis.sections.study_results import Snapshot
 
-    name, store = name_of(options.study), Store(Path(options.store))
-    return Snapshot.of(store, exact=options.exact), name, Path(options.out or f"results/{name}")
+    name = name_of(options.study)
+    store, manifest = open_study(Store(Path(options.store)), name)
+    return Snapshot.of(store, exact=options.exact), manifest, Path(options.out or f"results/{name}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from adapters_store.record import imports_of
-from harness.api import stored_manifest
 from harness.cli.options import device_option, leaf_options, out_option, system_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.scoring.texts import FORMS, Texts
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 

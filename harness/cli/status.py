@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.options import leaf_options, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked, verbatim
@@ -36,6 +35,7 @@ from harness.engines.status import (
 )
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ from adapters_store.measures import measures_of
 from adapters_store.record import ASSUMED, KNOWN
 from adapters_store.restore import restore
 from adapters_store.verify import Verification, verify
-from harness.api import stored_manifest
+from harness.cli.deposit import brief_option, ending
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
+from harness.sharing.stored import stored_manifest
 
 if TYPE_CHECKING:
     from harness.study.backbones.migrate import MigrationReport
@@ -76,10 +78,12 @@ def _add_archive(leaves: Leaves) -> None:
         archive_study,
     )
     archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
-    archive.add_argument(
+    less = archive.add_mutually_exclusive_group()
+    less.add_argument(
         "--light", action="store_true", help="without weights: enough for reports and figures, not to train on"
     )
-    out_option(archive, "the archive to write (default: STUDY.tar.gz)", "FILE")
+    brief_option(less)
+    out_option(archive, "the archive to write (default: STUDY.tar.gz, with --brief .tar.xz)", "FILE")
     restore = leaf_of(
         leaves,
         "restore",
@@ -209,16 +213,22 @@ def _size(count: int) -> str:
 
 def archive_study(options: argparse.Namespace) -> int:
     """Write a study's archive, and print what is in it and what is not."""
+    from harness.sharing.brief import brief_copy
+
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
-    file = Path(options.out or f"{name}.tar.gz")
-    done = archive(store, name, measures_of(manifest), file, is_light=options.light)
+    file = Path(options.out or f"{name}{ending(options)}")
+    is_light = options.light or options.brief
+    with tempfile.TemporaryDirectory() as temporary:
+        if options.brief:
+            store = brief_copy(store, name, measures_of(manifest), Path(temporary) / "store")
+        done = archive(store, name, measures_of(manifest), file, is_light=is_light)
     size = file.stat().st_size
     if options.json:
         counts = {"records": done.records, "measures": done.measures, "missing": list(done.missing)}
-        print_json({"file": str(file), "bytes": size, "is_light": options.light, **counts})
+        print_json({"file": str(file), "bytes": size, "is_light": is_light, **counts})
         return 0
-    weights = " without weights" if options.light else ""
+    weights = " without weights" if is_light else ""
     print(f"{file}: {done.records} records{weights}, {done.measures} measures, {size / 1e6:.1f} MB")
     if done.missing:
         print(f"{len(done.missing)} cells of the study have no record and are not in it")

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from adapters_store import Store
-from harness.api import stored_manifest
 from harness.cli.explain import rows_options, splits_named
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json
+from harness.sharing.stored import stored_manifest
 
 
 def add_tsne(tsne: argparse.ArgumentParser) -> None:

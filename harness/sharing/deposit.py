@@ -25,14 +25,16 @@ Manifest = Mapping[str, Any]
 
 ZENODO, STUDY, LOCK, README = ".zenodo.json", "study.toml", "environment.txt", "README.md"
 REGISTRY = "registry"  # folder of the ratings that came from the user's own entries
+WHOLE = "tables (CSV), figures (PNG, SVG) and the report", "test and validation predictions"
+BRIEF = "tables (CSV) and the report", "test predictions, logits of classes rounded to 1/1024"
 READ_ME = """# {title}
 
 Results of the study `{name}`, made with empathy-transfer {version}: {records} records of trainings, without weights.
 
 | file | holds |
 |---|---|
-| `report/` | tables (CSV), figures (PNG, SVG) and the report |
-| `objects/`, `measures/`, `studies/` | the records: test and validation predictions, settings, provenance, checksums |
+| `report/` | {report} |
+| `objects/`, `measures/`, `studies/` | the records: {predictions}, settings, provenance, checksums |
 | `study.toml` | the study with every field written out |
 | `environment.txt` | the versions of Python and of every package that was installed |
 | `LICENCES.md` | the licences of the data sets; none of their texts is in here |
@@ -132,7 +134,7 @@ class MayNotShare(BadInput):
     """A task of the study has private data."""
 
 
-def beside(manifest: Manifest, deposit: Deposit, records: int) -> dict[str, bytes]:
+def beside(manifest: Manifest, deposit: Deposit, records: int, *, is_brief: bool = False) -> dict[str, bytes]:
     """The files about a study with this number of records, except its report and licences, by name.
 
     MayNotShare if a task is private, BadMetadata if ``deposit`` does not say who made it.
@@ -144,7 +146,9 @@ def beside(manifest: Manifest, deposit: Deposit, records: int) -> dict[str, byte
         )
     title = manifest["study"].get("title") or manifest["name"]
     facts = zenodo_metadata(deposit, title, _description(manifest, records))
-    page = READ_ME.format(title=facts["title"], name=manifest["name"], version=_version(), records=records)
+    report, predictions = BRIEF if is_brief else WHOLE
+    said = {"version": _version(), "records": records, "report": report, "predictions": predictions}
+    page = READ_ME.format(title=facts["title"], name=manifest["name"], **said)
     files = {ZENODO: json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n", README: page.encode()}
     files |= {STUDY: study_file(manifest["study"]).encode(), LOCK: lock().encode()}
     return files | _own_ratings(manifest)

@@ -64,7 +64,8 @@ def test_every_data_file_is_shipped_and_every_pattern_ships_something():
     ]
     shipped = {(folder, pattern): set(folder.glob(pattern)) for folder, pattern in patterns}
     assert data - set().union(*shipped.values()) == set()
-    assert [pattern for pattern, found in shipped.items() if not found] == []
+    empty = {pattern for (_, pattern), found in shipped.items() if not found}
+    assert empty <= {"*-results.tar.xz"}  # a finished study's, of which there may be none
 
 
 def test_the_repository_has_no_other_top_level_entries():

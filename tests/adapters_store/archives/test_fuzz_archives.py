@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import tarfile
 from hashlib import sha256
 
@@ -176,8 +177,17 @@ def test_a_hostile_archive_is_refused_before_anything_is_written(made, tmp_path,
 def test_hostile_archives_are_made_as_good_ones_are(made, tmp_path):
     """Else the tests above could refuse for another reason than the one in their name."""
     members = {name: content for name, content in made[1].items() if name != "archive.json"}
-    (tmp_path / "good.tar.gz").write_bytes(tar_of(listed(members)))
-    assert restore(tmp_path / "good.tar.gz", Store(tmp_path / "runs")).new == 2
+    for mode in ("w:gz", "w:xz"):
+        (tmp_path / "good.tar.gz").write_bytes(tar_of(listed(members), mode))
+        assert restore(tmp_path / "good.tar.gz", Store(tmp_path / mode[2:])).new == 2
+    (tmp_path / "good.tar.gz").write_bytes(as_xz(made[0]))
+    assert restore(tmp_path / "good.tar.gz", Store(tmp_path / "again")).new == 2
+
+
+def as_xz(raw, dict_size=1 << 20):
+    """The same stream packed as .xz; reading it takes as much memory as the dictionary has bytes."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": dict_size}]
+    return lzma.compress(gzip.decompress(raw), format=lzma.FORMAT_XZ, filters=filters)
 
 
 STREAMS = {
@@ -191,6 +201,11 @@ STREAMS = {
     "negative-size": lambda raw: stretched(raw, TEST, size="-1024"),
     "size-of-many-digits": lambda raw: stretched(raw, TEST, size="9" * 5000),
     "other-name": lambda raw: stretched(raw, TEST, path="../../evil"),
+    "xz-cut": lambda raw: as_xz(raw)[:-200],
+    "xz-header-alone": lambda raw: as_xz(raw)[:6],
+    "xz-wants-memory": lambda raw: as_xz(raw, dict_size=1 << 29),
+    "xz-long-header": lambda raw: as_xz(header_of(20_000_000)),
+    "xz-inside-xz": lambda raw: as_xz(gzip.compress(as_xz(raw))),
     "sparse": lambda raw: stretched(raw, TEST, **{"GNU.sparse.map": "0,1", "GNU.sparse.size": "1"}),
 }
 
@@ -205,6 +220,7 @@ def test_an_archive_that_unpacks_to_too_much_or_holds_too_many_is_refused(made, 
     monkeypatch.setattr(unpacked, "RATIO_COUNTS_FROM", 1 << 20)
     zeros = {**members, f"objects/{KEY}/adapter/adapter.safetensors": bytes(30_000_000)}
     assert "unpacks to more than" in refused(tmp_path, tar_of(listed(zeros)))
+    assert "unpacks to more than" in refused(tmp_path, tar_of(listed(zeros), "w:xz"))
     monkeypatch.setattr(unpacked, "MOST_MEMBERS", 3)
     assert "more than 3 members" in refused(tmp_path, tar_of(listed(members)))
     monkeypatch.setattr(unpacked, "MOST_MEMBERS", 30)
@@ -223,14 +239,16 @@ def edited(content, edits):
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(edits=EDITS, is_inside=st.booleans())
+@given(edits=EDITS, is_inside=st.booleans(), is_xz=st.booleans())
 def test_changed_bytes_raise_only_our_own_errors_and_restore_nothing_that_differs(
-    made, tmp_path_factory, edits, is_inside
+    made, tmp_path_factory, edits, is_inside, is_xz
 ):
     """Of the packed bytes, or of those inside, which the packing's own checksum would hide."""
     raw, members = made
     folder = tmp_path_factory.mktemp("edited")
-    changed = gzip.compress(edited(gzip.decompress(raw), edits)) if is_inside else edited(raw, edits)
+    plain = gzip.decompress(raw)
+    pack = lzma.compress if is_xz else gzip.compress
+    changed = pack(edited(plain, edits)) if is_inside else edited(pack(plain), edits)
     (folder / "a.tar.gz").write_bytes(changed)
     store = Store(folder / "runs")
     try:

@@ -11,7 +11,7 @@ import pytest
 from adapters_store import Store, StoreError, disk, key_of
 from adapters_store.archive import archive
 from adapters_store.measures import DATA_EMBEDDING, KEPT, LOGME, POOLED, STATISTICS, data_embedding_inputs, measures_of
-from adapters_store.restore import BadArchive, restore
+from adapters_store.restore import BadArchive, restore, unpack
 from adapters_store.store import NoWeights, open_weights
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.gains.baselines import baselines
@@ -94,6 +94,23 @@ def test_equal_content_gives_equal_bytes_that_name_neither_people_nor_times(arch
         assert {(info.mtime, info.uid, info.gid, info.uname, info.gname, info.mode) for info in tar} == {
             (0, 0, 0, "", "", 0o644)
         }
+
+
+@pytest.mark.parametrize("ending", [".tar.xz", ".tgz"])
+def test_both_packings_hold_the_same_and_are_read_whatever_their_name(archived, tmp_path, ending):
+    packed(archived, tmp_path / f"a{ending}").rename(tmp_path / "any.name")
+    again = packed(archived, tmp_path / f"a{ending}")
+    assert again.read_bytes() == (tmp_path / "any.name").read_bytes()
+    restore(tmp_path / "any.name", Store(tmp_path / "other"))
+    restore(packed(archived, tmp_path / "a.tar.gz"), Store(tmp_path / "usual"))
+    assert content(tmp_path / "other") == content(tmp_path / "usual")
+
+
+def test_an_archive_is_unpacked_into_the_store_that_a_restore_makes(archived, tmp_path):
+    file = packed(archived, tmp_path / "a.tar.xz", is_light=True, beside={"README.md": b"words"})
+    unpack(file, tmp_path / "unpacked")
+    restore(file, Store(tmp_path / "restored"))
+    assert content(tmp_path / "unpacked") == content(tmp_path / "restored")
 
 
 def test_a_light_archive_has_every_file_but_the_weights(archived, tmp_path):

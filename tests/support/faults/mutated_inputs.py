@@ -225,7 +225,7 @@ def _read_adapter(file: Path) -> object:
 def _read_archive(file: Path) -> object:
     from adapters_store import Store
     from adapters_store.restore import inspect_archive, restore
-    from harness.api import stored_manifest
+    from harness.sharing.stored import stored_manifest
     from harness.study.manifest import SCHEMA
     from tests.support.studies.forged import forged, members, repacked
 

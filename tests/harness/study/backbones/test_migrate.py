@@ -168,7 +168,7 @@ def test_reports_are_the_same_before_and_after_but_for_the_words_of_the_identity
 
 def pages(store, out):
     from analysis.report import report
-    from harness.api import stored_manifest
+    from harness.sharing.stored import stored_manifest
 
     with without_pictures():
         report(store, stored_manifest(store, "tiny"), out, draws=200)
