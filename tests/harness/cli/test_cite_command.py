@@ -92,6 +92,7 @@ def test_every_licence_of_the_registry_is_understood_or_private():
 
 def test_every_entry_is_complete_and_used_by_something():
     rules = [references.GAINS, references.RATINGS, references.EXPLAINED, references.SIMILARITIES, references.METHODS]
+    rules += [references.MERGES]
     named = {key for rule in [*rules, references.BACKBONES] for keys in rule.values() for key in keys}
     named |= {key for _, keys in (*references.LOSSES.values(), references.DEFERRED) for key in keys}
     named |= {references.LIBRARY, references.ADAMW, references.OPTUNA, *references.THE_PAPER}

@@ -40,8 +40,11 @@ def test_a_pair_has_the_special_tokens_of_its_backbone(backbone):
     start, end = (tokenizer.backend.token_to_id(tokenizer.special[role]) for role in ("cls_token", "sep_token"))
     assert encoded.ids[0] == start
     assert encoded.ids[-1] == end
-    assert encoded.ids.count(end) == {"bert": 3, "xlm-roberta": 4, "camembert": 4}[backbone.model_type]
-    assert set(encoded.segments) == {"bert": {0, 1}, "xlm-roberta": {0}, "camembert": {0}}[backbone.model_type]
+    assert encoded.ids.count(end) == {"bert": 3, "roberta": 4, "xlm-roberta": 4, "camembert": 4}[backbone.model_type]
+    assert (
+        set(encoded.segments)
+        == {"bert": {0, 1}, "roberta": {0}, "xlm-roberta": {0}, "camembert": {0}}[backbone.model_type]
+    )
 
 
 @pytest.mark.parametrize("special", ["</s>", "<s>", "<mask>", "[SEP]", "[CLS]"])
