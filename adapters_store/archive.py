@@ -24,7 +24,7 @@ from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain_data
 from adapters_store.listing import keys_in
 from adapters_store.record import ALIAS, MARKER, Record, check_file_name, seal
-from adapters_store.store import MEASURE, Store, without_weights
+from adapters_store.store import MEASURE, Measure, Store, without_weights
 
 LIST = "archive.json"
 FORMAT = "empathy-transfer study"
@@ -80,7 +80,9 @@ def archive(
     stored = [key for key in keys if key in store]
     own = dict.fromkeys(store.stored_as(key) for key in stored)
     records = [without_weights(record) if is_light else record for record in map(store.get, own)]
-    measured = list(_measures(store, measures))
+    measured = [
+        _member(f"measures/{key}/{MEASURE}", seal(vars(measure))) for key, measure in stored_measures(store, measures)
+    ]
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
     members += [member for record in records for member in _of_record(store, record)] + measured
     members += [
@@ -127,15 +129,14 @@ def _of_record(store: Store, record: Record) -> Iterator[Member]:
         yield Member(f"{folder}/{name}", stamp.sha256, stamp.bytes, store.open(record.key, name))
 
 
-def _measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Member]:
-    """Those of the measures that the store has, each once; the others are left out."""
+def stored_measures(store: Store, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Measure]]:
+    """Those of the measures (kind, inputs) that the store has, each once, with their keys; the others are left out."""
     wanted = {key_of({"kind": kind, "inputs": inputs}): (kind, inputs) for kind, inputs in asked}
     for key, (kind, inputs) in wanted.items():
         try:
-            measure = store.measure(kind, inputs)
+            yield key, store.measure(kind, inputs)
         except MissingRecord:
             continue
-        yield _member(f"measures/{key}/{MEASURE}", seal(vars(measure)))
 
 
 def _write(file: Path, members: Iterable[Member]) -> None:

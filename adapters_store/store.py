@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -373,11 +373,13 @@ class NoWeights(StoreError):
 
 
 def without_weights(record: Record) -> Record:
-    """The record without its weights; which they were, with hash and size, stays in its provenance."""
-    gone = {
-        **left_out(record),
-        **{name: stamp for name, stamp in record.files.items() if name.endswith(WEIGHTS_ENDING)},
-    }
+    """The record without its weights."""
+    return without(record, lambda name: name.endswith(WEIGHTS_ENDING))
+
+
+def without(record: Record, is_gone: Callable[[str], bool]) -> Record:
+    """The record without some of its files; which they were, with hash and size, stays in its provenance."""
+    gone = {**left_out(record), **{name: stamp for name, stamp in record.files.items() if is_gone(name)}}
     if not gone:
         return record
     stamps = {name: vars(stamp) for name, stamp in sorted(gone.items())}

@@ -22,7 +22,7 @@ from adapters_store.roles import IMPORTED, ON_OWN_TEXTS, planned_role
 from adapters_store.store import Store
 from analysis.tables import few
 from tasks.errors import BadInput
-from tasks.metrics import MEASURES, decisions
+from tasks.metrics import MEASURES, decisions, labels_and_logits
 from tasks.splits.contamination import Contact
 from tasks.splits.near import LeftOut
 
@@ -140,8 +140,8 @@ def _predictions(store: Store, record: Record) -> Predictions:
     path, metric = store.open(record.key, "test.parquet"), record.results["metric"]
     table = pq.ParquetFile(path).read(use_threads=False)  # a third of the time that a frame of pandas takes
     columns = {name: table[name].to_numpy() for name in table.column_names}
-    labels = columns["label"] if "label" in columns else _numbered_columns(columns, "label")
-    chosen = decisions(metric, _numbered_columns(columns, "logit"))
+    labels, logits = labels_and_logits(columns)
+    chosen = decisions(metric, logits)
     score = MEASURES[metric](labels, chosen)
     stored = np.nan if record.results["test"] is None else record.results["test"]
     if not np.isclose(score, stored, rtol=0, atol=SCORE_TOLERANCE, equal_nan=True):
@@ -150,12 +150,6 @@ def _predictions(store: Store, record: Record) -> Predictions:
             " move its folder away and run again"
         )
     return Predictions(columns["id"], columns["group"], labels, chosen)
-
-
-def _numbered_columns(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
-    """The columns ``name_0``, ``name_1``, ... side by side."""
-    width = sum(column.startswith(f"{name}_") for column in columns)
-    return np.stack([columns[f"{name}_{number}"] for number in range(width)], axis=1)
 
 
 def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from adapters_store.disk import write_text
+from analysis.gains.beside.merged import AGAINST
 from analysis.manuscript.frames import Frames
 from analysis.manuscript.latex import NUMBER, letters, printed
 from analysis.ratings.themes import ALL
@@ -55,9 +56,7 @@ ENDS = {"low": "points", "high": "points"}
 POINTS = {"points": "points", **ENDS}
 ERRORS = ("standard_error", "run_error", "seed_error")
 BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
-AGAINST = {
-    f"{end}less_{other}": "points" for other in ("chosen", "singles", "random", "self") for end in ("", "low_", "high_")
-}
+LESS = {f"{end}less_{other}": "points" for other in AGAINST for end in ("", "low_", "high_")}
 LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
 REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
 COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
@@ -81,8 +80,8 @@ QUOTED = (
     Quoted("error_parts", "Error", ("metric", "setting"), dict.fromkeys(ERRORS, "points") | {"n_pairs": "count"}),
     Quoted("control_means", "Control", ("control", "intermediate", "metric", "setting"), POINTS | LESS_CONTROL),
     Quoted("controls", "ControlOn", ("control", "intermediate", "target", "setting"), POINTS | {"p": "p"}),
-    Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | AGAINST),
-    Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | AGAINST | {"p_max_chosen": "p"}),
+    Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | LESS),
+    Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | LESS | {"p_max_chosen": "p"}),
     Quoted("budget", "Budget", ("order", "transfers"), BUDGETS),
     Quoted("choosing", "Choosing", ("ranking",), REGRETS),
     Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),

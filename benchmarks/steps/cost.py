@@ -115,14 +115,7 @@ def draw(table: pd.DataFrame, file: Path) -> None:
             axes = panels[line][column]
             axes.plot(places, own[cost], marker="o", label="a step")
             if cost == "seconds":
-                axes.plot(
-                    places,
-                    own.limit,
-                    marker=".",
-                    linestyle="--",
-                    color="black",
-                    label="its frozen products alone: the limit",
-                )
+                axes.plot(places, own.limit, marker=".", linestyle="--", color="black", label=LIMIT)
             axes.set(xscale="linear" if grows == "width" else "log", yscale="log", xlabel=LABELS[grows])
             axes.set_xticks(places, [name.replace("x", " x ") for name in names])
             axes.margins(x=0.12)

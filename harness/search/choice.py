@@ -23,7 +23,7 @@ from harness.study.cell import Cell
 from harness.study.plan import Plan
 from tasks.errors import BadInput
 
-SCHEMA, RACE = 1, "race-"  # RACE begins the names of races' folders and notes
+SCHEMA, RACE = 1, "race-"  # RACE begins the names of races' folders
 ROUNDS = (1, 2, 4)  # epochs after which the worse half leaves, as in a search
 FEWEST = 2  # candidates that always stay, so that the last choice is one of trainings that are over
 

@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from adapters_store import MissingRecord, Store, StoreError
-from adapters_store.archive import keys_of
-from adapters_store.record import Record, StoredFile
-from adapters_store.store import LEFT_OUT, REWRITTEN, left_out
-from tasks.metrics import decisions, score
+from adapters_store import Store, StoreError
+from adapters_store.archive import keys_of, stored_measures
+from adapters_store.record import Record
+from adapters_store.store import REWRITTEN, without
+from tasks.metrics import decisions, labels_and_logits, score
 
 STEP = 2.0**-10  # of a logit: half of it changes a probability by at most STEP / 4
 TEST, VALIDATION = "test.parquet", "validation.parquet"
@@ -53,23 +53,18 @@ def brief_copy(store: Store, study: str, measures: Iterable[tuple[str, Mapping[s
     for alias in store.aliases().values():
         if alias.of in own:
             copy.put_alias(alias)
-    for kind, inputs in measures:
-        try:
-            measure = store.measure(kind, inputs)
-        except MissingRecord:
-            continue
-        copy.put_measure(kind, inputs, measure.result, measure.cost_seconds)
+    for _, measure in stored_measures(store, measures):
+        copy.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
     copy.write_manifest(study, manifest)
     return copy
 
 
 def _copy_record(store: Store, record: Record, copy: Store) -> None:
     """Put a record with fewer and shorter files into the copy; one that is brief already goes in as it is."""
-    kept = {name for name in record.files if _is_kept(name)}
-    gone = {**left_out(record), **{name: stamp for name, stamp in record.files.items() if name not in kept}}
-    provenance = {**record.provenance, **({LEFT_OUT: _as_json(gone)} if gone else {})}
+    fewer = without(record, lambda name: not _is_kept(name))
+    provenance = dict(fewer.provenance)
     with copy.staging() as folder:
-        for name in kept:
+        for name in fewer.files:
             path = store.open(record.key, name)
             if name == TEST and REWRITTEN not in provenance:
                 step = 0.0 if record.results["metric"] == EXACT else STEP
@@ -85,20 +80,16 @@ def _is_kept(name: str) -> bool:
     return "/" not in name and name != VALIDATION
 
 
-def _as_json(stamps: Mapping[str, StoredFile]) -> dict[str, Any]:
-    return {name: vars(stamp) for name, stamp in sorted(stamps.items())}
-
-
 def brief_predictions(metric: str, path: Path) -> bytes:
     """The predictions of a file with rounded logits, as Parquet that packs well; BriefRefused if their score moves."""
     table = pq.ParquetFile(path).read(use_threads=False)
-    names = _logit_names(table)
-    labels, logits = _labels(table), _columns(table, names)
+    labels, logits = _labels_and_logits(table)
+    names = [f"logit_{place}" for place in range(logits.shape[1])]
     for name, values in zip(names, rounded(metric, logits).T, strict=True):
         table = table.set_column(table.column_names.index(name), table.schema.field(name), pa.array(values))
     raw = _parquet(table, names)
     again = pq.ParquetFile(io.BytesIO(raw)).read(use_threads=False)
-    before, after = score(metric, labels, logits), score(metric, _labels(again), _columns(again, names))
+    before, after = score(metric, labels, logits), score(metric, *_labels_and_logits(again))
     if not np.array_equal(before, after, equal_nan=True):
         raise BriefRefused(f"{path}: scores {before!r}, but rounded {after!r}; archive with --light instead")
     return raw
@@ -124,21 +115,8 @@ def _at_the_top(logits: Logits) -> NDArray[np.int64]:
     return shared
 
 
-def _logit_names(table: pa.Table) -> list[str]:
-    """The columns of logits, in the order of the outputs."""
-    return [f"logit_{place}" for place in range(sum(name.startswith("logit_") for name in table.column_names))]
-
-
-def _columns(table: pa.Table, names: Iterable[str]) -> NDArray[Any]:
-    return np.stack([table[name].to_numpy() for name in names], axis=1)
-
-
-def _labels(table: pa.Table) -> NDArray[Any]:
-    """Labels ``[n]``, of several labels a row ``[n, classes]``."""
-    if "label" in table.column_names:
-        labels: NDArray[Any] = table["label"].to_numpy()
-        return labels
-    return _columns(table, [name.replace("logit", "label") for name in _logit_names(table)])
+def _labels_and_logits(table: pa.Table) -> tuple[NDArray[Any], NDArray[Any]]:
+    return labels_and_logits({name: table[name].to_numpy() for name in table.column_names})
 
 
 def _parquet(table: pa.Table, logits: list[str]) -> bytes:

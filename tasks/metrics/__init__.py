@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,6 +74,21 @@ MEASURES: Mapping[str, Callable[[ArrayLike, ArrayLike], float]] = {
 SECONDARY: Mapping[str, Mapping[str, Callable[[ArrayLike, ArrayLike], float]]] = {
     "ordinal": {"quadratic_kappa": quadratic_kappa, "spearman_r": spearman_r},
 }
+
+
+def labels_and_logits(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Labels and logits of stored predictions, in columns ``label``, or ``label_0`` and on, and ``logit_0`` and on.
+
+    Labels are ``[n]``, of several labels a row ``[n, labels]``; logits ``[n, outputs]``.
+    """
+    labels = columns["label"] if "label" in columns else _numbered(columns, "label")
+    return labels, _numbered(columns, "logit")
+
+
+def _numbered(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """The columns ``name_0``, ``name_1``, ... side by side."""
+    width = sum(column.startswith(f"{name}_") for column in columns)
+    return np.stack([columns[f"{name}_{number}"] for number in range(width)], axis=1)
 
 
 def decisions(metric: str, logits: ArrayLike) -> NDArray[np.float64] | NDArray[np.int64]:

@@ -26,6 +26,7 @@ from adapters_store.record import Record
 from adapters_store.store import Store
 from analysis.gains.significance import LEVEL, FloatArray, Groups, evidence, group_weights
 from analysis.tables import Declared
+from tasks.metrics import labels_and_logits
 
 BINS = 10
 NULL_DRAWS = 1_000
@@ -82,16 +83,10 @@ def has_probabilities(record: Record) -> bool:
 def answered_of(store: Store, record: Record) -> Answered:
     """The answers of a record's test rows."""
     table = pq.ParquetFile(store.open(record.key, "test.parquet")).read(use_threads=False)
-    logits = _side_by_side(table, "logit_").astype(float)
-    groups = table["group"].to_numpy()
-    if record.results["metric"] == "multilabel_f1":
-        return of_several(logits, _side_by_side(table, "label_"), groups)
-    return of_one(logits, table["label"].to_numpy(), groups)
-
-
-def _side_by_side(table: Any, prefix: str) -> NDArray[Any]:  # noqa: ANN401 - a table of pyarrow
-    width = sum(name.startswith(prefix) for name in table.column_names)
-    return np.stack([table[f"{prefix}{place}"].to_numpy() for place in range(width)], axis=1)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    labels, logits = labels_and_logits(columns)
+    of = of_several if record.results["metric"] == "multilabel_f1" else of_one
+    return of(logits.astype(float), labels, columns["group"])
 
 
 def of_one(logits: FloatArray, labels: NDArray[Any], groups: NDArray[Any]) -> Answered:
