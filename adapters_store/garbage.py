@@ -22,7 +22,7 @@ from adapters_store.key import key_of
 from adapters_store.listing import content_of, named_keys
 from adapters_store.measures import KEPT
 from adapters_store.record import KEY, Alias, is_imported
-from adapters_store.store import Store
+from adapters_store.store import ASIDE, Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
 KINDS = ("staging", "packs", "results", "records")
@@ -94,9 +94,9 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
         yield "staging", store.root / "staging" / name, "left by a writer that is gone"
     stored = store.keys()
     packs = disk.names(store.root / "packs")
-    for name in packs:
-        if name in stored:
-            yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
+    for kind, folder, what in (("staging", ASIDE, "earlier record"), ("packs", "packs", "checkpoints")):
+        for name in sorted(stored.intersection(disk.names(store.root / folder))):
+            yield kind, store.root / folder / name, f"{what} of a cell that is stored"
     if (named := _studied_keys(store, result)) is None or (aliases := _aliases(store, result)) is None:
         return
     for name in packs:

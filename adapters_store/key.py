@@ -30,9 +30,14 @@ def stands_on(spec: Mapping[str, Any]) -> tuple[str, ...]:
     That is the one of its intermediate, if a record holds it. Of a merged intermediate it is those of its parents, and
     of the transfers among which their validation scores choose.
     """
-    merge = spec.get("merge") or {}
-    keys = [spec.get("intermediate_key"), *merge.get("parents", {}).values()]
-    return tuple(dict.fromkeys(key for key in (*keys, *merge.get("transfers", {}).values()) if key))
+    deciding = (spec.get("merge") or {}).get("transfers", {}).values()
+    return tuple(dict.fromkeys((*computes_with(spec), *(key for key in deciding if key))))
+
+
+def computes_with(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the records whose adapters a cell computes with: of its intermediate, or of a merge's parents."""
+    parents = (spec.get("merge") or {}).get("parents", {}).values()
+    return tuple(dict.fromkeys(key for key in (spec.get("intermediate_key"), *parents) if key))
 
 
 def names_below(spec: Mapping[str, Any]) -> dict[str, str]:

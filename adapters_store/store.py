@@ -35,6 +35,7 @@ from adapters_store.record import (
 log = logging.getLogger(__name__)
 
 MEASURE = "measure.json"
+ASIDE = "aside"  # the folder of records that are trained anew
 STUDY_NAME = r"[a-z0-9][a-z0-9._-]*"
 PACK_ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 MOST_SHOWN = 200  # letters of a value in a log
@@ -136,8 +137,9 @@ class Store:
     ) -> Record:
         """Keep a finished cell with all files of ``folder``, which is left as it is, and return what is stored.
 
-        The first record of a key wins: a later one that differs is logged and not kept. A StoreError leaves
-        nothing half written, and a crash at any moment leaves no record.
+        The first record of a key wins: a later one that differs is logged and not kept. What was set aside under the
+        key is removed, and how its results differ is logged. A StoreError leaves nothing half written, and a crash at
+        any moment leaves no record.
         """
         names = _files_of(folder)
         with disk.writing(self.root), self.staging() as temporary:
@@ -146,10 +148,29 @@ class Store:
             disk.write(prepared / MARKER, record.to_json())
             disk.sync_folder(prepared)
             if self._publish(prepared, self._object(key), MARKER):
+                self._drop_aside(record)
                 return record
         kept = self.get(key)
         _log_difference(key, {**kept.results, **_stamps(kept)}, {**plain_data(record.results), **_stamps(record)})
         return kept
+
+    def set_aside(self, key: str) -> None:
+        """Move what is stored under a key out of the way, into ``aside``, until another record is put there."""
+        with disk.writing(self.root), self.staging() as temporary, suppress(FileNotFoundError):  # moved by another run
+            aside = self._aside(key)
+            aside.parent.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                aside.rename(temporary / "earlier")
+            self._object(key).rename(aside)
+
+    def _drop_aside(self, record: Record) -> None:
+        """Remove what was set aside under the key of a record that is stored now; a difference is logged."""
+        folder = self._aside(record.key)
+        if disk.is_file(folder / MARKER):
+            with suppress(CorruptRecord):
+                earlier = Record.from_json(disk.content(folder / MARKER), folder / MARKER)
+                _log_difference(record.key, plain_data(record.results), earlier.results)
+        shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -240,6 +261,9 @@ class Store:
 
     def _object(self, key: str) -> Path:
         return self.root / "objects" / check_key(key)
+
+    def _aside(self, key: str) -> Path:
+        return self.root / ASIDE / check_key(key)
 
     def _measure(self, kind: str, inputs: Mapping[str, Any]) -> Path:
         return self.root / "measures" / key_of({"kind": kind, "inputs": inputs})
@@ -412,13 +436,17 @@ def original_files(record: Record) -> dict[str, StoredFile]:
     return {**record.files, **left_out(record), **origins}
 
 
+def has_weights(record: Record) -> bool:
+    """Whether a record names files of weights, and nothing was left out of it."""
+    return not left_out(record) and any(name.endswith(WEIGHTS_ENDING) for name in record.files)
+
+
 def open_weights(store: Store, key: str, name: str) -> Path:
     """``Store.open`` for a file of an adapter that is needed for computing; NoWeights if the record has none."""
-    record = store.get(key)
-    if left_out(record) or not any(file.endswith(WEIGHTS_ENDING) for file in record.files):
+    if not has_weights(store.get(key)):
         raise NoWeights(
             f"record {key} has no weights (`store archive --light` and `--brief` leave them out, and a study may keep "
-            "baselines' adapters alone), so nothing can stand on it; `store restore` a full archive into a store of "
-            "its own, or move its folder away and run again"
+            "baselines' adapters alone), so nothing can be computed with it; `store restore` a full archive into a "
+            "store of its own, or `run` its study with a cell that stands on it, which trains it again"
         )
     return store.open(key, name)

@@ -244,10 +244,12 @@ def _free(root: Path) -> int:
 def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
     from harness.preflight.why import why
+    from harness.run.grid import again_line, weightless
 
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan
-    stored = {cell.key for cell in plan.cells if cell.key in study.store}
+    again = weightless(plan, study.store)
+    stored = {cell.key for cell in plan.cells if cell.key in study.store} - {cell.key for cell in again}
     stored_records = list(records(study.store)) if len(stored) < len({cell.key for cell in plan.cells}) else []
     causes = why(plan, study.store, stored_records) if options.why else None
     _load_tokenizer(plan)
@@ -258,6 +260,7 @@ def show_plan(options: argparse.Namespace) -> int:
     hours = [costs.column(name, as_json=options.json) for name in targets]
     roles = Counter(cell.role for cell in plan.cells)
     counts = {"cells": len(plan.cells), "stored": len(stored), "packs": len(plan.baselines) + len(plan.transfers)}
+    counts["trained_again"] = len(again)
     if options.json:
         rows = [whole | text | time for whole, text, time in zip(cells, texts, hours, strict=True)]
         summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
@@ -271,6 +274,8 @@ def show_plan(options: argparse.Namespace) -> int:
     print_rows([{"target": name, **row} for name, row in zip(targets, texts, strict=True)], as_json=False)
     left = len(plan.cells) - len(stored)
     print(f"\n{len(plan.cells)} cells in {counts['packs']} packs; {len(stored)} stored, {left} to train")
+    if again:
+        print(f"of these {again_line(again)}")
     print(", ".join(f"{role} {count}" for role, count in roles.items()))
     for line in (*costs.lines(), *(line for system in costs.sent for line in system.lines())):
         print(line)

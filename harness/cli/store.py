@@ -245,7 +245,9 @@ def restore_archive(options: argparse.Namespace) -> int:
         return 1 if done.differing else 0
     print(f"study {done.study}: {done.new} records and measures restored, {done.kept} were in {store.root} before")
     if done.is_light:
-        print("its records have no weights: it can be read and drawn, but nothing can be trained on it")
+        print(
+            "its records have no weights: it can be read and drawn; cells that new ones stand on will be trained again"
+        )
     if done.lacking:
         print(f"{done.lacking} records there have no weights and stay so; for those, restore into a store of its own")
     for what, fields in done.differing.items():

@@ -15,6 +15,7 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.store import LEFT_OUT
+from harness.run.grid import weightless
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
@@ -140,9 +141,10 @@ def to_do(plan: Plan, store: Store, tokens: Mapping[str, float]) -> list[Todo]:
 
 
 def left_packs(plan: Plan, store: Store) -> Iterator[Pack]:
-    """The packs, without the cells that are stored."""
+    """The packs, without the cells that are stored, unless they must be trained again for their weights."""
+    again = {cell.key for cell in weightless(plan, store)}
     for pack in (*plan.baselines, *plan.transfers):
-        if left := tuple(cell for cell in pack.cells if cell.key not in store):
+        if left := tuple(cell for cell in pack.cells if cell.key not in store or cell.key in again):
             yield Pack(left)
 
 

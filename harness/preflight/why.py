@@ -9,11 +9,13 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.roles import ROLES, role_of
+from harness.run.grid import weightless
 from harness.run.notes import failure
 from harness.study.cell import Cell
 from harness.study.plan import Plan
 
 NEVER = "never trained"
+NO_WEIGHTS = "stored without the weights that other cells must be trained with"
 IDENTITY = ("role", "system", "target", "intermediate", "seed", "setting")  # two specs that agree are of one cell
 OF_TASKS = (
     *("training", "adapter", "splits_hash", "label", "metric", "class_weights", "loss", "history", "truncation"),
@@ -67,9 +69,10 @@ def why(plan: Plan, store: Store, records: Iterable[Record]) -> list[Why]:
     """
     stored = _StoredCells(plan, store, records)
     grouped: dict[object, list[tuple[Cause, Cell]]] = defaultdict(list)
+    again = {cell.key for cell in weightless(plan, store)}
     for cell in plan.cells:
-        if cell.key not in store:
-            cause = stored.cause(cell)
+        if cell.key not in store or cell.key in again:
+            cause = Cause(NO_WEIGHTS) if cell.key in again else stored.cause(cell)
             grouped[cause.shared()].append((cause, cell))
     return sorted((_line_of(members) for members in grouped.values()), key=lambda line: -line.cells)
 

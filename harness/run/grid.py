@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapters_store import Store, StoreError
-from adapters_store.key import names_below
+from adapters_store.key import computes_with, names_below
+from adapters_store.store import has_weights
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
 from harness.study.intermediates.decision import why_unmergeable
 from harness.study.plan import Pack, Plan
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,15 @@ class GridReport:
 def run_grid(
     plan: Plan, store: Store, engine: Engine, function: RunPack, watch: Callable[[GridReport], None]
 ) -> GridReport:
-    """Run the plan's packs, baselines first; a transfer whose intermediate failed is not run and says so."""
+    """Run the plan's packs, baselines first; a transfer whose intermediate failed is not run and says so.
+
+    Stored cells without the weights that others need are set aside and trained again.
+    """
     report = GridReport()
+    if again := weightless(plan, store):
+        log.warning("%s", again_line(again))
+        for cell in again:
+            store.set_aside(cell.key)
     steps = steps_of(plan, store, report)
     watch(report)
     for outcome in engine.run(function, steps):
@@ -96,10 +107,11 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
     """What is not stored, in an order in which it may run; what is stored goes into the report."""
     makers: dict[str, str] = {}
     steps = []
+    again = {cell.key for cell in weightless(plan, store)}
     for pack in seed_by_seed(plan):
         missing = []
         for cell in pack.cells:
-            if cell.key in store:
+            if cell.key in store and cell.key not in again:
                 _take(cell, store, report)
             else:
                 missing.append(cell)
@@ -109,6 +121,34 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
             steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
+
+
+def weightless(plan: Plan, store: Store) -> list[Cell]:
+    """The stored cells without weights with which cells that must be trained compute; they must be trained again.
+
+    Archives leave weights out, and a study may keep baselines' adapters alone.
+    """
+    again: list[Cell] = []
+    needed: set[str] = set()
+    for cell in reversed(plan.cells):  # what a cell stands on is planned before it
+        is_again = cell.key in needed and cell.key in store and _lacks_weights(cell, store)
+        again += [cell] if is_again else []
+        if is_again or cell.key not in store:
+            needed.update(computes_with(cell.spec))
+    return again[::-1]
+
+
+def _lacks_weights(cell: Cell, store: Store) -> bool:
+    try:
+        return not has_weights(store.get(cell.key))
+    except StoreError:
+        return False  # a damaged record fails with its own reason
+
+
+def again_line(cells: Sequence[Cell]) -> str:
+    """In words that stored cells are trained again for their weights."""
+    what = "1 stored cell has" if len(cells) == 1 else f"{len(cells)} stored cells have"
+    return f"{what} no weights, which cells to train stand on, and will be trained again"
 
 
 def seed_by_seed(plan: Plan) -> list[Pack]:

@@ -176,3 +176,17 @@ def test_what_cannot_be_deleted_after_it_was_taken_away_is_no_error(littered, mo
     monkeypatch.setattr(os, "rmdir", refuse)
     assert list(remove(store, leftovers)) == leftovers
     assert not leftovers[0].path.exists()
+
+
+def test_a_record_that_was_set_aside_goes_once_its_cell_is_stored_again(store, folder, monkeypatch):
+    again, alone = (put(store, folder, seed=seed).key for seed in (1, 2))
+    for key in (again, alone):
+        store.set_aside(key)
+    assert again not in store
+    earlier = store.root / "aside" / again
+    earlier.rename(store.root / "kept")
+    put(store, folder, seed=1)
+    (store.root / "kept").rename(earlier)  # as a process leaves it that died between putting and removing
+    later(monkeypatch, 2 * YOUNG)
+    assert ("staging", f"aside/{again}") in found(store)
+    assert ("staging", f"aside/{alone}") not in found(store)

@@ -47,7 +47,7 @@ def test_as_json_and_light(full, tmp_path, capsys):
     code, out, _ = typed(capsys, "restore", file, "--store", tmp_path / "there", "--json")
     assert (code, json.loads(out)["new"], json.loads(out)["differing"]) == (0, 3, {})
     _, out, _ = typed(capsys, "restore", file, "--store", tmp_path / "there")
-    assert "nothing can be trained on it" in out
+    assert "cells that new ones stand on will be trained again" in out
 
 
 def test_an_archive_has_the_name_of_its_study_unless_told_otherwise(full, tmp_path, capsys, monkeypatch):

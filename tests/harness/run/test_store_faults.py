@@ -48,9 +48,8 @@ def test_a_run_counts_a_damaged_record_as_failed_and_goes_on(store, folder):
         prepared(store.pack_folder(one.key), {"fold-1.2.safetensors": b"checkpoint"})
     path = damage(store.root / "objects" / bad.key / MARKER)
     engine = NoEngine()
-    plan = SimpleNamespace(
-        baselines=(Pack((good, bad, missing)),), transfers=(), study=SimpleNamespace(seeds_of_baselines=(1, 2, 3))
-    )
+    pack, study = Pack((good, bad, missing)), SimpleNamespace(seeds_of_baselines=(1, 2, 3))
+    plan = SimpleNamespace(baselines=(pack,), transfers=(), cells=list(pack.cells), study=study)
     report = run_grid(plan, store, engine, None, lambda report: None)
     assert report.stored == [good]
     [(failed, reason)] = report.failed

@@ -194,7 +194,7 @@ def test_a_stored_cell_s_leftovers_are_removed_by_the_next_run(column):
     cell = column.full["two"]
     Checkpoints(store, "fold-1", 1).write(1, {cell.key: Checkpoint()})
     study = SimpleNamespace(seeds_of_baselines=(1,))
-    plan = SimpleNamespace(baselines=(Pack((cell,)),), transfers=(), study=study)
+    plan = SimpleNamespace(baselines=(Pack((cell,)),), transfers=(), cells=[cell], study=study)
     assert not steps_of(plan, store, GridReport())
     assert not store.pack_folder(cell.key).exists()
 
