@@ -18,7 +18,8 @@ from torch.nn import functional
 from harness.training.batches import GRID, collate
 from harness.training.inputs import Encoded
 from harness.training.lanes.forward import Lanes
-from harness.training.lanes.frozen import AllTokens, Frozen, Layer, Linear
+from harness.training.lanes.frozen import AllTokens, Frozen, Layer
+from harness.training.lanes.products import Linear, multiplied
 
 TOKENS = 3072  # of all lanes in one pass: what a layer makes of more no longer fits into a processor's nearer memory
 FEWEST = 128  # of one lane, however many there are: products of fewer rows are slower
@@ -107,11 +108,9 @@ def _rows_of(values: Tensor, run: Run) -> Tensor:
 
 
 def _activated(frozen: Frozen, up: Linear, hidden: Tensor) -> Tensor:
-    """What the activation makes of a dense layer; GELU within oneDNN's product, which has its numbers at hand."""
-    if up.turned is None or type(frozen.activation).__name__ != "GELUActivation":
-        return frozen.activation(up(hidden))
-    activated: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, up.weight, up.bias, "gelu", [], "none")
-    return activated
+    """What the activation makes of a dense layer."""
+    is_gelu = type(frozen.activation).__name__ == "GELUActivation"
+    return up.gelu(hidden) if is_gelu else frozen.activation(up(hidden))
 
 
 def _attended(attention: AllTokens, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
@@ -140,6 +139,6 @@ def _by_products(by_head: Tensor) -> Tensor:
     """The same by two products, with the weights in fp32 between them: faster in bf16, and nearer to training."""
     lanes, rows, tokens, _, heads, size = by_head.shape
     queries, keys, values = by_head.permute(3, 0, 1, 4, 2, 5).reshape(3, lanes * rows * heads, tokens, size)
-    weights = torch.bmm(queries, keys.transpose(1, 2)).softmax(dim=-1, dtype=torch.float32)
-    context = torch.bmm(weights.to(values.dtype), values)
+    weights = multiplied(queries, keys.transpose(1, 2)).softmax(dim=-1, dtype=torch.float32)
+    context = multiplied(weights.to(values.dtype), values)
     return context.view(lanes, rows, heads, tokens, size).transpose(2, 3)

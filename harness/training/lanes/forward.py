@@ -19,6 +19,7 @@ from torch import Tensor
 
 from harness.training.lanes.frozen import Frozen, Layer, Norm
 from harness.training.lanes.masks import Masks
+from harness.training.lanes.products import multiplied, multiplied_onto
 
 # The adapters of many lanes in one layer, with their gradients written out: few passes over what lanes hold.
 
@@ -61,8 +62,8 @@ class _Adapted(torch.autograd.Function):
             total, norm.weight.shape, norm.weight, norm.bias, norm.epsilon
         )
         flat = normed.flatten(1, 2).expand(lanes, -1, -1)
-        inner = torch.baddbmm(down_bias, flat, down.transpose(1, 2)).relu_()
-        adapted = torch.baddbmm(up_bias, inner, up.transpose(1, 2)).view(lanes, *total.shape[1:]).add_(total)
+        inner = multiplied_onto(down_bias, flat, down.transpose(1, 2)).relu_()
+        adapted = multiplied_onto(up_bias, inner, up.transpose(1, 2)).view(lanes, *total.shape[1:]).add_(total)
         ctx.norm = norm
         ctx.save_for_backward(total, mean, deviation, flat, inner, down, up)
         return adapted
@@ -77,15 +78,15 @@ class _Adapted(torch.autograd.Function):
         total, mean, deviation, flat, inner, down, up = ctx.saved_tensors
         of_total, of_down, _, of_up, *_ = ctx.needs_input_grad
         outer = gradient.flatten(1, 2)
-        intake = (outer @ up).mul_(inner > 0)
+        intake = multiplied(outer, up).mul_(inner > 0)
         weights: list[Tensor | None] = [None] * 4
         if of_down:
-            weights[:2] = intake.transpose(1, 2) @ flat, intake.sum(1, keepdim=True)
+            weights[:2] = multiplied(intake.transpose(1, 2), flat), intake.sum(1, keepdim=True)
         if of_up:  # alone, where parents of a frozen merge are weighed
-            weights[2:] = outer.transpose(1, 2) @ inner, outer.sum(1, keepdim=True)
+            weights[2:] = multiplied(outer.transpose(1, 2), inner), outer.sum(1, keepdim=True)
         passed = None
         if of_total:
-            normed, norm = (intake @ down).view(gradient.shape), ctx.norm
+            normed, norm = multiplied(intake, down).view(gradient.shape), ctx.norm
             if total.shape != gradient.shape:
                 normed, gradient = normed.sum(0, keepdim=True), gradient.sum(0, keepdim=True)
             passed, _, _ = torch.ops.aten.native_layer_norm_backward(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.training.lanes.products import Linear, linear, multiplied, weights_of
 from harness.training.tensors import CPU
-
-# Frozen dense layers and norms as plain tensors; on a processor oneDNN computes their products.
 
 
 @dataclass(frozen=True)
@@ -30,71 +29,9 @@ class Norm:
         return functional.layer_norm(values, self.weight.shape, self.weight, self.bias, self.epsilon)
 
 
-class _Product(torch.autograd.Function):
-    """``x W' + b`` for a frozen W through oneDNN, whose kernels use AVX-512 and AMX on processors of every maker."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Tensor, turned: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.save_for_backward(turned)
-        return _onednn(values, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
-        (turned,) = ctx.saved_tensors
-        return _onednn(gradient.contiguous(), turned, None), None, None, None
-
-
-def _onednn(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
-    return product
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A frozen dense layer ``[out, in]`` with its bias ``[out]``.
-
-    ``turned`` is the weight's transpose where oneDNN computes the product; both are in oneDNN's own layout then, which
-    it would otherwise make of them for every product.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    turned: Tensor | None
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """Map the last dimension."""
-        if self.turned is None:
-            return functional.linear(values, self.weight, self.bias)
-        product: Tensor = _Product.apply(values, self.weight, self.bias, self.turned)  # type: ignore[no-untyped-call]
-        return product
-
-
 def norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa: ANN401 - the library's classes share no type
     """A LayerNorm of the library's."""
     return Norm(module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype), module.eps)
-
-
-def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scales: Sequence[float] = ()) -> Linear:
-    """Dense layers over the same input as one, their outputs side by side, each ``scales`` times as large."""
-    factors = scales or [1.0] * len(modules)
-    parts = [weights_of(module, factor, dtype, device) for module, factor in zip(modules, factors, strict=True)]
-    weight, bias = (torch.cat(part) for part in zip(*parts, strict=True))
-    if not _serves_onednn(dtype, device):
-        return Linear(weight, bias, None)
-    pack = torch.ops.mkldnn._reorder_linear_weight
-    return Linear(pack(weight), bias, pack(weight.t().contiguous()))
-
-
-def weights_of(module: Any, scale: float, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-    """The weight ``[out, in]`` and bias ``[out]`` of a dense layer, ``scale`` times as large."""
-    return (scale * module.weight.detach()).to(device, dtype), (scale * module.bias.detach()).to(device, dtype)
-
-
-def _serves_onednn(dtype: torch.dtype, device: torch.device) -> bool:
-    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return False
-    has_bf16: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return dtype == torch.float32 or (dtype == torch.bfloat16 and has_bf16)
 
 
 # Attention of many lanes at once: of all tokens, or in the last layer of the first token alone.
@@ -128,9 +65,9 @@ class _Context(torch.autograd.Function):
         lanes, batch, tokens, width = projected.shape
         by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
         queries, keys, values = projections = by_head.reshape(3, lanes * batch * heads, tokens, -1)
-        scores = torch.bmm(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
+        scores = multiplied(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
         weights, kept = _attended(scores, hidden_from, mask)
-        context = torch.bmm(kept.to(values.dtype).flatten(0, 2), values).view(by_head.shape[1:])
+        context = multiplied(kept.to(values.dtype).flatten(0, 2), values).view(by_head.shape[1:])
         ctx.save_for_backward(projections, weights, mask)
         return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
 
@@ -145,14 +82,14 @@ class _Context(torch.autograd.Function):
         lanes, batch, heads, tokens, _ = weights.shape
         outer = gradient.view(lanes, batch, tokens, heads, -1).transpose(2, 3).reshape(queries.shape)
         kept = weights if mask is None else weights * mask
-        inner = torch.bmm(outer, values.transpose(1, 2)).view(weights.shape).to(weights.dtype)
+        inner = multiplied(outer, values.transpose(1, 2)).view(weights.shape).to(weights.dtype)
         inner = inner if mask is None else inner * mask
         scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype).to(queries.dtype).flatten(0, 2)
         gradients = torch.stack(
             [
-                torch.bmm(scores, keys),
-                torch.bmm(scores.transpose(1, 2), queries),
-                torch.bmm(kept.to(outer.dtype).flatten(0, 2).transpose(1, 2), outer),
+                multiplied(scores, keys),
+                multiplied(scores.transpose(1, 2), queries),
+                multiplied(kept.to(outer.dtype).flatten(0, 2).transpose(1, 2), outer),
             ]
         )
         by_head = gradients.view(3, lanes, batch, heads, tokens, -1).permute(1, 2, 4, 0, 3, 5)
@@ -183,10 +120,10 @@ class FirstToken:
         heads, size, _ = self.key.shape
         rows = hidden.flatten(0, 1)
         queries = self.query(hidden[:, :, 0]).view(lanes * batch, heads, size).transpose(0, 1)
-        scores = (queries @ self.key).transpose(0, 1) @ rows.transpose(1, 2)
+        scores = multiplied(multiplied(queries, self.key).transpose(0, 1), rows.transpose(1, 2))
         _, weights = _attended(scores.view(lanes, batch, heads, 1, tokens), hidden_from, mask)
         weights = weights.to(rows.dtype).view(lanes * batch, heads, tokens)
-        values = (weights @ rows).transpose(0, 1) @ self.value
+        values = multiplied(multiplied(weights, rows).transpose(0, 1), self.value)
         values = values + weights.sum(dim=-1).t().unsqueeze(-1) * self.value_bias
         return values.transpose(0, 1).reshape(lanes, batch, 1, width)
 

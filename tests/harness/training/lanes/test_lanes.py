@@ -15,7 +15,7 @@ from adapters_store import Store
 from harness.run.pack import run_cells
 from harness.study.cell import make_cell
 from harness.training.batches import TRAINED, Cutting, cuts, trained_cutting
-from harness.training.lanes import fit
+from harness.training.lanes import fit, products
 from harness.training.lanes.forward import forward
 from harness.training.lanes.frozen import freeze
 from harness.training.lanes.masks import draw
@@ -62,7 +62,10 @@ def test_weights_do_not_depend_on_how_batches_are_cut(monkeypatch):
     assert all(float((whole[name] - cut[name]).abs().max()) < 1e-5 for name in whole)
 
 
-def test_lanes_in_bf16_stay_near_fp32_and_keep_their_weights_in_fp32():
+@pytest.mark.parametrize("multiplies", [True, False], ids=["as this processor", "without products of bf16"])
+def test_lanes_in_bf16_stay_near_fp32_and_keep_their_weights_in_fp32(multiplies, monkeypatch):
+    if not multiplies:
+        monkeypatch.setattr(products, "has_bf16_products", lambda: False)
     made, data = network(dropout=0.1), part(96)
     start = {name: value.clone() for name, value in stacked(made, "t", intermediates(made, 3)).trained.items()}
     exact, rounded = trainer(copy.deepcopy(made), intermediates(made, 3)), trainer(made, intermediates(made, 3))

@@ -33,6 +33,7 @@ LDAM = Loss(kind="ldam", deferred_from=2)
 def _multiplies_without_onednn(monkeypatch):
     """So that the processor's products are the pretended GPU's to the last bit."""
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr("harness.training.lanes.products.has_bf16_products", lambda: True)
 
 
 def there(made, count=3, **recipe):
