@@ -22,6 +22,8 @@ from tasks.registry import Registry
 
 OFFLINE = "HF_HUB_OFFLINE"
 MOST_SKEW = 2.0  # seconds that the clocks of this machine and of the store's may be apart; times are kept in seconds
+DEVICES = {"cpu": "processor", "cuda": "GPU"}
+OF_KEY = "precision is part of the key of every cell"
 NETWORKS = ("nfs", "lustre", "gpfs", "beegfs", "cifs", "smb", "ceph", "fuse", "9p", "afs")
 
 
@@ -67,11 +69,25 @@ def backbone_line(study: StudyConfig) -> Line:
 
 
 def precision_lines(study: StudyConfig) -> Iterator[Line]:
-    """That a GPU would be faster in bf16; the default stays fp32, because precision is part of every cell's key."""
-    if study.trainer == "lanes" and study.precision == "fp32" and kind_of("auto") == "cuda":
+    """That another precision would be faster here; the default stays fp32, because precision is part of every key."""
+    if study.trainer != "lanes":
+        return
+    device = kind_of("auto")
+    if study.precision == "fp32" and device == "cuda":
         detail = "fp32, in which an H200 multiplies at 67 TFLOP/s by its data sheet, in bf16 at 989"
-        cure = "--set precision=bf16, or stay: precision is part of the key of every cell"
-        yield Line("precision", WARNING, detail, cure)
+        yield Line("precision", WARNING, detail, f"--set precision=bf16, or stay: {OF_KEY}")
+    elif study.precision == "bf16" and not _multiplies_bf16(device):
+        detail = f"bf16, in which this {DEVICES[device]} has no products; training is slower than in fp32"
+        yield Line("precision", WARNING, detail, f"--set precision=fp32, or stay: {OF_KEY}")
+
+
+def _multiplies_bf16(device: str) -> bool:
+    """Whether the processor or GPU here has products of bf16."""
+    import torch
+
+    from harness.training.lanes.products import has_bf16_products
+
+    return torch.cuda.is_bf16_supported(including_emulation=False) if device == "cuda" else has_bf16_products()
 
 
 def encoder_line(study: StudyConfig) -> Line:

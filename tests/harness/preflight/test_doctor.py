@@ -10,11 +10,13 @@ import subprocess
 from collections import namedtuple
 
 import pytest
+import torch
 
 from harness.cli.main import main
 from harness.preflight import doctor, machine
 from harness.preflight.machine import OK, PROBLEM, WARNING
 from harness.study.file import load_study
+from harness.training.lanes import products
 from tasks.registry import Registry
 
 DOWNLOADED = (
@@ -176,18 +178,25 @@ def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "changes", "is_said"),
+    ("device", "changes", "multiplies", "advice"),
     [
-        ("cuda", {}, True),
-        ("cpu", {}, False),
-        ("cuda", {"precision": "bf16"}, False),
-        ("cuda", {"trainer": "library"}, False),
+        ("cuda", {}, True, "bf16"),
+        ("cpu", {}, True, None),
+        ("cuda", {"precision": "bf16"}, True, None),
+        ("cpu", {"precision": "bf16"}, True, None),
+        ("cuda", {"precision": "bf16"}, False, "fp32"),
+        ("cpu", {"precision": "bf16"}, False, "fp32"),
+        ("cuda", {"trainer": "library"}, True, None),
     ],
 )
-def test_bf16_is_suggested_where_a_gpu_would_train_lanes_in_fp32(monkeypatch, device, changes, is_said):
+def test_the_faster_precision_is_suggested_where_lanes_train(monkeypatch, device, changes, multiplies, advice):
     monkeypatch.setattr(doctor, "kind_of", lambda name: device)
+    monkeypatch.setattr(products, "has_bf16_products", lambda: multiplies)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: multiplies)
     lines = list(doctor.precision_lines(dataclasses.replace(load_study("demo"), **changes)))
-    assert [(line.state, "precision=bf16" in line.cure) for line in lines] == [(WARNING, True)] * is_said
+    assert [(line.state, line.cure.split(",")[0]) for line in lines] == (
+        [(WARNING, f"--set precision={advice}")] if advice else []
+    )
 
 
 def test_more_tokens_than_the_backbone_takes_are_a_problem():
