@@ -15,6 +15,7 @@ from adapters_store.key import key_of
 from adapters_store.record import KEY, MARKER, Alias, Record, check_key, imports_of
 from adapters_store.store import Store
 
+SEARCHES = "searches"  # the folder of searches and races, by study and task
 UNREADABLE = -1  # instead of a size
 
 
@@ -54,7 +55,7 @@ def listing(store: Store) -> list[Row]:
         _records("records", "of no study", None, unnamed),
         *([Row("aliases", "", None, len(aliases), 0, "of keys of an earlier schema")] if aliases else []),
         _folder(store, "measures"),
-        _folder(store, "searches"),
+        _folder(store, SEARCHES),
         _folder(store, "packs", f"{finished} of stored cells: store gc" if finished else ""),
         _folder(store, "staging"),
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
-from adapters_store.listing import named_keys
+from adapters_store.listing import SEARCHES, named_keys
 from adapters_store.record import ALIAS, KEY, MARKER, Record, read_signed
 from adapters_store.store import MEASURE, WEIGHTS_ENDING, Store, check_file, left_out, measure_alias, stored_measure
 
@@ -134,7 +134,7 @@ def _verify_manifests(store: Store, outcome: Verification) -> None:
 
 
 def _verify_searches(store: Store, outcome: Verification) -> None:
-    for entry in disk.walk(str(store.root / "searches")):
+    for entry in disk.walk(str(store.root / SEARCHES)):
         if entry.name != SEARCH:
             continue
         with disk.reading(entry.path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import disk
+from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
 from adapters_store.roles import MERGED_ROLES, planned_role
 from adapters_store.store import Store
@@ -129,7 +130,7 @@ def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
     What a race of intermediates has written there (``choose``) is no search of settings, and has no trials.
     """
     journals = []
-    for path in sorted((store.root / "searches" / study).rglob("result.json")):
+    for path in sorted((store.root / SEARCHES / study).rglob("result.json")):
         content = read_signed(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")

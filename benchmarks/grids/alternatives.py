@@ -211,7 +211,7 @@ def _without_roles(values: Array) -> Array:
 class Crossed:
     """The likelihood of pairs at points of variances: ``forms`` [points, pairs (pairs + 1) / 2] and what follows.
 
-    ``one`` [points, pairs] and ``slopes`` [constructs, points, pairs] take gains to the scores of the mean and, beside
+    ``ones`` [points, pairs] and ``slopes`` [constructs, points, pairs] take gains to the scores of the mean and, beside
     it, of slopes; ``information`` and ``of_slopes`` are theirs. The scale of all variances is profiled. ``centre``
     takes means of targets from gains, where these are free to vary, which saves the digits of small differences.
     """
@@ -219,7 +219,7 @@ class Crossed:
     pairs: tuple[Array, Array]
     centre: Array
     forms: Array
-    one: Array
+    ones: Array
     information: Array
     slopes: Array
     of_slopes: Array
@@ -241,10 +241,10 @@ class Crossed:
             _at_a_point(covariance, facts, (rows, columns), twice)
             for covariance in _covariances(grid, pairs, targets, shared)
         ]
-        forms, one, information, slopes, of_slopes, determinants, roots = (
+        forms, ones, information, slopes, of_slopes, determinants, roots = (
             np.stack(part) for part in zip(*parts, strict=True)
         )
-        return cls(pairs, centre, forms, one, information, slopes.swapaxes(0, 1), of_slopes.T, determinants, roots)
+        return cls(pairs, centre, forms, ones, information, slopes.swapaxes(0, 1), of_slopes.T, determinants, roots)
 
     def p(self, gains: Array) -> Array:
         """[constructs, grids], by the largest ratio in draws, mean over points by their likelihood without a slope."""
@@ -264,7 +264,7 @@ class Crossed:
         count, (rows, columns) = len(values), np.tril_indices(len(values))
         scaled = values / values.std(0)
         packed = (scaled[rows] * scaled[columns]).astype("float32")
-        squares = self.forms @ packed - (self.one @ scaled) ** 2 / self.information[:, None]
+        squares = self.forms @ packed - (self.ones @ scaled) ** 2 / self.information[:, None]
         determinants = 0.5 * self.log_determinants[:, None]
         without = -0.5 * count * np.log(squares) - determinants
         ratios = []
@@ -285,13 +285,15 @@ class Crossed:
 def _at_a_point(covariance: Array, facts: Array, places: tuple[Array, Array], twice: Array) -> tuple[Array, ...]:
     """One point's part of every field of ``Crossed`` but the pairs."""
     inverse = np.linalg.inv(covariance)
-    one = inverse.sum(1)
-    beside = facts - (facts @ one / one.sum())[:, None]  # of differences of ratings [constructs, pairs], about the mean
+    ones = inverse.sum(1)
+    beside = (
+        facts - (facts @ ones / ones.sum())[:, None]
+    )  # of differences of ratings [constructs, pairs], about the mean
     weighted = beside @ inverse
     root = np.linalg.cholesky(covariance).astype("float32")
     determinant = 2 * np.log(np.diag(root).astype("float64")).sum()
     forms = (inverse[places] * twice).astype("float32")
-    return forms, one, one.sum(), weighted, (weighted * beside).sum(1), determinant, root
+    return forms, ones, ones.sum(), weighted, (weighted * beside).sum(1), determinant, root
 
 
 def _covariances(

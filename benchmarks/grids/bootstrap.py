@@ -32,9 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, default=10**9, help="test rows of a target, at most")
     options = parser.parse_args(arguments)
     begun, p, tests = time.perf_counter(), [], []
-    for name, found in _targets(options):
-        p += [one for one, _ in found]
-        tests += [one for _, one in found]
+    for name, gains in _targets(options):
+        p += [own for own, _ in gains]
+        tests += [test for _, test in gains]
         print(f"{name:16s} {time.perf_counter() - begun:7.2f} s since the start")
     before = time.perf_counter()
     corrections_of(np.array(p), *reaches(enumerate(tests)))
@@ -46,21 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _targets(options: argparse.Namespace) -> Iterator[tuple[str, list[tuple[float, GainTest]]]]:
     tasks = results().tasks
-    for place, one in enumerate(tasks.itertuples()):
+    for place, task in enumerate(tasks.itertuples()):
         rng = np.random.default_rng(place)
-        n_test, n_lanes = min(int(one.n_test), options.limit), len(tasks) * options.seeds
-        labels, lanes = _predictions(rng, one.metric, n_test, int(one.n_labels), n_lanes)
-        n_groups = max(2, int(n_test / GROUP_ROWS.get(one.dataset, 1)))
+        n_test, n_lanes = min(int(task.n_test), options.limit), len(tasks) * options.seeds
+        labels, lanes = _predictions(rng, task.metric, n_test, int(task.n_labels), n_lanes)
+        n_groups = max(2, int(n_test / GROUP_ROWS.get(task.dataset, 1)))
         groups = Groups.of(rng.integers(n_groups, size=n_test))
-        scores = np.array([MEASURES[one.metric](labels, lane) for lane in lanes])
-        drawn = score_draws(one.metric, labels, groups, lanes, draws=options.draws, rng=rng)
-        base, found = list(range(options.seeds)), []
+        scores = np.array([MEASURES[task.metric](labels, lane) for lane in lanes])
+        drawn = score_draws(task.metric, labels, groups, lanes, draws=options.draws, rng=rng)
+        base, gains = list(range(options.seeds)), []
         for transfer in range(1, len(tasks)):
             top = [transfer * options.seeds + seed for seed in base]
             evidence = difference_evidence(scores[top], scores[base], drawn[:, top], drawn[:, base], groups, rng)
             estimate = float(scores[top].mean() - scores[base].mean())
-            found.append((evidence.p, GainTest.of(estimate, evidence, (one.task, "full"), one.task)))
-        yield one.task, found
+            gains.append((evidence.p, GainTest.of(estimate, evidence, (task.task, "full"), task.task)))
+        yield task.task, gains
 
 
 def _predictions(

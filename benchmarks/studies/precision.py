@@ -36,23 +36,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def scores(store: Store, name: str) -> pd.DataFrame:
     """Test scores in points of a finished study: one row per pair, one column per seed."""
-    found = cells(store, store.manifest(name))
-    found["intermediate"] = found.intermediate.fillna("")
-    return 100 * found.pivot(index=PAIR, columns="seed", values="score").astype("float64")
+    table = cells(store, store.manifest(name))
+    table["intermediate"] = table.intermediate.fillna("")
+    return 100 * table.pivot(index=PAIR, columns="seed", values="score").astype("float64")
 
 
 def summary(fp32: pd.DataFrame, bf16: pd.DataFrame) -> pd.DataFrame:
     """One row per role and target: spreads and differences in points, pooled over intermediates."""
     rows = []
-    for (role, target), one in fp32.groupby(level=["role", "target"]):
-        change = bf16.loc[one.index] - one
-        seeds = np.sqrt(one.var(axis=1, ddof=1).mean())
+    for (role, target), pairs in fp32.groupby(level=["role", "target"]):
+        change = bf16.loc[pairs.index] - pairs
+        seeds = np.sqrt(pairs.var(axis=1, ddof=1).mean())
         rows.append(
             {
                 "role": role,
                 "target": target,
-                "pairs": len(one),
-                "score": one.mean(axis=None),
+                "pairs": len(pairs),
+                "score": pairs.mean(axis=None),
                 "seed sd": seeds,
                 "two seeds'": np.sqrt(2) * seeds,
                 "bf16 - fp32, one seed's": np.sqrt((change**2).mean(axis=None)),

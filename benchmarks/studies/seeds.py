@@ -68,13 +68,13 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(column: Column) -> list[dict[str, object]]:
     trained = sorted({seed for role, _, seed in column.lanes if role == BASELINE})
-    found = []
+    rows = []
     for role, intermediate in dict.fromkeys((role, below) for role, below, _ in column.lanes if role in ROLES):
         seeds = column.seeds(role, intermediate, trained)
         top, base = column.positions(role, intermediate, seeds), column.positions(BASELINE, None, seeds)
         gains = 100 * (column.scores[top] - column.scores[base])
         draws = 100 * (column.draws[:, top] - column.draws[:, base])
-        found.append(
+        rows.append(
             {
                 "target": column.target,
                 "role": role,
@@ -87,7 +87,7 @@ def _rows(column: Column) -> list[dict[str, object]]:
                 "item_variance": draws.var(axis=0, ddof=1).mean(),
             }
         )
-    return found
+    return rows
 
 
 if __name__ == "__main__":

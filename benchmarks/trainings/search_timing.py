@@ -71,7 +71,7 @@ def as_lanes(search: Search, cells: Sequence[Cell], *, is_halving: bool) -> tupl
     tried = trials.try_lanes(search.attempt(cells, lambda *_: None), is_halving=is_halving)
     spent = time.perf_counter() - started[0], time.process_time() - started[1]
     gc.collect()
-    return *spent, [one.fitted.validation for one in tried if not one.is_dropped]
+    return *spent, [trial.fitted.validation for trial in tried if not trial.is_dropped]
 
 
 def measured(search: Search, settings: Sequence[Settings]) -> dict[str, dict[str, float]]:
@@ -79,18 +79,18 @@ def measured(search: Search, settings: Sequence[Settings]) -> dict[str, dict[str
     totals = {way: {"wall": 0.0, "cpu": 0.0, "trained to the end": 0, "best validation": -1.0} for way in WAYS}
     alone = dataclasses.replace(search, study=dataclasses.replace(search.study, trainer="library"))
     for size in BATCH_SIZES:
-        own = [one for one in settings if one["batch_size"] == size]
+        own = [setting for setting in settings if setting["batch_size"] == size]
         if not own:
             continue
-        laned = [search.cell(one, "seq_bn") for one in own]
-        found = (
-            one_by_one(alone, [alone.cell(one, "seq_bn") for one in own]),
+        laned = [search.cell(setting, "seq_bn") for setting in own]
+        outcomes = (
+            one_by_one(alone, [alone.cell(setting, "seq_bn") for setting in own]),
             as_lanes(search, laned, is_halving=False),
             as_lanes(search, laned, is_halving=True),
         )
-        spent = ", ".join(f"{way} {cpu:.0f} s" for way, (_, cpu, _) in zip(WAYS, found, strict=True))
+        spent = ", ".join(f"{way} {cpu:.0f} s" for way, (_, cpu, _) in zip(WAYS, outcomes, strict=True))
         print(f"batch size {size}, {len(own)} trials, CPU: {spent}", file=sys.stderr, flush=True)
-        for way, (wall, cpu, scores) in zip(WAYS, found, strict=True):
+        for way, (wall, cpu, scores) in zip(WAYS, outcomes, strict=True):
             total = totals[way]
             total |= {"wall": total["wall"] + wall, "cpu": total["cpu"] + cpu}
             total["trained to the end"] += len(scores)
@@ -119,7 +119,7 @@ def main() -> None:
     totals = measured(search, settings)
     base = totals["one by one"]
     ratios = {way: {c: round(totals[way][c] / base[c], 3) for c in ("cpu", "wall")} for way in WAYS[1:]}
-    counts = {str(size): sum(one["batch_size"] == size for one in settings) for size in BATCH_SIZES}
+    counts = {str(size): sum(setting["batch_size"] == size for setting in settings) for size in BATCH_SIZES}
     print(
         json.dumps(
             {
@@ -127,7 +127,7 @@ def main() -> None:
                 "study": [given.study, given.task, *given.set],
                 "trials": given.trials,
                 "trials by batch size": counts,
-                "epochs of all trials": sum(one["epochs"] for one in settings),
+                "epochs of all trials": sum(setting["epochs"] for setting in settings),
                 "seconds": totals,
                 "machine": described(),
             },

@@ -128,7 +128,7 @@ def _lines(spent: dict[str, list[float]], outcomes: dict[str, Outcome]) -> Itera
 
 
 def _share(own: Sequence[float], seconds: Sequence[float]) -> str:
-    shares = [one / other for one, other in zip(own, seconds, strict=True)]
+    shares = [ours / theirs for ours, theirs in zip(own, seconds, strict=True)]
     return f"{statistics.median(shares):.0%} ({min(shares):.0%} .. {max(shares):.0%})"
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from adapters_store import Store, StoreError
-from adapters_store.listing import WEIGHTS, aliases_by_key
+from adapters_store.listing import SEARCHES, WEIGHTS, aliases_by_key
 from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
@@ -118,7 +118,7 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
 
 
 def _journals(store: Store, study: str) -> tuple[Journal, ...]:
-    if not (store.root / "searches" / study).is_dir():
+    if not (store.root / SEARCHES / study).is_dir():
         return ()
     from harness.search.choice import journals_of  # which loads the planner
 

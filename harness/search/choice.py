@@ -16,9 +16,10 @@ from statistics import fmean
 from typing import Any
 
 from adapters_store import Record, Store, disk
+from adapters_store.listing import SEARCHES
 from adapters_store.record import read_signed, sign
 from adapters_store.roles import BASELINE, TRANSFER
-from harness.search.outcome import RESULT, SEARCHES, search_folder
+from harness.search.outcome import RESULT, search_folder
 from harness.study.cell import Cell
 from harness.study.plan import Plan
 from tasks.errors import BadInput

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store import Store, disk
+from adapters_store.listing import SEARCHES
 from adapters_store.record import read_signed, sign
 from harness.study.config import StudyConfig
 from harness.study.file import check, override_fields
 from tasks.errors import BadInput
 
-RESULT, SEARCHES = "result.json", "searches"
+RESULT = "result.json"
 SCHEMA = 1
 
 
