@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,14 +22,15 @@ from harness.cli.deposit import brief_option, ending
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
-from harness.sharing.stored import stored_manifest
+from harness.sharing.stored import shipped_archive, shipped_store, stored_manifest
+from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.study.backbones.migrate import MigrationReport
 
 
 def add_store(store: argparse.ArgumentParser) -> None:
-    """Add ``ls``, ``verify``, ``migrate``, ``archive``, ``restore`` and ``gc``."""
+    """Add ``ls``, ``verify``, ``migrate``, ``archive``, ``restore``, ``repetition`` and ``gc``."""
     leaves = store.add_subparsers(required=True, metavar="COMMAND")
     leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
     leaf_of(
@@ -92,6 +95,18 @@ def _add_archive(leaves: Leaves) -> None:
         restore_archive,
     )
     restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")
+    repetition = leaf_of(
+        leaves,
+        "repetition",
+        "Compare cells that were trained twice: those of the store with the same cells of another.",
+        "store repetition other-runs --store runs",
+        compare_repetition,
+    )
+    repetition.add_argument(
+        "other",
+        metavar="OTHER",
+        help="the folder of a store, an archive, or a study whose results come with the package",
+    )
 
 
 MIB = 1 << 20
@@ -253,3 +268,35 @@ def restore_archive(options: argparse.Namespace) -> int:
     for what, fields in done.differing.items():
         print(f"differs  {what}: {', '.join(fields)}; what was there stays")
     return 1 if done.differing else 0
+
+
+def compare_repetition(options: argparse.Namespace) -> int:
+    """Print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell."""
+    from harness.sharing.repetition import by_metric, repetitions
+
+    store = _store(options)
+    with _other_store(options.other) as other:
+        cells = list(repetitions(other, store))
+    if not cells:
+        raise BadInput(f"{options.other} has no cell that {store.root} has too; see: empathy-transfer store ls")
+    if options.json:
+        print_json([dataclasses.asdict(cell) | {"difference": cell.difference} for cell in cells])
+    else:
+        print_rows(by_metric(cells), as_json=False)
+    return 0
+
+
+@contextmanager
+def _other_store(name: str) -> Iterator[Store]:
+    """The store in a folder, or one of an archive or of a shipped study."""
+    path = Path(name)
+    if path.is_dir():
+        yield Store(path)
+    elif file := shipped_archive(name):
+        yield shipped_store(file, name)
+    elif path.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            restore(path, other := Store(Path(folder) / "store"))
+            yield other
+    else:
+        raise BadInput(f"{name}: no folder of a store, no archive, and no study whose results come with the package")
