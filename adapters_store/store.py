@@ -447,6 +447,6 @@ def open_weights(store: Store, key: str, name: str) -> Path:
         raise NoWeights(
             f"record {key} has no weights (`store archive --light` and `--brief` leave them out, and a study may keep "
             "baselines' adapters alone), so nothing can be computed with it; `store restore` a full archive into a "
-            "store of its own, or `run` its study with a cell that stands on it, which trains it again"
+            "store of its own, or move its folder away and `run` its study again"
         )
     return store.open(key, name)
