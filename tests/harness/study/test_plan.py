@@ -97,7 +97,7 @@ def test_only_one_column_keeps_the_baselines_that_it_stands_on(study, data):
 
 def stored(cell, store):
     with store.staging() as folder:
-        (folder / "x").write_bytes(b"x")
+        (folder / "x.safetensors").write_bytes(b"weights, without which it would be trained again")
         store.put(cell.key, spec=dict(cell.spec), results={}, provenance={}, folder=folder)
 
 
