@@ -94,9 +94,10 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
         yield "staging", store.root / "staging" / name, "left by a writer that is gone"
     stored = store.keys()
     packs = disk.names(store.root / "packs")
-    for kind, folder, what in (("staging", ASIDE, "earlier record"), ("packs", "packs", "checkpoints")):
-        for name in sorted(stored.intersection(disk.names(store.root / folder))):
-            yield kind, store.root / folder / name, f"{what} of a cell that is stored"
+    for name in sorted(stored.intersection(packs)):
+        yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
+    for name in sorted(stored.intersection(disk.names(store.root / ASIDE))):
+        yield "staging", store.root / ASIDE / name, "earlier record of a cell that is stored"
     if (named := _studied_keys(store, result)) is None or (aliases := _aliases(store, result)) is None:
         return
     for name in packs:

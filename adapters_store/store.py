@@ -156,12 +156,10 @@ class Store:
 
     def set_aside(self, key: str) -> None:
         """Move what is stored under a key out of the way, into ``aside``, until another record is put there."""
-        with disk.writing(self.root), self.staging() as temporary, suppress(FileNotFoundError):  # moved by another run
+        with disk.writing(self.root), self.staging() as attic, suppress(FileNotFoundError):  # moved by another run
             aside = self._aside(key)
             aside.parent.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError):
-                aside.rename(temporary / "earlier")
-            self._object(key).rename(aside)
+            disk.publish(self._object(key), aside, (), attic)  # an earlier one there gives way, once this has its place
 
     def _drop_aside(self, record: Record) -> None:
         """Remove what was set aside under the key of a record that is stored now; a difference is logged."""

@@ -128,14 +128,14 @@ def weightless(plan: Plan, store: Store) -> list[Cell]:
 
     Archives leave weights out, and a study may keep baselines' adapters alone.
     """
-    again: list[Cell] = []
+    again: dict[str, Cell] = {}
     needed: set[str] = set()
-    for cell in reversed(plan.cells):  # what a cell stands on is planned before it
-        is_again = cell.key in needed and cell.key in store and _lacks_weights(cell, store)
-        again += [cell] if is_again else []
-        if is_again or cell.key not in store:
+    for cell in reversed(plan.cells):  # what a cell stands on is planned before it; two roles may share a cell
+        if cell.key in needed and cell.key in store and _lacks_weights(cell, store):
+            again[cell.key] = cell
+        if cell.key in again or cell.key not in store:
             needed.update(computes_with(cell.spec))
-    return again[::-1]
+    return list(again.values())[::-1]
 
 
 def _lacks_weights(cell: Cell, store: Store) -> bool:

@@ -19,12 +19,10 @@ import pyarrow.parquet as pq
 from adapters_store import Store
 from adapters_store.record import Record
 from adapters_store.roles import planned_role
+from harness.sharing.brief import EXACT, TEST
 from harness.study.cell import Cell
 from tasks.errors import BadInput
 from tasks.metrics import decisions, labels_and_logits
-
-TEST = "test.parquet"
-NUMBERS = "pearson_r"  # the metric of predicted numbers, which decide nothing
 
 
 class NotTheSameRows(BadInput):
@@ -59,7 +57,7 @@ def repetitions(first: Store, second: Store) -> Iterator[Repetition]:
     shared = [first.get(key) for key in sorted(first.records() & second.records())]
     for record in sorted(shared, key=lambda record: (_label(record), record.key)):
         if TEST in record.files:
-            yield _repetition(record, second.get(record.key), first.open(record.key, TEST), second)
+            yield _repetition(record, first, second)
 
 
 def by_metric(cells: Iterable[Repetition]) -> list[dict[str, object]]:
@@ -80,13 +78,14 @@ def _row(metric: str, cells: Sequence[Repetition]) -> dict[str, object]:
         "largest difference of a score": abs(furthest.difference),
         "in": furthest.cell,
         "rows": rows,
-        "other decisions": "" if metric == NUMBERS else other,
+        "other decisions": "" if metric == EXACT else other,
         "largest of a prediction": max(cell.largest for cell in cells),
     }
 
 
-def _repetition(record: Record, again: Record, file: Path, second: Store) -> Repetition:
-    earlier, later = (_predictions(path) for path in (file, second.open(record.key, TEST)))
+def _repetition(record: Record, first: Store, second: Store) -> Repetition:
+    file = first.open(record.key, TEST)
+    earlier, later = _predictions(file), _predictions(second.open(record.key, TEST))
     if not earlier.index.equals(later.index):
         raise NotTheSameRows(
             f"{file}: other test rows than {second.root} has of {record.key}; see store verify of both"
@@ -94,7 +93,6 @@ def _repetition(record: Record, again: Record, file: Path, second: Store) -> Rep
     metric = str(record.results["metric"])
     before, after = (labels_and_logits({name: table[name].to_numpy() for name in table}) for table in (earlier, later))
     logits = before[1].astype(np.float64), after[1].astype(np.float64)
-    is_number = metric == NUMBERS
     other = [decisions(metric, own).reshape(len(earlier), -1) for own in logits]
     return Repetition(
         key=record.key,
@@ -102,8 +100,8 @@ def _repetition(record: Record, again: Record, file: Path, second: Store) -> Rep
         metric=metric,
         rows=len(earlier),
         first=_score(record),
-        second=_score(again),
-        other_decisions=0 if is_number else int((other[0] != other[1]).any(axis=1).sum()),
+        second=_score(second.get(record.key)),
+        other_decisions=0 if metric == EXACT else int((other[0] != other[1]).any(axis=1).sum()),
         largest=float(np.abs(logits[0] - logits[1]).max(initial=0.0)),
     )
 

@@ -190,3 +190,28 @@ def test_a_record_that_was_set_aside_goes_once_its_cell_is_stored_again(store, f
     later(monkeypatch, 2 * YOUNG)
     assert ("staging", f"aside/{again}") in found(store)
     assert ("staging", f"aside/{alone}") not in found(store)
+
+
+def test_a_record_that_is_set_aside_twice_is_still_there(store, folder):
+    """Two runs may do so at once: the second has nothing to move, and takes nothing away."""
+    key = put(store, folder).key
+    for _ in range(2):
+        store.set_aside(key)
+    aside = store.root / "aside" / key
+    assert (aside / "record.json").is_file()
+    assert list((store.root / "staging").iterdir()) == []
+    put(store, folder)
+    assert not aside.exists()
+    store.set_aside(key)
+    put(store, folder)
+    assert key in store
+
+
+def test_a_later_record_that_is_set_aside_takes_the_place_of_an_earlier(store, folder):
+    key = put(store, folder).key
+    store.set_aside(key)
+    (store.root / "aside" / key).rename(store.root / "kept")
+    put(store, folder, results={"test": 0.25, "flags": []})
+    (store.root / "kept").rename(store.root / "aside" / key)
+    store.set_aside(key)
+    assert b"0.25" in (store.root / "aside" / key / "record.json").read_bytes()

@@ -2,7 +2,7 @@
 
 On a processor oneDNN computes those of frozen layers. Where a processor has no products of bf16, theirs are computed in
 fp32, of values that stay in bf16, and rounded to bf16 once, as a processor that has them does: the same mathematics, in
-the time that fp32 takes, where torch's own bf16 takes some nine times as long.
+the time that fp32 takes, where torch's own products of bf16 take some nine times as long.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class _Product(torch.autograd.Function):
         return _onednn(gradient.contiguous(), turned, None), None, None, None
 
 
-def _onednn(values: Tensor, weight: Tensor, bias: Tensor | None, *after: str) -> Tensor:
-    name, variant = after or ("none", "")  # what is applied to the product while its numbers are at hand
+def _onednn(values: Tensor, weight: Tensor, bias: Tensor | None, after: tuple[str, str] = ("none", "")) -> Tensor:
+    """The product in the weight's precision; ``after`` is what is made of its numbers while they are at hand."""
+    name, variant = after
     product: Tensor = torch.ops.mkldnn._linear_pointwise(values.to(weight.dtype), weight, bias, name, [], variant)
     return product.to(values.dtype)
 
@@ -88,7 +89,7 @@ class Linear:
         """GELU of what it maps, without a gradient."""
         if self.turned is None:
             return functional.gelu(self(values))
-        return _onednn(values, self.weight, self.bias, "gelu", "none")
+        return _onednn(values, self.weight, self.bias, ("gelu", "none"))
 
 
 def linear(modules: Sequence[Any], dtype: torch.dtype, device: torch.device, scales: Sequence[float] = ()) -> Linear:
