@@ -199,8 +199,9 @@ def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
         frame = frame[frame[column] == value] if len(frame) else frame
     for row in frame.to_dict("records"):
         keys = [*quoted.keys, *quoted.only]
-        where = "; ".join(f"{name}={row[name]}" for name in keys)
-        row_words = "".join(letters(row[name]) for name in quoted.keys if (name, row[name]) != ("setting", PLAIN))
+        own = {name: "" if pd.isna(row[name]) else row[name] for name in keys}  # a column that is empty throughout
+        where = "; ".join(f"{name}={value}" for name, value in own.items())
+        row_words = "".join(letters(own[name]) for name in quoted.keys if (name, own[name]) != ("setting", PLAIN))
         for column, kind in quoted.columns.items():
             macro = f"{quoted.prefix}{letters(column)}{row_words}"
             yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))

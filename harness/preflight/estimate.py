@@ -15,11 +15,11 @@ from typing import Any
 
 from adapters_store import Record, Store
 from adapters_store.store import LEFT_OUT
-from harness.run.grid import weightless
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
 from harness.study.plan import Pack, Plan
+from harness.study.weights import weightless
 from harness.systems import system_of
 from harness.systems.fitted import OF_SYSTEM, way_of_system
 from harness.systems.system import ADAPTER_PASSES

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapters_store import Store, StoreError
-from adapters_store.key import computes_with, names_below
-from adapters_store.store import has_weights
+from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
 from harness.study.intermediates.decision import why_unmergeable
 from harness.study.plan import Pack, Plan
-
-log = logging.getLogger(__name__)
+from harness.study.weights import set_aside_weightless, weightless
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,7 @@ def run_grid(
     Stored cells without the weights that others need are set aside and trained again.
     """
     report = GridReport()
-    if again := weightless(plan, store):
-        log.warning("%s", again_line(again))
-        for cell in again:
-            store.set_aside(cell.key)
+    set_aside_weightless(plan, store)
     steps = steps_of(plan, store, report)
     watch(report)
     for outcome in engine.run(function, steps):
@@ -121,34 +115,6 @@ def steps_of(plan: Plan, store: Store, report: GridReport) -> list[Step]:
             steps.append(Step(left, frozenset(makers[key] for key in below if key in makers)))
             makers |= {cell.key: left.id for cell in missing}
     return steps
-
-
-def weightless(plan: Plan, store: Store) -> list[Cell]:
-    """The stored cells without weights with which cells that must be trained compute; they must be trained again.
-
-    Archives leave weights out, and a study may keep baselines' adapters alone.
-    """
-    again: dict[str, Cell] = {}
-    needed: set[str] = set()
-    for cell in reversed(plan.cells):  # what a cell stands on is planned before it; two roles may share a cell
-        if cell.key in needed and cell.key in store and _lacks_weights(cell, store):
-            again[cell.key] = cell
-        if cell.key in again or cell.key not in store:
-            needed.update(computes_with(cell.spec))
-    return list(again.values())[::-1]
-
-
-def _lacks_weights(cell: Cell, store: Store) -> bool:
-    try:
-        return not has_weights(store.get(cell.key))
-    except StoreError:
-        return False  # a damaged record fails with its own reason
-
-
-def again_line(cells: Sequence[Cell]) -> str:
-    """In words that stored cells are trained again for their weights."""
-    what = "1 stored cell has" if len(cells) == 1 else f"{len(cells)} stored cells have"
-    return f"{what} no weights, which cells to train stand on, and will be trained again"
 
 
 def seed_by_seed(plan: Plan) -> list[Pack]:

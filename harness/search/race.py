@@ -33,6 +33,7 @@ from harness.search.journal import CannotSearch, alone_in
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
 from harness.study.plan import Pack, Plan
+from harness.study.weights import set_aside_weightless
 from tasks.errors import BadInput, BadStudy, MissingData
 from tasks.plain_text import counted, nearest
 
@@ -233,10 +234,12 @@ def choose(
 ) -> Choice:
     """The ranking after a race; ``again`` is as for ``Study.choose``.
 
+    Intermediates that are stored without weights, as archives leave them, are set aside and trained again first.
     ``train`` trains cells of the grid, by their keys, and returns why some failed, by their labels. CannotRace for a
     number of candidates that ``again`` cannot be, CannotSearch if an intermediate could not be trained.
     """
     seeds, failed = _seeds(race, again), dict[str, str]()
+    set_aside_weightless(race.plan.only_keys([cell.key for cell in race.cells]), race.store)
     failed |= train(race.beside(race.cells))
     race.need_intermediates()
     journal = race.run(watch, on_round)

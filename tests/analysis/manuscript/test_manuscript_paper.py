@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from adapters_store.roles import CONTROLS
@@ -18,11 +19,12 @@ from analysis.manuscript.latex import printed
 from analysis.manuscript.layout import VENUES, as_latex, of_width
 from analysis.manuscript.methods.checklist import checklist
 from analysis.manuscript.methods.paragraphs import methods
-from analysis.manuscript.numbers import UnknownNumber, filled, numbers
+from analysis.manuscript.numbers import QUOTED, UnknownNumber, filled, numbers
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.references import entries, used
 from analysis.manuscript.subject import published
 from analysis.manuscript.tables import tables
+from analysis.tables import write_csv
 from tasks.errors import BadInput
 from tests.support.studies.fake_study import fake_study
 from tests.support.studies.manuscript_study import TASKS, cell, small_subject
@@ -208,6 +210,17 @@ def test_a_text_of_ones_own_gets_the_numbers_that_its_macros_name(folder, tmp_pa
     known = {number.macro: number.printed for number in named}
     expected = f"Of {known['StudyTasks']} tasks: {first.printed}, not [one] or [[]].\n"
     assert filled(text, named, "own.md") == expected
+
+
+def test_a_macro_names_no_cell_that_is_empty(tmp_path):
+    [quoted] = [one for one in QUOTED if one.frame == "control_means"]
+    row = {"control": "self", "intermediate": "", "metric": "macro_f1", "setting": "full"}
+    row |= dict.fromkeys(quoted.columns) | {"points": 1.5}
+    write_csv(pd.DataFrame([row]), tmp_path / "control_means")
+    write_csv(pd.DataFrame({"fact": ["tasks"], "value": [2.0]}), tmp_path / "run")
+    [number] = [one for one in numbers(read_data(tmp_path)) if one.printed == "1.5"]
+    assert number.macro == "ControlPointsSelfMacroFOne"
+    assert number.row == "control=self; intermediate=; metric=macro_f1; setting=full"
 
 
 @pytest.mark.parametrize("macro", ["StudyTask", "Nothing"])

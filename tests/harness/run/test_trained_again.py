@@ -12,8 +12,9 @@ from adapters_store.restore import restore
 from adapters_store.store import has_weights
 from harness.api import Study
 from harness.cli.main import main
-from harness.run.grid import GridReport, steps_of, weightless
+from harness.run.grid import GridReport, steps_of
 from harness.sharing.brief import brief_copy
+from harness.study.weights import weightless
 
 STUDY = """
 tasks = ["epitome_er", "news_empathy"]

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from adapters_store import Store
+from adapters_store.archive import archive
+from adapters_store.restore import restore
+from adapters_store.store import has_weights
 from adapters_store.verify import verify
 from analysis.importance.choosing.race import candidates as replayed
 from analysis.importance.choosing.race import rounds_of
@@ -22,7 +25,9 @@ from harness.search.choice import BadJournal, Journal, Round, choice_of, to_leav
 from harness.search.journal import CannotSearch, alone_in
 from harness.search.outcome import RESULT
 from harness.search.race import CannotRace, race_for
+from harness.sharing.brief import brief_copy
 from harness.study.cell import Cell
+from harness.study.manifest import manifest_of
 from tasks.errors import BadInput, BadStudy
 from tests.support.faults.warm_start import completed
 
@@ -219,6 +224,20 @@ def test_a_race_that_is_killed_ends_as_one_that_was_not(fresh, raced):
     for cell in candidates(fresh):
         if cell.key in study.store:
             assert content(fresh.store, cell) == content(study.store, cell)
+
+
+def test_intermediates_without_weights_are_trained_again_and_the_race_is_the_same(fresh, raced, tmp_path):
+    fresh.store.write_manifest("tiny", manifest_of(fresh.plan))
+    light = brief_copy(fresh.store, "tiny", [], tmp_path / "brief")
+    archive(light, "tiny", [], tmp_path / "light.tar.gz", is_light=True)
+    own = study_in(tmp_path / "own")
+    restore(tmp_path / "light.tar.gz", own.store)
+    stored = [cell.key for cell in own.plan.cells if cell.key in own.store]
+    assert stored and not any(has_weights(own.store.get(key)) for key in stored)
+    choice = own.choose(TARGET)
+    assert choice == raced[1]
+    again = {cell.intermediate_key for cell in candidates(own)}
+    assert {key for key in stored if has_weights(own.store.get(key))} == again, "the target alone stays as it is"
 
 
 def test_a_candidate_that_is_stored_costs_nothing_and_never_leaves(whole, fresh, raced):
