@@ -12,11 +12,12 @@ from harness.cli.main import main
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TEXT, PAGE = DOCS / "texts" / "what-transfers.md", DOCS / "what-transfers.md"
-SETTINGS = {"6", "384", "24", "16", "128", "400", "100", "500", "4", "2e-3", "95", ".05", "0"}  # of the study, and of tests
+SETTINGS = {"6", "384", "24", "16", "128", "400", "100", "500", "4", "2e-3", "95", ".05", "0"}  # and of tests
 
 
 def test_every_number_of_the_text_is_a_macro_or_a_setting_of_the_study():
-    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", NUMBER.sub("", TEXT.read_text(encoding="utf-8")), flags=re.DOTALL)
+    words = NUMBER.sub("", TEXT.read_text(encoding="utf-8"))
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", words, flags=re.DOTALL)
     assert set(re.findall(r"(?<![\w.])\.?\d(?:[\w.]|(?<=e)-)*\b", prose)) <= SETTINGS
     assert len(NUMBER.findall(TEXT.read_text(encoding="utf-8"))) > 100
 
