@@ -244,7 +244,7 @@ def _free(root: Path) -> int:
 def show_plan(options: argparse.Namespace) -> int:
     """Print one row per target: its rows, cells, how many of them the store has, and what the others will cost."""
     from harness.preflight.why import why
-    from harness.study.weights import again_line, weightless
+    from harness.study.intermediates.weights import again_line, weightless
 
     study = study_of(options)
     plan = study.plan.only(options.only_target) if options.only_target else study.plan

@@ -18,8 +18,8 @@ from adapters_store.store import LEFT_OUT
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.config import share_of
+from harness.study.intermediates.weights import weightless
 from harness.study.plan import Pack, Plan
-from harness.study.weights import weightless
 from harness.systems import system_of
 from harness.systems.fitted import OF_SYSTEM, way_of_system
 from harness.systems.system import ADAPTER_PASSES

@@ -11,8 +11,8 @@ from adapters_store.key import names_below
 from harness.run.notes import failure, sweep
 from harness.study.cell import Cell
 from harness.study.intermediates.decision import why_unmergeable
+from harness.study.intermediates.weights import set_aside_weightless, weightless
 from harness.study.plan import Pack, Plan
-from harness.study.weights import set_aside_weightless, weightless
 
 
 @dataclass(frozen=True)

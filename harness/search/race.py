@@ -32,8 +32,8 @@ from harness.search.choice import (
 from harness.search.journal import CannotSearch, alone_in
 from harness.study.cell import Cell
 from harness.study.device import ANY_DEVICE, Device
+from harness.study.intermediates.weights import set_aside_weightless
 from harness.study.plan import Pack, Plan
-from harness.study.weights import set_aside_weightless
 from tasks.errors import BadInput, BadStudy, MissingData
 from tasks.plain_text import counted, nearest
 

@@ -14,7 +14,7 @@ from harness.api import Study
 from harness.cli.main import main
 from harness.run.grid import GridReport, steps_of
 from harness.sharing.brief import brief_copy
-from harness.study.weights import weightless
+from harness.study.intermediates.weights import weightless
 
 STUDY = """
 tasks = ["epitome_er", "news_empathy"]
