@@ -213,12 +213,12 @@ def test_a_text_of_ones_own_gets_the_numbers_that_its_macros_name(folder, tmp_pa
 
 
 def test_a_macro_names_no_cell_that_is_empty(tmp_path):
-    [quoted] = [one for one in QUOTED if one.frame == "control_means"]
+    [means] = [quoted for quoted in QUOTED if quoted.frame == "control_means"]
     row = {"control": "self", "intermediate": "", "metric": "macro_f1", "setting": "full"}
-    row |= dict.fromkeys(quoted.columns) | {"points": 1.5}
+    row |= dict.fromkeys(means.columns) | {"points": 1.5}
     write_csv(pd.DataFrame([row]), tmp_path / "control_means")
     write_csv(pd.DataFrame({"fact": ["tasks"], "value": [2.0]}), tmp_path / "run")
-    [number] = [one for one in numbers(read_data(tmp_path)) if one.printed == "1.5"]
+    [number] = [number for number in numbers(read_data(tmp_path)) if number.printed == "1.5"]
     assert number.macro == "ControlPointsSelfMacroFOne"
     assert number.row == "control=self; intermediate=; metric=macro_f1; setting=full"
 
