@@ -82,11 +82,24 @@ def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
 def _studied(study: StudyResults) -> str:
     settings, tasks = study.manifest["study"], study.manifest["tasks"]
     families = len({task["family"] for task in tasks.values()})
-    done, seeds = int((study.cells.status == "done").sum()), len(settings["seeds"])
+    done = int((study.cells.status == "done").sum())
     return (
         f"Studied: {counted(len(tasks), 'task')} of {counted(families, 'family', 'families')}, adapters on"
-        f" {settings['backbone']}, {counted(seeds, 'seed')}; {done} of {len(study.cells)} cells are finished."
+        f" {settings['backbone']}, {_seeds(study)}; {done} of {len(study.cells)} cells are finished."
     )
+
+
+def _seeds(study: StudyResults) -> str:
+    """How many seeds the study has; where its finished transfers do not have all of them, how many these have."""
+    planned = len(study.manifest["study"]["seeds"])
+    finished = seeds_of(study.gains)
+    return counted(planned, "seed") if finished in ("", str(planned)) else f"{finished} of {planned} seeds"
+
+
+def seeds_of(gains: pd.DataFrame) -> str:
+    """How many seeds each finished transfer has: a number, or the least and the most; empty where none is finished."""
+    counts = gains.n_seeds[gains.n_seeds > 0]
+    return " to ".join(dict.fromkeys(str(int(count)) for count in (counts.min(), counts.max()))) if len(counts) else ""
 
 
 def _significant(tested: pd.DataFrame) -> Iterator[str]:

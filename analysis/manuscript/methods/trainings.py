@@ -14,6 +14,7 @@ from adapters_store.record import Record
 from adapters_store.roles import CONTROL, RANDOM, SELF, SHUFFLED, WHOLE_MODELS
 from analysis.manuscript.references import ADAPTER, BACKBONE, DEFERRED, LOSSES, TRAINING, Use, keys_of, origin_of
 from analysis.manuscript.subject import Subject
+from analysis.sections.in_short import seeds_of
 from analysis.tables import inline, percent
 
 Spec = Mapping[str, Any]
@@ -88,7 +89,7 @@ def training(subject: Subject, uses: Sequence[Use]) -> str:
         *(FORMATS[form] for form in _values(subject, lambda spec: spec.get("input_format")) if form in FORMATS),
         *_cuts(subject),
         _fact_sentence(_values(subject, lambda spec: spec.get("precision")), "Computing precision: {}."),
-        _seeds(subject.study),
+        _seeds(subject),
         _shares(subject.study),
         "Of [[StudyCellsPlanned]] planned trainings [[StudyCellsFinished]] are finished"
         + (
@@ -318,13 +319,17 @@ def _cut_of(subject: Subject, shares: Any) -> str:  # noqa: ANN401 - a column of
     return ", ".join(named)
 
 
-def _seeds(study: Mapping[str, Any]) -> str:
+def _seeds(subject: Subject) -> str:
+    """The seeds that are planned, and how many of them transfers have while these are not all."""
+
     def words(seeds: Sequence[int]) -> str:
         return f"{'seed' if len(seeds) == 1 else 'seeds'} {inline(list(seeds))}"
 
-    more = study.get("baseline_seeds") or ()
-    text = f"Cells were trained with {words(study['seeds'])}"
-    return f"{text}; targets alone with {words(more)}." if more and list(more) != list(study["seeds"]) else f"{text}."
+    planned, more = list(subject.study["seeds"]), list(subject.study.get("baseline_seeds") or ())
+    alone = f"; targets alone with {words(more)}" if more and more != planned else ""
+    finished = seeds_of(subject.stored.gains) if subject.stored else ""
+    some = "" if finished in ("", str(len(planned))) else f" A transfer has {finished} of them so far."
+    return f"Cells were trained with {words(planned)}{alone}.{some}"
 
 
 def _shares(study: Mapping[str, Any]) -> str:

@@ -53,6 +53,7 @@ STUDIES = {
         "spec_of": specs(shared_noise=False, training={**TRAINING, "warmup": 0.1, "weight_decay": 0.01}),
         "seeds": (1, 2),
     },
+    "one of three seeds": {"spec_of": specs(), "study": {"seeds": [1, 2, 3]}},
     "library": {"spec_of": specs(trainer="library", shared_noise=True), "baseline_seeds": (1, 2, 3)},
     "both trained": {"spec_of": specs("stack-trainable", input_format="tags"), "settings": ("full", "half")},
     "one after the other": {
@@ -189,6 +190,8 @@ SENTENCES = [
     (r"^Computing precision: bf16\.", lambda f: f.has("precision", "bf16")),
     (r"^Cells were trained with seed 1\.$", lambda f: f.study["seeds"] == [1] and not f.study["baseline_seeds"]),
     (r"^Cells were trained with seeds 1, 2\.$", lambda f: f.study["seeds"] == [1, 2]),
+    (r"^Cells were trained with seeds 1, 2, 3\.$", lambda f: f.study["seeds"] == [1, 2, 3]),
+    (r"^A transfer has 1 of them so far\.$", lambda f: f.study["seeds"] == [1, 2, 3]),
     (
         r"^Cells were trained with seed 1; targets alone with seeds 1, 2, 3\.$",
         lambda f: bool(f.study["baseline_seeds"]),

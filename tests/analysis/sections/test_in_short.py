@@ -14,7 +14,7 @@ from analysis.gains.power import visible_gains
 from analysis.importance.mixed.tested import SIGNED
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.in_short import sentences
+from analysis.sections.in_short import seeds_of, sentences
 from analysis.sections.study_results import StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -24,6 +24,7 @@ NOTHING = "nothing can be said: too few families"
 STUDIES: dict[str, dict[str, Any]] = {
     "one seed": {"tasks": BOTH, "helpful": [("role", "hope")]},
     "three seeds": {"tasks": BOTH, "seeds": (1, 2, 3), "helpful": [("role", "hope")]},
+    "one of three seeds": {"tasks": BOTH, "study": {"seeds": [1, 2, 3]}},
     "one metric": {"tasks": F1},
     "harms": {"tasks": BOTH, "constant": [("hope", "role"), ("role", "hope")]},
     "a baseline that learned nothing": {"tasks": BOTH, "constant": [(None, "role")]},
@@ -52,6 +53,13 @@ def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def text_of(study: StudyResults) -> str:
     return "\n".join(sentences(study, visible_gains(study.gains), answer()))
+
+
+def test_seeds_are_those_that_transfers_have(study: StudyResults) -> None:
+    planned, has = len(study.manifest["study"]["seeds"]), {count for count in study.gains.n_seeds if count}
+    words = "3 seeds;" if has == {3} else "1 of 3 seeds;" if planned == 3 else "1 seed;"
+    assert f"adapters on random-tiny, {words}" in text_of(study)
+    assert seeds_of(pd.DataFrame({"n_seeds": [2, 0, 3, 2]})) == "2 to 3"
 
 
 def test_counts_are_those_of_the_gains(study: StudyResults) -> None:
