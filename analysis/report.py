@@ -14,6 +14,7 @@ import pandas as pd
 from adapters_store.disk import write_text
 from adapters_store.listing import identities
 from adapters_store.store import Store
+from analysis.figures.context import write_context
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
@@ -31,6 +32,7 @@ from analysis.results.leaderboard import has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
+from analysis.sections import systems as system_sections
 from analysis.sections.answers import all_answers, raced, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
@@ -83,10 +85,12 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     _write_study_frames(study, visible, out / TABLES)
     planned, study = study, study.of_adapters
     drawings = out / FIGURES
-    board, boards = _leaderboard(store, planned, out)
+    frames = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept)
+    board, boards = _leaderboard(frames, planned, out)
+    context, contexts = _context(frames.probes(), study, out)
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
-    frames = study.gains, study.controls, study.merged, study.baselines, study.cells
-    forests = write_forests(*frames, study.manifest, drawings, study.question.kept)
+    faced = study.gains, study.controls, study.merged, study.baselines, study.cells
+    forests = write_forests(*faced, study.manifest, drawings, study.question.kept)
     maps = write_heatmaps(
         study.gains, study.baselines, study.manifest, drawings, study.question.kept, merged=study.merged
     )
@@ -113,13 +117,14 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         study_sections.tasks(study),
         study_sections.baselines(study),
         board,
+        context,
         gain_sections.corrections(study),
         gain_sections.visible(study, visible),
         gain_sections.controls(study),
         gain_sections.merged(study),
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
-        raced(store, study.manifest, question),
+        raced(question, frames.race()),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
         reviewer.answers(study, visible, out / TABLES, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
@@ -129,7 +134,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     present = [part for part in (*main, *appendix) if part]
     page = out / "report.md"
     write_text(page, markdown(present))
-    write_page(store, ReportContent(study, answer, [*figures, *boards], present), out / "report.html")
+    write_page(store, ReportContent(study, answer, [*figures, *boards, *contexts], present), out / "report.html")
     write_text(out / ABOUT, json.dumps(study_sections.about(planned), indent=1, ensure_ascii=False) + "\n")
     return Written(page, tuple(top))
 
@@ -161,18 +166,27 @@ def write_scores_report(question: Question, progress: Progress = silent) -> Writ
     return Written(page, tuple(top))
 
 
-def _leaderboard(store: Store, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
+def _leaderboard(frames: Frames, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
     """Write frames and figures of the leaderboard; its section, and the figures; none of a study without systems."""
     if not has_systems(study.manifest):
         return None, []
-    board = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept).board()
+    board = frames.board()
     if study.rationales is not None:
         board = replace(board, rationales=study.rationales)
     for name, frame in board.frames.items():
         write_frames(frame, out / TABLES / name)
     drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)
     drawn += write_reliability(board, study.manifest, out / FIGURES, study.question.kept)
-    return study_sections.leaderboard(study, board, drawn), drawn
+    return system_sections.leaderboard(study, board, drawn), drawn
+
+
+def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
+    """Write what was probed and the figure of tasks; the section, and the figure; none where nothing was probed."""
+    if probed.empty:
+        return None, []
+    write_frames(probed, out / TABLES / "probes")
+    drawn = write_context(probed, study.gains, study.manifest, out / FIGURES, study.question.kept)
+    return system_sections.context(study, probed, drawn), drawn
 
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:

@@ -317,9 +317,9 @@ class Study:
     def compare(self, other: Study | str) -> pd.DataFrame:
         """One row per gain that this study (a) and ``other`` (b), a name in the same store or a study, both have.
 
-        The columns are ``analysis.sections.compare.COMPARED``.
+        The columns are ``analysis.sections.reports.compare.COMPARED``.
         """
-        from analysis.sections.compare import compared_gains, side_of_study
+        from analysis.sections.reports.compare import compared_gains, side_of_study
 
         its = other.results() if isinstance(other, Study) else open_study(self.store, other)
         return compared_gains(side_of_study(*self.results()), side_of_study(*its))

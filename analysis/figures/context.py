@@ -12,7 +12,10 @@ from matplotlib.figure import Figure
 
 from analysis.figures.corpus import COLOUR, PALE
 from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
-from analysis.results.context_by_task import LEARNS, TEACHES
+from analysis.figures.planned.plan import title_of, titles_of
+from analysis.gains.cells import Manifest
+from analysis.kept import NOWHERE, Kept
+from analysis.results.context_by_task import FULL, LEARNS, TEACHES, context_by_task
 from analysis.tables import signed
 
 SENSITIVITY = "sensitivity"
@@ -21,16 +24,26 @@ PANELS = {
     TEACHES: "taught: mean gain of other tasks (points)",
     LEARNS: "learned: mean gain from other tasks (points)",
 }
-TITLE = (
-    "Context sensitivity of tasks, the most sensitive on top, beside what they teach and learn\n"
-    "95 % intervals: of what is lost over groups of test items and seeds, of mean gains over the other tasks"
-)
+CONTEXT = "context_sensitivity"
+WHAT = "Context sensitivity of tasks, the most sensitive on top, beside what they teach and learn"
+INTERVALS = "95 % intervals: of what is lost over groups of test items and seeds, of mean gains over the other tasks"
 
 
-def context_figure(frame: pd.DataFrame, stem: Path) -> FigureFiles:
-    """Draw tasks with the columns ``BY_TASK`` of analysis.results.context_by_task, beside their CSV."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    return write_figure_files(frame, stem, TITLE, draw_context)
+def write_context(
+    probed: pd.DataFrame, gains: pd.DataFrame, manifest: Manifest, out: Path, kept: Kept = NOWHERE
+) -> list[FigureFiles]:
+    """Draw the tasks that have a probe and a gain, beside their CSV; nothing where there is none.
+
+    ``probed`` and ``gains`` are as ``context_by_task`` takes them.
+    """
+    frame = context_by_task(probed, gains)
+    if frame.empty:
+        return []
+    out.mkdir(parents=True, exist_ok=True)
+    titles = titles_of(manifest)
+    frame = frame.assign(title=[titles[task] for task in frame["task"]])
+    title = title_of(WHAT, manifest, FULL, INTERVALS)
+    return [write_figure_files(frame, out / CONTEXT, title, draw_context, kept=kept)]
 
 
 def draw_context(frame: pd.DataFrame, title: str) -> Figure:
@@ -43,7 +56,7 @@ def draw_context(frame: pd.DataFrame, title: str) -> Figure:
         axes.axvline(0, color=PALE, lw=0.8, zorder=0)
         if part == SENSITIVITY:
             _marks(axes, tasks, places, (SENSITIVITY, "sensitivity_low", "sensitivity_high"))
-            axes.set_yticks(range(len(tasks)), [shortened(task) for task in tasks["task"]])
+            axes.set_yticks(range(len(tasks)), [shortened(name) for name in tasks["title"]])
         else:
             rows = frame[frame["part"] == part]
             _marks(axes, rows, places, ("mean", "low", "high"))

@@ -32,6 +32,7 @@ from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Subject
 from analysis.ratings.agreement import differences
 from analysis.ratings.themes import theme_counts
+from analysis.results.context_by_task import context_by_task
 from analysis.results.results import ROWS
 from analysis.sections.answers import all_answers, silent
 from analysis.sections.gains import WAYS
@@ -170,7 +171,15 @@ def _own(subject: Subject) -> Frames:
         own |= {name: getattr(subject.stored, name) for name in BESIDE}
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
+        own |= {"race": subject.raced} | _probed(subject.stored, subject.probed)
     return own | dict(subject.board.frames if subject.board else {})
+
+
+def _probed(stored: StudyResults, probed: pd.DataFrame) -> Frames:
+    """What was probed, and tasks by how far they hang on their contexts; nothing where nothing was probed."""
+    if probed.empty:
+        return {}
+    return {"probes": probed, "context_sensitivity": context_by_task(probed, stored.gains)}
 
 
 def pairs(subject: Subject) -> pd.DataFrame:

@@ -56,9 +56,12 @@ ENDS = {"low": "points", "high": "points"}
 POINTS = {"points": "points", **ENDS}
 ERRORS = ("standard_error", "run_error", "seed_error")
 BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
+RACES = {"share": "score", "epochs": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
 LESS = {f"{end}less_{other}": "points" for other in AGAINST for end in ("", "low_", "high_")}
 LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
 REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
+CHANGED = dict.fromkeys(("changed", "changed_low", "changed_high", "context_alone"), "score")
+SENSITIVITY = dict.fromkeys(("sensitivity", "sensitivity_low", "sensitivity_high"), "points")
 COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larger_gains", "larger_harms")
 ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
 POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
@@ -83,6 +86,11 @@ QUOTED = (
     Quoted("merged_means", "MergedMean", ("row", "metric", "setting"), POINTS | LESS),
     Quoted("merged", "Merged", ("row", "target", "setting"), POINTS | LESS | {"p_max_chosen": "p"}),
     Quoted("budget", "Budget", ("order", "transfers"), BUDGETS),
+    Quoted("leaderboard", "Board", ("system", "target", "setting"), dict.fromkeys(("score", "low", "high"), "score")),
+    Quoted("leaderboard_pairs", "BoardPair", ("a", "b", "target", "setting"), POINTS | {"p_max": "p"}),
+    Quoted("probes", "Probe", ("system", "operation", "target"), CHANGED | {"p": "p"}),
+    Quoted("context_sensitivity", "Context", ("part", "task"), SENSITIVITY | {"mean": "points", "rho": "alpha"}),
+    Quoted("race", "Race", ("way", "trained"), RACES),
     Quoted("choosing", "Choosing", ("ranking",), REGRETS),
     Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),
     Quoted("visible_gains", "Power", ("target", "setting"), POWERS),
@@ -199,12 +207,19 @@ def _of_frame(frames: Frames, quoted: Quoted) -> Iterator[Number]:
         frame = frame[frame[column] == value] if len(frame) else frame
     for row in frame.to_dict("records"):
         keys = [*quoted.keys, *quoted.only]
-        own = {name: "" if pd.isna(row[name]) else row[name] for name in keys}  # a column that is empty throughout
+        own = {name: _key(row[name]) for name in keys}
         where = "; ".join(f"{name}={value}" for name, value in own.items())
         row_words = "".join(letters(own[name]) for name in quoted.keys if (name, own[name]) != ("setting", PLAIN))
         for column, kind in quoted.columns.items():
             macro = f"{quoted.prefix}{letters(column)}{row_words}"
             yield Number(macro, f"data/{quoted.frame}.csv", where, column, kind, printed(kind, row[column]))
+
+
+def _key(value: Any) -> Any:  # noqa: ANN401 - a cell of any frame
+    """What names a row; a whole number stays one in a column that is not known of every row."""
+    if pd.isna(value):
+        return ""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _ratings(frames: Frames) -> Quoted:

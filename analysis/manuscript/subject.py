@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from adapters_store import disk
 from adapters_store.listing import SEARCHES
 from adapters_store.record import imports_of, read_signed
@@ -40,7 +42,8 @@ class Subject:
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
     ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
-    study with systems.
+    study with systems, ``probed`` has what was asked of its cells about contexts, and ``raced`` what a race would have
+    found in its columns.
     """
 
     question: Question
@@ -50,6 +53,8 @@ class Subject:
     searches: tuple[Mapping[str, Any], ...] = ()
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     board: Leaderboard | None = None
+    probed: pd.DataFrame = field(default_factory=pd.DataFrame)
+    raced: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def results(self) -> Results:
@@ -110,8 +115,10 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
     study = StudyResults.of(store, manifest, Path()).with_controls(store).of_adapters
     datasets, unknown = _datasets(list(manifest["tasks"]), manifest["study"].get("registry", ()))
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
-    board = Frames.of(store, manifest).board() if has_systems(manifest) else None
-    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, board)
+    frames = Frames.of(store, manifest)
+    board = frames.board() if has_systems(manifest) else None
+    asked = {"board": board, "probed": frames.probes(), "raced": frames.race()}
+    return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, **asked)
 
 
 def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[dict[str, Dataset], tuple[str, ...]]:

@@ -183,6 +183,19 @@ def probes(
     return framed(pd.DataFrame(rows), PROBED)
 
 
+def stored_probes(store: Store, manifest: Manifest) -> list[tuple[str, str]]:
+    """Key and operation of every probe that is stored; none where no adapter alone was probed."""
+    if not _is_probed(store, manifest):
+        return []
+    asked = [cell for cell in manifest["cells"] if cell["setting"] == "full" and planned_role(cell) in PROBED_ROLES]
+    return [
+        (cell["key"], operation)
+        for cell in asked
+        for operation in PROBES
+        if _answers(store, cell["key"], operation, donors_of(manifest, cell["target"]))
+    ]
+
+
 def inserted_frame(counts: Sequence[Mapping[str, Any]], asked: Mapping[str, Sequence[Contestant]]) -> pd.DataFrame:
     """Counts of empathetic replies by cell, with the cell's names and Wilson's intervals: the columns ``INSERTED``."""
     names = {

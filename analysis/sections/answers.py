@@ -9,16 +9,13 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from adapters_store.disk import new_folder
-from adapters_store.store import Store
 from analysis.figures.budget import TITLE as BUDGET_TITLE
 from analysis.figures.budget import budget_curves
 from analysis.figures.drawing import write_figure_files
-from analysis.gains.cells import Manifest
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.choosing.budget import RANDOM, budget, enough, row_share, share_by_chance
 from analysis.importance.choosing.race import ALL as WHOLE
 from analysis.importance.choosing.race import RACE
-from analysis.importance.choosing.race import raced as replayed_race
 from analysis.importance.choosing.ranking import (
     FEWEST_CANDIDATES,
     QUALITIES,
@@ -310,9 +307,8 @@ RACE_TEXT = (
 WAYS = {RACE: "the race", WHOLE: "all to their end", RANDOM: "{} at random to their end"}
 
 
-def raced(store: Store, manifest: Manifest, question: Question) -> Section | None:
-    """What a race would have found in the finished columns of a study; nothing where none could race."""
-    frame = question.kept.frame("what a race costs", {}, lambda: replayed_race(store, manifest))
+def raced(question: Question, frame: pd.DataFrame) -> Section | None:
+    """What a race would have found in the finished columns of a study (``RACED``); nothing where none could race."""
     if frame.empty:
         return None
     write_frames(frame, question.out / TABLES / "race")

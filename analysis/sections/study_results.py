@@ -22,8 +22,10 @@ from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
 from analysis.gains.gains import SEED, gains
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
+from analysis.importance.choosing.race import raced
 from analysis.kept import NOWHERE, Kept
 from analysis.results.leaderboard import FILES, Leaderboard, has_systems, leaderboard
+from analysis.results.probes import PROBED, contestants_by_task, probes, stored_probes
 from analysis.sections.blocks import Text
 from analysis.sections.question import Question, of_stored
 from analysis.tables import framed
@@ -112,6 +114,22 @@ class Frames:
     def others(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.other_metrics.other_gains``."""
         return self._frame("other gains", other_gains)
+
+    def probes(self) -> pd.DataFrame:
+        """The frame of ``analysis.results.probes.probes`` of everything that was probed; empty where nothing was."""
+        stored = stored_probes(self.store, self.manifest)
+        if not stored:
+            return framed(pd.DataFrame(), PROBED)
+        options = {"draws": self.draws, "seed": self.seed}
+
+        def computed() -> pd.DataFrame:
+            return probes(self.store, self.manifest, contestants_by_task(self.store, self.manifest), **options)
+
+        return self.kept.frame("probes", {**options, "stored": stored}, computed)
+
+    def race(self) -> pd.DataFrame:
+        """The frame of ``analysis.importance.choosing.race.raced``."""
+        return self.kept.frame("what a race costs", {}, lambda: raced(self.store, self.manifest))
 
     def board(self) -> Leaderboard:
         """The leaderboard of the study."""

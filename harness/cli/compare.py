@@ -16,7 +16,7 @@ from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.sections.compare import Side
+    from analysis.sections.reports.compare import Side
 
 
 def add_power(power: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_compare(compare: argparse.ArgumentParser) -> None:
 
 def compare_studies(options: argparse.Namespace) -> int:
     """Write the frames, figures and page of a comparison, and print where the page is."""
-    from analysis.sections.compare import write_comparison
+    from analysis.sections.reports.compare import write_comparison
 
     a, b = (_side(options, name) for name in (options.a, options.b))
     page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
@@ -49,7 +49,7 @@ def compare_studies(options: argparse.Namespace) -> int:
 
 
 def _side(options: argparse.Namespace, name: str) -> Side:
-    from analysis.sections.compare import side_of_published, side_of_study
+    from analysis.sections.reports.compare import side_of_published, side_of_study
 
     if name == PUBLISHED:
         return side_of_published()
@@ -62,7 +62,7 @@ def _side(options: argparse.Namespace, name: str) -> Side:
 def show_power(options: argparse.Namespace) -> int:
     """Write the frames and the page, and print where the page is."""
     from analysis.sections.in_short import findable
-    from analysis.sections.power import of_published, of_study, write_power
+    from analysis.sections.reports.power import of_published, of_study, write_power
 
     if options.grids < 1:
         raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")

@@ -93,16 +93,12 @@ def probe_study(options: argparse.Namespace) -> int:
 
 def _pictures(probed: Probed, store: Store, manifest: Mapping[str, Any], out: Path) -> list[str]:
     """Sensitivity against what tasks teach and learn as a figure with its CSV, where gains are stored."""
-    from analysis.figures.context import context_figure
+    from analysis.figures.context import write_context
     from analysis.gains.gains import gains
-    from analysis.results.context_by_task import context_by_task
     from analysis.tables import FIGURES
 
-    frame = context_by_task(probed.frame, gains(store, manifest))
-    if frame.empty:
-        return []
-    files = context_figure(frame, out / FIGURES / "context_sensitivity")
-    return [str(files.png.with_suffix(".csv")), str(files.png), str(files.svg)]
+    drawn = write_context(probed.frame, gains(store, manifest), manifest, out / FIGURES)
+    return [str(path) for files in drawn for path in (files.png.with_suffix(".csv"), files.png, files.svg)]
 
 
 def _print(probed: Probed) -> None:

@@ -143,6 +143,7 @@ def question_of(options: argparse.Namespace) -> Question:
 
 def write_figures(options: argparse.Namespace) -> int:
     """Draw the heatmaps and the paper's figures of a study, or of the paper's tables, and print where they are."""
+    from analysis.figures.context import write_context
     from analysis.figures.heatmaps import write_heatmaps
     from analysis.figures.paper_figures import why_not_drawn
     from analysis.figures.paper_figures import write_figures as draw
@@ -173,6 +174,7 @@ def write_figures(options: argparse.Namespace) -> int:
             board = frames.board()
             drawn += write_boards(board.board, frames.manifest, drawings, frames.kept, prints=True)
             drawn += write_reliability(board, frames.manifest, drawings, frames.kept, prints=True)
+        drawn += write_context(frames.probes(), pairs, frames.manifest, drawings, frames.kept)
         drawn += write_heatmaps(pairs, alone, frames.manifest, drawings, frames.kept, merged)
         for figure in drawn:
             print(f"{figure.png}\n{figure.svg}")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures.planned.uncertainty_map import write_maps
-from analysis.sections.compare import COMPARED
+from analysis.sections.reports.compare import COMPARED
 from harness.api import Study
 from harness.cli.main import main
 from harness.study.file import load_study, overrides_of

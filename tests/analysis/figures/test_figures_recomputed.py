@@ -27,7 +27,7 @@ from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
 from analysis.results.context_by_task import BY_TASK
 from analysis.results.published import results
-from analysis.sections.compare import scatter
+from analysis.sections.reports.compare import scatter
 from tests.analysis.figures.test_boards import made_up_board
 from tests.analysis.figures.test_legible_figures import bars, compared, contaminated, heat, themes
 from tests.support.made_up_gains import made_up_manifest
@@ -107,7 +107,7 @@ def sensitivities() -> pd.DataFrame:
             ends = (mean - 1, mean + 1) if place else (np.nan, np.nan)
             values = (part, f"task_{place}", lost, lost - 2, lost + 2, mean, *ends, 5, 0.4)
             rows.append(dict(zip(BY_TASK, values, strict=True)))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).assign(title=[row["task"].replace("task_", "Task ") for row in rows])
 
 
 FIGURES: dict[str, Callable[[], Drawing]] = {

@@ -28,7 +28,7 @@ from analysis.figures.paper_figures import (
 from analysis.figures.specification_curve import choices_of_slopes
 from analysis.manuscript.figures import fitted, sheets
 from analysis.manuscript.layout import VENUES
-from analysis.sections.compare import scatter
+from analysis.sections.reports.compare import scatter
 
 NAMES = {
     "hostile": "Costs $5 \\badmacro{$ a day $$, red\x1b[31m bell\x07 turned\u202e over",

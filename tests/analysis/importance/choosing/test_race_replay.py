@@ -5,13 +5,18 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.importance.choosing.race import ALL, FEWEST, RACE, RACED, Candidates, candidates, raced, rounds_of, ways
+from analysis.manuscript.frames import read_data
+from analysis.manuscript.latex import printed
+from analysis.manuscript.numbers import numbers
 from analysis.sections.answers import raced as section
 from analysis.sections.study_results import StudyResults
+from analysis.tables import write_csv
 from harness.search import choice, race
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -119,7 +124,7 @@ def test_a_column_that_is_not_whole_and_a_study_without_epochs_are_no_race(tmp_p
 def test_the_section_has_a_row_per_way_and_writes_what_it_tells(tmp_path):
     store, manifest = fake_study(tmp_path / "store", TASKS, history=history_of(0.1, 0.2, 0.3))
     question = StudyResults.of(store, manifest, tmp_path / "out", draws=50).question
-    own = section(store, manifest, question)
+    own = section(question, raced(store, manifest))
     text, table = own.blocks
     assert "Of 4 finished columns of 4 targets" in text.text
     assert [row[0] for row in table.rows] == [
@@ -129,5 +134,14 @@ def test_the_section_has_a_row_per_way_and_writes_what_it_tells(tmp_path):
         "1 at random to their end",
     ]
     assert (tmp_path / "out" / "tables" / "race.csv").is_file()
-    bare = fake_study(tmp_path / "bare", TASKS)
-    assert section(*bare, StudyResults.of(*bare, tmp_path / "out", draws=50).question) is None
+    assert section(question, raced(*fake_study(tmp_path / "bare", TASKS))) is None
+
+
+def test_a_text_may_quote_each_way(tmp_path):
+    frame = raced(*fake_study(tmp_path / "store", TASKS, history=history_of(0.1, 0.2, 0.3)))
+    write_csv(frame, tmp_path / "race")
+    run = pd.DataFrame(columns=["fact", "value"])
+    quoted = {own.macro: own.printed for own in numbers({**read_data(tmp_path), "run": run})}
+    for row, way in zip(frame.itertuples(), ("Race", "All", "RandomThree", "RandomOne"), strict=True):
+        assert quoted[f"RaceRegret{way}"] == printed("points", row.regret)
+        assert quoted[f"RaceShare{way}"] == printed("score", row.share)

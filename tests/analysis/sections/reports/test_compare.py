@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from adapters_store import Store
 from analysis.gains.cells import cells
 from analysis.results.two_studies import flat
-from analysis.sections.compare import (
+from analysis.sections.reports.compare import (
     COMPARED,
     GAIN,
     HARM,

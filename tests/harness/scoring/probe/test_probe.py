@@ -9,11 +9,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adapters_store import key_of
+from adapters_store import Store, key_of
+from adapters_store.archive import archive
 from adapters_store.measures import IN_CLASS, OTHER_REPLY, OTHER_TASK, PROBE, PROBES, SWAPPED, UNCHANGED, measures_of
+from adapters_store.restore import restore
 from analysis.gains.gains import gains
+from analysis.manuscript.frames import read_data, write_data
+from analysis.manuscript.latex import printed
+from analysis.manuscript.numbers import numbers
+from analysis.manuscript.subject import stored_study
 from analysis.results.leaderboard import Contestant
-from analysis.results.probes import PROBED, contestants_by_task, context_sensitivity, of_context_alone, probes
+from analysis.results.probes import (
+    PROBED,
+    contestants_by_task,
+    context_sensitivity,
+    of_context_alone,
+    probes,
+    stored_probes,
+)
 from analysis.sections.question import of_stored
 from harness.scoring.probe.operations import OPERATIONS, Material
 from tasks.task import Example, Turn
@@ -198,6 +211,48 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert {row["system"] for row in said["probes"]} == {"counts"}
     assert said["context_sensitivity"] == pytest.approx(context_sensitivity(study.store, study.manifest()))
     assert set(said["context_sensitivity"]) == {ER, ROLE}
+
+
+def test_a_report_draws_what_was_probed_without_asking_anybody(study, probed, monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise AssertionError("a report asked a cell")
+
+    monkeypatch.setattr("harness.scoring.probe.measured.scorer_of", refuse)
+    page = study.report(tmp_path).read_text()
+    written = pd.read_csv(tmp_path / "tables" / "probes.csv")
+    assert list(written) == list(PROBED)
+    pd.testing.assert_series_equal(written["drop"], probed.frame["drop"], atol=1e-9)
+    assert set(pd.read_csv(tmp_path / "figures" / "context_sensitivity.csv").task) == {ER, ROLE}
+    _, section = page.split("## Do they read the context?")
+    assert "SYNTHETIC DATA: Context sensitivity of tasks" in section and "figures/context_sensitivity.png" in section
+    swapped = probed.frame[probed.frame.operation == SWAPPED]
+    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")][2:]
+    lost = [float(row.replace("\u2212", "-").split(" | ")[5]) for row in rows]
+    assert lost == pytest.approx([100 * drop for drop in swapped["drop"]], abs=0.051)
+
+
+def test_a_text_may_quote_what_was_probed_and_what_the_leaderboard_says(study, probed, tmp_path):
+    subject = stored_study(study.store, study.manifest())
+    write_data(subject, tmp_path)
+    quoted = {number.macro: number for number in numbers(read_data(tmp_path))}
+    drops = context_sensitivity(study.store, study.manifest())
+    assert quoted["ContextSensitivityTeachesEpitomeEr"].printed == printed("points", 100 * drops[ER])
+    (changed,) = probed.frame.changed[
+        (probed.frame.system == "counts-context") & (probed.frame.operation == SWAPPED) & (probed.frame.target == ROLE)
+    ]
+    assert quoted["ProbeChangedCountsContextSwappedEmpdialRole"].printed == printed("score", changed)
+    board = subject.board.board.set_index(["system", "target"])
+    assert quoted["BoardScoreMajorityEpitomeEr"].printed == printed("score", board.score["majority", ER])
+    assert quoted["BoardLowAdapterAloneEpitomeEr"].printed == printed("score", board.low["adapter alone", ER])
+    assert {"BoardPairPMaxAdapterAloneCountsEpitomeEr"} <= set(quoted)
+
+
+def test_stored_probes_are_those_that_the_store_has(study, probed, tmp_path):
+    other = Store(tmp_path / "store")
+    archive(study.store, "tiny", (), tmp_path / "tiny.tar.xz")
+    restore(tmp_path / "tiny.tar.xz", other)
+    assert stored_probes(other, other.manifest("tiny")) == []
+    assert len(stored_probes(study.store, study.manifest())) == sum(m.kind == PROBE for m in study.store.measures())
 
 
 def test_analyses_read_the_sensitivity_that_the_store_has(study, probed, tmp_path):
