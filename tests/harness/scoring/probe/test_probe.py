@@ -255,6 +255,12 @@ def test_stored_probes_are_those_that_the_store_has(study, probed, tmp_path):
     assert len(stored_probes(study.store, study.manifest())) == sum(m.kind == PROBE for m in study.store.measures())
 
 
+def test_figures_draw_the_tasks_that_were_probed(study, probed, command, tmp_path):
+    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path, "--quiet")
+    assert code == 0
+    assert str(tmp_path / "figures" / "context_sensitivity.png") in out.splitlines()
+
+
 def test_analyses_read_the_sensitivity_that_the_store_has(study, probed, tmp_path):
     pairs = gains(study.store, study.manifest(), draws=20)
     question = of_stored(study.store, study.manifest(), pairs, tmp_path)
