@@ -191,7 +191,7 @@ def measures_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
     for key in keys.values():
         for mode in (SAMPLED, VU):
             yield TASK_EMBEDDING, task_embedding_inputs(key, mode)
-    yield from _probes(manifest)
+    yield from probes_of(manifest)
     for intermediate, target in permutations(hashes.values(), 2):
         yield VOCABULARY, vocabulary_inputs(intermediate, target)
     for intermediate, target in permutations(keys.values(), 2):
@@ -208,8 +208,8 @@ def _of_rows(tasks: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict
                 yield ANNOTATORS, annotators_inputs(name, splits_hash, marks_hash)
 
 
-def _probes(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Those of every cell that may be probed."""
+def probes_of(manifest: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kind and inputs of every probe that a study's cells may have, of contexts and of options."""
     donors = {name: donors_of(manifest, name) for name in manifest["tasks"]}
     for cell in manifest["cells"]:
         if cell["setting"] == "full" and planned_role(cell) in PROBED_ROLES:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from adapters_store.archive import stored_measures
 from adapters_store.errors import MissingRecord
 from adapters_store.measures import (
     BAD_NEWS,
@@ -29,6 +30,7 @@ from adapters_store.measures import (
     UNCHANGED,
     donors_of,
     probe_inputs,
+    probes_of,
 )
 from adapters_store.record import Record
 from adapters_store.roles import BASELINE, planned_role
@@ -183,17 +185,12 @@ def probes(
     return framed(pd.DataFrame(rows), PROBED)
 
 
-def stored_probes(store: Store, manifest: Manifest) -> list[tuple[str, str]]:
-    """Key and operation of every probe that is stored; none where no adapter alone was probed."""
+def stored_probes(store: Store, manifest: Manifest) -> list[str]:
+    """The keys of all probes of contexts that are stored; none where no adapter alone was probed."""
     if not _is_probed(store, manifest):
         return []
-    asked = [cell for cell in manifest["cells"] if cell["setting"] == "full" and planned_role(cell) in PROBED_ROLES]
-    return [
-        (cell["key"], operation)
-        for cell in asked
-        for operation in PROBES
-        if _answers(store, cell["key"], operation, donors_of(manifest, cell["target"]))
-    ]
+    asked = ((kind, inputs) for kind, inputs in probes_of(manifest) if kind == PROBE)
+    return [key for key, _ in stored_measures(store, asked)]
 
 
 def inserted_frame(counts: Sequence[Mapping[str, Any]], asked: Mapping[str, Sequence[Contestant]]) -> pd.DataFrame:
