@@ -149,6 +149,7 @@ class StudyConfig:
     splits: str = "clean"
     protocol: Mapping[str, Any] = field(default_factory=dict)  # of tasks.splits.protocol, whose name ``splits`` then is
     baseline_seeds: tuple[int, ...] = ()
+    self_seeds: tuple[int, ...] = ()  # the circle of seeds that ``self`` goes round (default: those of baselines)
     controls: tuple[str, ...] = ()
     imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
     merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.intermediates

@@ -40,7 +40,7 @@ from tasks.splits.loading import KINDS
 from tasks.splits.protocol import Protocol
 
 NOT_OF_FILES = {"best", "device"}  # the results of searches, and what a run was started with
-LISTS = ("tasks", "seeds", "baseline_seeds", "controls", "references", "systems", "settings", "registry")
+LISTS = ("tasks", "seeds", "baseline_seeds", "self_seeds", "controls", "references", "systems", "settings", "registry")
 INPUT_FORMATS = ("pair", "tags")
 DATA = ("files", "synthetic")
 TRAINERS = ("lanes", "library")
@@ -351,6 +351,8 @@ def _check_settings(study: StudyConfig, where: str) -> None:
             f"{where}: baseline_seeds {list(study.baseline_seeds)} lacks seed {absent[0]} of `seeds`; a transfer is "
             "stacked on baselines of its own seed, so add it"
         )
+    if study.self_seeds and (absent := sorted(set(study.seeds) - set(study.self_seeds))):
+        raise BadStudy(f"{where}: self_seeds {list(study.self_seeds)} lacks seed {absent[0]} of `seeds`; add it")
 
 
 def _check_analysis(study: StudyConfig, where: str) -> None:
@@ -386,7 +388,7 @@ def _check_numbers(study: StudyConfig, where: str) -> None:
     for name, value in numbers.items():
         positive_int(name, value, where)
     checked_training("learning_rate", study.finetune_learning_rate, f"{where} finetune")
-    for seed in (*study.seeds, *study.baseline_seeds):
+    for seed in (*study.seeds, *study.baseline_seeds, *study.self_seeds):
         if type(seed) is not int or seed < 0:
             raise BadStudy(f"{where}: seed {seed!r} is not a whole number from 0")
     for task, table in (("", study.training), *study.task.items()):

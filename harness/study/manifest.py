@@ -177,6 +177,7 @@ STUDY: Shape = {
     "adapter": (_is_table, "a table", True),
     "seeds": (*COUNTS, True),
     "baseline_seeds": (*COUNTS, False),
+    "self_seeds": (*COUNTS, False),
     "settings": (*TEXTS, True),
     "splits": (*TEXT, True),
     "controls": (*TEXTS, False),

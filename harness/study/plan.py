@@ -267,15 +267,16 @@ class _Grid:
     def control_intermediates(self, target: str, seed: int) -> dict[str, Cell]:
         """What the controls of a target stand on, by control, in full data; ``random`` has nothing that is stored.
 
-        ``self`` stands on the baseline of the next baseline seed, in a circle; a study with one has a helper trained.
+        ``self`` stands on the baseline of the next seed of ``self_seeds``, by default of baselines, in a circle. Where
+        that is no seed of the study's baselines, a helper is trained.
         """
         study, backbone, rows = self.study, self.backbone, self.splits[target]
         cells = {}
         if SELF in study.controls:
-            seeds = study.seeds_of_baselines
+            seeds = study.self_seeds or study.seeds_of_baselines
             further = seeds[(seeds.index(seed) + 1) % len(seeds)] if len(seeds) > 1 else seed + FURTHER_SEED
             other = make_cell(study, backbone, rows, seed=further, setting="full")
-            cells[SELF] = other if len(seeds) > 1 else replace(other, role=OF_SELF)
+            cells[SELF] = other if further in study.seeds_of_baselines else replace(other, role=OF_SELF)
         if SHUFFLED in study.controls:
             cells[SHUFFLED] = make_cell(study, backbone, rows, seed=seed, setting="full", role=OF_SHUFFLED)
         return cells

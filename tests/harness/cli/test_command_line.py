@@ -91,6 +91,9 @@ def test_seeds_are_named_in_short_and_a_further_seed_has_its_price(tmp_path, com
     for device in costs["hours"]:
         assert further["hours"][device["device"]] == pytest.approx(device["expected"] / 3)
     assert "a further seed: 16 cells, " in command("plan", "tiny", "--store", tmp_path)[1]
+    three = ("--set", "seeds=[1, 2, 3]", "--set", 'controls=["self"]')
+    assert planned(*three, "--seeds", "1")["roles"]["self-intermediate"] == 4
+    assert planned(*three, "--seeds", "3,4")["roles"].get("self-intermediate") is None  # a circle of their own
     with pytest.raises(SystemExit, match="2"):
         command("plan", "tiny", "--store", tmp_path, "--seeds", "1-3")
     assert "'1-3' is no seed, nor several as 1,2,3" in capsys.readouterr().err

@@ -67,6 +67,17 @@ def test_self_stands_on_the_same_task_with_the_next_baseline_seed(plan_of):
     assert not of_role(plan, "self-intermediate")
 
 
+def test_seeds_that_are_trained_apart_are_cells_of_the_whole_study(plan_of):
+    whole, keys = plan_of(seeds=(1, 2, 3)), set()
+    for seeds in ((1,), (2, 3)):
+        part = plan_of(seeds=seeds, self_seeds=(1, 2, 3))
+        assert {cell.key for cell in of_role(part, "self")} == {
+            cell.key for cell in of_role(whole, "self") if cell.seed in seeds
+        }
+        keys |= {cell.key for cell in part.cells}
+    assert keys == {cell.key for cell in whole.cells}
+
+
 def test_a_study_of_one_seed_trains_another_baseline_for_self_to_stand_on(plan_of):
     plan = plan_of(settings=("full", "half"))
     helpers = of_role(plan, "self-intermediate")

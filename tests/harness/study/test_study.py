@@ -110,6 +110,7 @@ def test_overrides_change_one_field_each():
         ('tasks = ["epitome_er"]\nsettings = ["0%"]', "nor a share such as 25%"),
         ('tasks = ["epitome_er"]\nsettings = ["100%"]', "nor a share such as 25%"),
         ('tasks = ["epitome_er"]\nseeds = [1, 2]\nbaseline_seeds = [1, 3]', "lacks seed 2 of `seeds`"),
+        ('tasks = ["epitome_er"]\nseeds = [1, 2]\nself_seeds = [2, 3]', "lacks seed 1 of `seeds`; add it"),
         ('tasks = ["epitome_er"]\ncontrols = ["selves"]', "control 'selves' is not one of self, shuffled, random"),
         ('tasks = ["epitome_er"]\nmax_train = "many"', "max_train 'many' is not a whole number"),
         ('tasks = ["epitome_er"]\nseeds = [1.5]', "seed 1.5 is not a whole number"),
