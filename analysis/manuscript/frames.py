@@ -150,7 +150,7 @@ def read_data(folder: Path) -> Frames:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    frame = pd.read_csv(path)
+    frame = pd.read_csv(path, dtype={"intermediate": object})  # empty throughout where no transfer is there
     texts = [name for name in frame if frame[name].dtype == object or str(frame[name].dtype).startswith("str")]
     return frame.fillna(dict.fromkeys(texts, ""))
 

@@ -231,6 +231,8 @@ def construct(name: str) -> str:
 
 def scores(frames: Frames, titles: pd.Series) -> Iterator[Table]:
     """One table per metric and setting: intermediates by targets, marked where a gain or harm is significant."""
+    if "pairs" not in frames:
+        return
     pairs, solo = frames["pairs"], frames["alone"]
     for metric, name in METRIC_NAMES.items():
         for setting in solo.setting[solo.metric == metric].drop_duplicates():

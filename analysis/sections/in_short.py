@@ -76,7 +76,7 @@ def _reasons_of_scores(gains: pd.DataFrame) -> Iterator[str]:
         ("contaminated", "on test items that are training material too"),
     ):
         if count := int(gains[flag].fillna(False).astype(bool).sum()):
-            yield f"{count} of {len(gains)} gains {'is' if count == 1 else 'are'} {what}"
+            yield f"{count} of {len(gains)} gains {_be(count)} {what}"
 
 
 def _studied(study: StudyResults) -> str:
@@ -174,10 +174,10 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     if study.manifest["synthetic"]:
         yield "the texts are made up"
     if missing := int((study.cells.status != "done").sum()):
-        yield f"{counted(missing, 'cell')} {'is' if missing == 1 else 'are'} not finished"
+        yield f"{counted(missing, 'cell')} {_be(missing)} not finished"
     if len(tested) and (single := int((tested.seed_error == 0).sum())):
-        which = "every gain" if single == len(tested) else f"{single} of {len(tested)} gains"
-        yield f"{which} is from one training run, and another seed may give another"
+        which = "every gain is" if single == len(tested) else f"{single} of {len(tested)} gains {_be(single)}"
+        yield f"{which} from one training run, and another seed may give another"
     alone = study.cells[(study.cells.role == BASELINE) & study.cells.collapsed.fillna(False).astype(bool)]
     if len(alone):
         titles = [study.title(name) for name in dict.fromkeys(alone.target)]
@@ -191,4 +191,8 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         ("dead_intermediate", "with an intermediate that hardly changes anything"),
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
-            yield f"{count} of {len(tested)} gains {'is' if count == 1 else 'are'} {what}"
+            yield f"{count} of {len(tested)} gains {_be(count)} {what}"
+
+
+def _be(number_of: int) -> str:
+    return "is" if number_of == 1 else "are"
