@@ -13,7 +13,7 @@ from analysis.manuscript.layout import VENUES
 from analysis.manuscript.paper import write_paper
 from analysis.manuscript.subject import stored_study
 from analysis.manuscript.tables import tables
-from tests.support.studies.small_study import marking_study
+from tests.support.studies.small_study import marking_study, small_study
 
 TASK, OTHER = "epitome_er", "news_empathy"
 
@@ -72,3 +72,14 @@ def test_rationales_stand_with_both_constants_in_every_form(written):
 def test_a_study_without_systems_has_no_such_table(written):
     frames = {name: frame for name, frame in read_data(written / "data").items() if not name.startswith("leaderboard")}
     assert not {"systems-full", "rationales"} & {table.name for table in tables(frames, "")}
+
+
+def test_a_study_without_transfers_has_a_manuscript_with_its_systems(tmp_path):
+    settings = (f'tasks=["{OTHER}"]', "transfers=false", 'systems=["majority"]')
+    study = small_study(tmp_path / "runs", *settings)
+    assert study.run().is_complete
+    (page,) = write_paper(stored_study(study.store, study.manifest()), tmp_path / "paper", VENUES["acl"])
+    assert r"\input{tables/systems-full}" in page.read_text(encoding="utf-8")
+    table = (tmp_path / "paper" / "tables" / "systems-full.md").read_text(encoding="utf-8")
+    assert "majority" in table and "adapter alone" in table
+    assert not (tmp_path / "paper" / "data" / "pairs.csv").exists()
