@@ -14,6 +14,7 @@ import pandas as pd
 from adapters_store.disk import write_text
 from adapters_store.listing import identities
 from adapters_store.store import Store
+from analysis.figures.context import write_context
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import write_heatmaps
 from analysis.figures.paper_figures import why_not_drawn, write_figures
@@ -183,8 +184,6 @@ def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Sect
     """Write what was probed and the figure of tasks; the section, and the figure; none where nothing was probed."""
     if probed.empty:
         return None, []
-    from analysis.figures.context import write_context  # loads matplotlib
-
     write_frames(probed, out / TABLES / "probes")
     drawn = write_context(probed, study.gains, study.manifest, out / FIGURES, study.question.kept)
     return system_sections.context(study, probed, drawn), drawn

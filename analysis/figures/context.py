@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from analysis.figures.corpus import COLOUR, PALE
-from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
+from analysis.figures.drawing import COLOUR, PALE, FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.figures.planned.plan import title_of, titles_of
 from analysis.gains.cells import Manifest
 from analysis.kept import NOWHERE, Kept
 from analysis.results.context_by_task import FULL, LEARNS, TEACHES, context_by_task
 from analysis.tables import signed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SENSITIVITY = "sensitivity"
 PANELS = {

@@ -19,7 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import expit, logit, stdtrit
 
-from analysis.figures.drawing import FigureFiles, figure_of, make_legible, make_plain, shortened, write_figure_files
+from analysis.figures.drawing import (
+    COLOUR,
+    PALE,
+    FigureFiles,
+    figure_of,
+    make_legible,
+    make_plain,
+    shortened,
+    write_figure_files,
+)
 from analysis.figures.heatmaps import COLOURS
 from analysis.tables import Declared, fixed, framed
 from tasks.errors import BadInput
@@ -37,7 +46,6 @@ ACROSS = 4  # small figures side by side
 BINS = 30
 MOST_LABELS = 12  # of times on an axis
 MOST_SCALES = 40  # of one figure; the CSV has all
-COLOUR, PALE = "0.25", "0.65"  # blue and red are for what is positive and negative
 LETTERS = 34  # of a scale's name
 SHARES = (-0.03, 1.03)  # of a probability's axis, so that marks at its ends are whole
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
+COLOUR, PALE = "0.25", "0.65"  # blue and red are for what is positive and negative
 LONGEST = 40  # letters of a name beside an axis or in a legend
 END = 9  # of them from its end, where names of one family differ
 MIDDLE = 0.1791  # relative luminance at which black and white stand out alike, 4.58 to 1

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.corpus import COLOUR, LETTERS, PALE, small_figures
-from analysis.figures.drawing import FigureFiles, shortened, write_figure_files
+from analysis.figures.corpus import LETTERS, small_figures
+from analysis.figures.drawing import COLOUR, PALE, FigureFiles, shortened, write_figure_files
 from analysis.results.people.insights import ALL
 
 TITLES = {

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.corpus import COLOUR, PALE, draw_map
-from analysis.figures.drawing import FigureFiles, figure_of, make_plain, shortened, write_figure_files
+from analysis.figures.corpus import draw_map
+from analysis.figures.drawing import COLOUR, PALE, FigureFiles, figure_of, make_plain, shortened, write_figure_files
 from analysis.gains.significance import LEVEL
 from analysis.results.people.perceived import DECIDES
 
