@@ -13,6 +13,7 @@ from typing import Any
 from adapters_store import Record, Store, StoreError
 from adapters_store.record import is_imported
 from harness.study.config import StudyConfig, share_of
+from harness.study.systems import declared_kind
 
 ROWS = 32
 NOTE = f"a smoke run: {ROWS} rows, one epoch. Its numbers mean nothing; what counts is that every cell was trained"
@@ -23,14 +24,16 @@ def smoke_of(study: StudyConfig) -> StudyConfig:
     """The study with at most 32 rows of each split and one epoch of every task, under a name and keys of its own.
 
     Of training rows there are so many that the setting with the smallest share has 32. A loss that weighs classes from
-    a later epoch on does so in the only one.
+    a later epoch on does so in the only one. Systems that few rows are too few for have their kind's settings for them.
     """
     train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
     most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
     caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
     once = {name: {**study.task.get(name, {}), "epochs": 1} for name in study.tasks}  # wins over searches
     loss = {**study.loss, **({"deferred_from": 1} if study.loss.get("deferred_from") else {})}
-    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, loss=loss, **caps)
+    tables = {name: study.system.get(name, {}) for name in study.systems}
+    system = {name: {**table, **declared_kind(name, table).smoke} for name, table in tables.items()}
+    return dataclasses.replace(study, name=f"{study.name}{SMOKE}", task=once, loss=loss, system=system, **caps)
 
 
 def records(store: Store) -> Iterator[Record]:

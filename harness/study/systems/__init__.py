@@ -19,6 +19,7 @@ A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding
 - ``LOCAL``, the settings that decide no prediction (an address, a cap) or do so by a file's content, which ``identity``
   tells: they are in no key,
 - ``ADDED``, the settings that it has got since it was first used: in keys only where they are not the defaults,
+- ``SMOKE``, the settings with which it trains on the few rows of a smoke run, where its own may ask for more of them,
 - ``check(config, name, task)``, which refuses a task when a study is planned,
 - where it sends texts to a server, ``leaving(config, instruction, parts, seed, answers)``: what, for the plan, or None.
 
@@ -53,7 +54,7 @@ from tasks.task import KINDS, Example, Instruction, Label, Task, Turn
 ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
-FURTHER = ("LOCAL", "ADDED", "check", "leaving")  # what a file may declare and most do not
+FURTHER = ("LOCAL", "ADDED", "SMOKE", "check", "leaving")  # what a file may declare and most do not
 LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
 WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
@@ -261,6 +262,7 @@ class Kind:
     checkpoint_copies: int = 6  # weights and two moments, in the checkpoint before and the new one
     local: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    smoke: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, str, Task], None] = lambda config, name, task: None
     leaving: Callable[[Any, Instruction, Mapping[str, Sequence[Example]], int, Path], Leaving | None] | None = None
     file_sha256: str = ""  # of a user's own file, whose content then enters the keys of its cells
@@ -429,8 +431,13 @@ def leak_of(config: Mapping[str, Any]) -> str:
     return "" if leak == NO_LEAK else leak
 
 
+def declared_kind(name: str, table: Mapping[str, Any]) -> Kind:
+    """The kind of the system that a study calls ``name``: that of its name, where ``table`` declares no other."""
+    return kind_of(str(table.get("kind", name)))
+
+
 def kind_and_config(name: str, table: Mapping[str, Any], where: str) -> tuple[Kind, Any]:
     """The kind and settings of the system that a study calls ``name``, whose ``[system.NAME]`` is ``table``."""
-    kind = kind_of(str(table.get("kind", name)))
+    kind = declared_kind(name, table)
     settings = {field: value for field, value in table.items() if field not in OF_STUDIES}
     return kind, kind.configured(settings, where)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from adapters_store.record import LEAKING
 from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard
+from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
 from harness.study.backbones.backbone import BadBackbone, resolve
@@ -442,3 +443,15 @@ def test_the_curve_begins_where_all_seeds_are_and_is_ranked_on_the_test_by_the_l
         reduction(fit, test, (1,))
         reduction(fit, others, (1,))
     assert np.array_equal(*ranked) == (leak == "none")
+
+
+@needs_library
+def test_a_smoke_run_trains_where_few_rows_have_no_sentence_near_to_a_seed(tmp_path):
+    settings = ("bags=2", 'encoder="random-tiny"', "thresholds=[1.0]")
+    overrides = [f"system.micromodels.{setting}" for setting in settings]
+    named = ('tasks=["epitome_er"]', 'systems=["micromodels"]', "transfers=false")
+    whole, small = (small_study(tmp_path / "runs", *named, *overrides) for _ in range(2))
+    ((_, reason),) = whole.run().failed
+    assert "no sentence of the 16 validation rows is as near to a seed" in reason
+    small.config = smoke_of(small.config)
+    assert small.run().is_complete
