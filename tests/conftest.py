@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -35,39 +36,42 @@ settings.load_profile("any machine")
 # Files that take longest, longest first: a worker that is given one of them last works on alone. `make all-tests`
 # prints the longest tests, from which this follows; the other files start in the order of their names.
 LONGEST = (
+    "harness/cli/test_ratings_ask.py",
     "harness/run/test_kill.py",
+    "harness/systems/encoders/test_intents.py",
+    "harness/systems/prompting/test_answers.py",
+    "harness/search/test_race.py",
+    "harness/scoring/probe/test_options.py",
     "analysis/gains/test_null_calibration.py",
+    "harness/scoring/probe/test_probe.py",
     "project/test_field_note.py",
+    "harness/systems/prompting/test_prompted_studies.py",
+    "harness/training/test_by_hand.py",
+    "harness/systems/test_seq2seq.py",
     "tasks/splits/test_real_leaks.py",
+    "harness/search/test_search.py",
+    "harness/systems/test_kinds.py",
+    "analysis/manuscript/test_manuscript_paper.py",
     "harness/training/lanes/test_lanes.py",
     "project/drills/test_drills.py",
-    "harness/cli/test_analyze.py",
-    "harness/search/test_search.py",
+    "harness/scoring/probe/test_needs_context.py",
+    "analysis/gains/beside/test_merged_gains.py",
     "analysis/sections/test_report.py",
-    "harness/training/test_by_hand.py",
-    "harness/training/test_devices.py",
-    "analysis/results/test_repeats.py",
-    "harness/cli/test_deposit.py",
     "harness/training/lanes/test_lane_invariance.py",
-    "project/pages/test_tutorial.py",
-    "analysis/manuscript/test_manuscript_paper.py",
-    "analysis/importance/test_importance.py",
-    "harness/cli/test_command_line.py",
-    "harness/engines/test_engine_contract.py",
+    "analysis/ratings/test_rating_sets.py",
+    "harness/cli/test_deposit.py",
+    "harness/training/test_devices.py",
     "harness/training/lanes/test_checkpoints.py",
-    "analysis/importance/test_importance_answers.py",
-    "analysis/importance/mixed/test_mixed.py",
-    "harness/engines/test_workers.py",
-    "harness/systems/test_own_systems.py",
+    "project/pages/test_tutorial.py",
+    "harness/cli/test_command_line.py",
+    "harness/cli/test_analyze.py",
+    "harness/systems/prompting/test_schema.py",
     "analysis/test_kept.py",
-    "harness/study/backbones/test_migrate.py",
-    "harness/cli/test_suggest.py",
-    "analysis/gains/test_gains.py",
+    "analysis/importance/mixed/test_mixed.py",
+    "analysis/importance/test_importance.py",
     "harness/run/test_new_tasks_train.py",
-    "analysis/gains/test_power_forecast.py",
-    "harness/training/test_memory_plan.py",
-    "analysis/sharing/test_share.py",
-    "harness/study/test_controls.py",
+    "analysis/results/test_insights.py",
+    "harness/engines/test_engine_contract.py",
 )
 
 OF_EXTRAS = {  # files that need a package of an extra; CI has them all
@@ -92,6 +96,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gone = [path.name for path in places if not path.is_file()]
     assert not gone, f"LONGEST names files that are not there: {gone}"
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Take what is loaded by now out of later collections of garbage, of which every pack asks for one."""
+    gc.collect()
+    gc.freeze()
 
 
 WORDS = {"calm": 0, "warm": 0, "cold": 1, "harsh": 1}
