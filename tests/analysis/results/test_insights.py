@@ -125,7 +125,7 @@ def test_an_outcome_counts_if_it_comes_soon_and_not_before_the_text():
 
 @pytest.mark.simulation
 def test_a_planted_fall_is_in_its_interval_and_authors_who_leave_bring_none_about():
-    rng, draws = np.random.default_rng(20261124), 1000
+    rng, draws = np.random.default_rng(20261124), 400
     held, quiet, naive = [], [], []
     for _ in range(draws):
         frame = over_time(*made_up(rng), Filters())

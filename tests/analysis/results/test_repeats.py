@@ -116,7 +116,7 @@ def is_held(frame):
 
 @pytest.mark.simulation
 def test_equal_systems_are_told_apart_as_often_as_the_level_says():
-    assert is_held(repeats_calibration(2000, seed=77))
+    assert is_held(repeats_calibration(600, seed=77))
 
 
 def test_the_table_of_the_documents_says_so_too():

@@ -274,9 +274,9 @@ def test_killed_at_any_call_it_goes_on_and_pays_again_at_most_for_what_was_in_fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "slow"])
-def test_fifty_kills_under_every_fault(fault, tmp_path):
+def test_ten_kills_under_every_fault(fault, tmp_path):
     rng = random.Random(fault)
-    for round_ in range(10):
+    for round_ in range(2):
         with fake_server("1", "2", "3", "4", "5") as server:
             (tmp_path / str(round_)).mkdir()
             check_killed(server, tmp_path / str(round_), 5, rng, fault)

@@ -174,7 +174,7 @@ def test_of_rows_that_differ_by_chance_alone_few_are_better_than_the_chosen_sing
     """Grids where nothing helps: in at most 5 % of targets is any of four rows called better than the chosen single."""
     names, rng = [FakeTask(f"t{number}") for number in range(5)], np.random.default_rng(7)
     rows, better, targets = {f"row{number}": {} for number in range(4)}, 0, 0
-    for grid in range(40):
+    for grid in range(20):
         tasks = [FakeTask(f"{task.id}g{grid}") for task in names]
         heights = {(a.id, b.id): float(rng.random()) for a in tasks for b in tasks if a.id != b.id}
         made = fake_study(tmp_path / str(grid), tasks, seeds=(1, 2), merged=rows, validation=heights)
