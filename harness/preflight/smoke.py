@@ -13,7 +13,6 @@ from typing import Any
 from adapters_store import Record, Store, StoreError
 from adapters_store.record import is_imported
 from harness.study.config import StudyConfig, share_of
-from harness.study.systems import declared_kind
 
 ROWS = 32
 NOTE = f"a smoke run: {ROWS} rows, one epoch. Its numbers mean nothing; what counts is that every cell was trained"
@@ -26,6 +25,8 @@ def smoke_of(study: StudyConfig) -> StudyConfig:
     Of training rows there are so many that the setting with the smallest share has 32. A loss that weighs classes from
     a later epoch on does so in the only one. Systems that few rows are too few for have their kind's settings for them.
     """
+    from harness.study.systems import declared_kind
+
     train = math.ceil(ROWS / min(share_of(setting) for setting in study.settings))
     most = {"max_train": train, "max_val": ROWS, "max_test": ROWS}
     caps: dict[str, Any] = {name: min(value, getattr(study, name) or value) for name, value in most.items()}
