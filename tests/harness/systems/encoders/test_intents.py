@@ -123,7 +123,7 @@ def test_joint_training_pays_where_intents_tell_more_than_few_labels_and_shuffle
     data = tmp_path / "data"
     data.mkdir()
     write_planted(data, random.Random(7), 660)
-    study = study_of(tmp_path, data, *settings, seeds=range(1, 4))
+    study = study_of(tmp_path, data, *settings, seeds=range(1, 6))
     assert study.run().is_complete
     pairs = leaderboard(study.store, study.store.manifest("tiny")).pairs.set_index(["a", "b"])
     joint, shuffled = pairs.loc[("single", "joint")], pairs.loc[("single", "shuffled")]
