@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from harness.study.cell import Cell
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
+LOOK_SECONDS = 0.3  # at the process of a silent pack of this machine
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
 FAILED, NOT_RUN, WAITING = "failed", "not run", "waiting"
 FINISHED_CELLS = 8  # whose records are read for their seconds: of each target, and of the study for targets without any
@@ -159,7 +160,8 @@ def planned(manifest: Mapping[str, Any]) -> list[Cell]:
 def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, JobStatus] | None) -> tuple[str, str]:
     """The state of a pack whose note was written ``age`` seconds ago, and why if it is stalled.
 
-    Slurm's word on a job counts most, then whether the process of this machine has ended, then the silence of the note.
+    Slurm's word on a job counts most, then whether the process of this machine has ended, then the silence of the note:
+    a process of this machine that computes has a long epoch.
     """
     job = None if jobs is None else jobs.get(note)
     if job is not None and not job.is_elsewhere:
@@ -168,13 +170,30 @@ def _state(note: notes.Progress, age: float, jobs: Mapping[notes.Progress, JobSt
             return STALLED, f"job {note.job} {what}{f'; {job.reason}' if job.is_anothers else ''}"
         if job.state == "PENDING" or note.state == QUEUED:
             return (QUEUED if job.state == "PENDING" else RUNNING), ""
-    has_ended = note.host == socket.gethostname() and note.pid > 0 and not is_alive(note.pid)
+    has_ended = _is_here(note) and not is_alive(note.pid)
     if has_ended and (note.state == RUNNING or note.engine != "slurm"):  # a queued job of Slurm outlives its submitter
         return STALLED, f"process {note.pid} on {note.host} is gone"
     if note.state == QUEUED:
         return QUEUED, ""
     is_silent = age > max(SILENT_SECONDS, SILENT_EPOCHS * (note.seconds_an_epoch or 0.0))
-    return (STALLED, f"{location(note)} may be gone, or slow") if is_silent else (RUNNING, "")
+    if not is_silent or _computes(note):
+        return RUNNING, ""
+    return STALLED, f"{location(note)} {'computes nothing' if _is_here(note) else 'may be gone, or slow'}"
+
+
+def _is_here(note: notes.Progress) -> bool:
+    return note.host == socket.gethostname() and note.pid > 0
+
+
+def _computes(note: notes.Progress) -> bool:
+    """Whether the process that wrote a note is one of this machine and uses a processor, now."""
+    if not _is_here(note):
+        return False
+    try:
+        process = psutil.Process(note.pid)
+        return process.create_time() <= note.written and process.cpu_percent(LOOK_SECONDS) > 0
+    except psutil.Error:
+        return False
 
 
 def _is_known_to_slurm(note: notes.Progress) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from adapters_store import key_of
@@ -16,6 +17,7 @@ from harness.engines.status import planned, seconds_left
 from harness.run import notes
 from tests.support.clusters.fake_slurm import put_commands, queue_row
 
+BUSY_AND_IDLE = ("print(flush=True)\nwhile True: pass", "import time\nprint(flush=True)\ntime.sleep(600)")
 HERE = {"host": socket.gethostname(), "pid": os.getpid()}
 
 
@@ -140,6 +142,28 @@ def test_a_pack_is_silent_after_five_minutes_or_three_of_its_epochs(store, age, 
     ((found, why),) = packs(store)
     assert found == state
     assert bool(why) == (state == "stalled")
+
+
+def test_a_process_of_this_machine_that_computes_has_a_long_epoch_and_another_hangs(store, monkeypatch):
+    own = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for code in BUSY_AND_IDLE]
+    busy, idle = own
+    monkeypatch.setattr(status, "LOOK_SECONDS", 2.0)
+    try:
+        assert all(process.stdout.readline() for process in own)  # what starts computes, too
+        began = psutil.Process(idle.pid).create_time()
+        monkeypatch.setattr(status.time, "time", lambda: began + 4000)
+        for process in own:
+            note(store, ("one", None), pack=str(process.pid), pid=process.pid, written=began + 10)
+        assert sorted(packs(store)) == [
+            ("running", ""),
+            ("stalled", f"process {idle.pid} on {HERE['host']} computes nothing"),
+        ]
+        note(store, ("one", None), pack=str(busy.pid), pid=busy.pid, written=began - 10)  # by another with its number
+        assert [state for state, _ in packs(store)] == ["stalled"] * 2
+    finally:
+        for process in own:
+            process.kill()
+            process.communicate()
 
 
 def test_a_note_from_a_clock_that_is_ahead_is_as_old_as_nothing(store):
