@@ -191,7 +191,7 @@ def _computes(note: notes.Progress) -> bool:
         return False
     try:
         process = psutil.Process(note.pid)
-        return process.create_time() <= note.written and process.cpu_percent(LOOK_SECONDS) > 0
+        return bool(process.create_time() <= note.written and process.cpu_percent(LOOK_SECONDS) > 0)
     except psutil.Error:
         return False
 
