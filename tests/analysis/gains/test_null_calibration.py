@@ -125,7 +125,7 @@ def test_a_planted_effect_is_found(metric: str) -> None:
 @pytest.mark.parametrize("paired", [0.0, 0.5])
 @pytest.mark.parametrize(
     ("n_groups", "n_seeds", "baseline_seeds", "seed_noise"),
-    [(50, 1, 4, 1), (50, 2, 8, 1), (50, 3, 12, 1), (50, 3, 4, 3), (10, 3, 12, 1)],
+    [(50, 1, 4, 1), (50, 2, 8, 1), (50, 3, 12, 1), (50, 5, 20, 1), (50, 3, 4, 3), (10, 3, 12, 1)],
 )
 def test_the_level_holds_with_more_seeds_of_the_baseline(
     metric: str, n_groups: int, n_seeds: int, baseline_seeds: int, seed_noise: float, paired: float

@@ -174,7 +174,7 @@ def test_ratings_shuffled_between_dialogues_differ_no_more_often_than_the_level(
         any_of_table.append((table[DECIDES] <= LEVEL).any())
         values, has = rated.ratings.mark.to_numpy(float), rated.intents.a.to_numpy() == 1
         careless.append(TwoMeans.of(values, has, np.arange(len(values)), len(values)).p <= LEVEL)
-    # Of 400 draws with a probability of .05, 1 in 80 samples has a share above .075.
+    # Of 400 draws with a probability of .05, 1 in 32 samples has a share above .072.
     assert 0.03 <= np.mean(single) <= 0.055
-    assert 0.01 <= np.mean(any_of_table) <= 0.075
+    assert 0.01 <= np.mean(any_of_table) <= 0.072
     assert np.mean(careless) > 0.1  # rows taken for independent, where dialogues differ in what they express
