@@ -9,7 +9,7 @@ LOCKED ?=
 PROCESSES ?= 2
 TESTS = $(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
 
-.PHONY: demo smoke test slow simulations all-tests lint docs wheel bench soak calibrate
+.PHONY: demo smoke test slow simulations long lint docs wheel bench soak calibrate
 
 demo: $(INSTALLED)
 	$(VENV)/bin/empathy-transfer demo
@@ -27,9 +27,9 @@ slow: $(INSTALLED)
 simulations: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n $(PROCESSES) -m simulation
 
-# What the three above run, in one go: no process waits for the last file of each. CI runs this.
-all-tests: $(INSTALLED)
-	$(TESTS) -m 'not gpu and not cluster and not browser'
+# What the two above run, in one go: no process waits for the last file of each. CI runs this, and sets EMPATHY_LONG_UNTIL.
+long: $(INSTALLED)
+	$(TESTS) -rs -m '(slow or simulation) and not gpu and not cluster and not browser'
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

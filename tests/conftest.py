@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,8 +34,8 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup: tests stay
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
 
-# Files that take longest, longest first: a worker that is given one of them last works on alone. `make all-tests`
-# prints the longest tests, from which this follows; the other files start in the order of their names.
+# Files that take longest, longest first: a worker that is given one of them last works on alone. `make test` and
+# `make long` print the longest tests, from which this follows; the other files start in the order of their names.
 LONGEST = (
     "harness/cli/test_ratings_ask.py",
     "harness/run/test_kill.py",
@@ -102,6 +103,14 @@ def pytest_collection_finish() -> None:
     """Take what is loaded by now out of later collections of garbage, of which every pack asks for one."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a long test out when the time that CI has for them is over (seconds since 1970 in EMPATHY_LONG_UNTIL)."""
+    until = float(os.environ.get("EMPATHY_LONG_UNTIL", "inf"))
+    if time.time() > until and (item.get_closest_marker("slow") or item.get_closest_marker("simulation")):
+        pytest.skip(f"no time was left for {item.nodeid}")
 
 
 WORDS = {"calm": 0, "warm": 0, "cold": 1, "harsh": 1}
