@@ -19,6 +19,13 @@ def by_hash(*options: str) -> Callable[[str], str]:
     return lambda prompt: options[int(sha256(prompt.encode()).hexdigest(), 16) % len(options)]
 
 
+class Http(ThreadingHTTPServer):
+    """A server that takes all connections of those who ask at once; of six, the library's own refuses some."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+
 class FakeServer:
     """What was asked of it, and how it answers: ``rule`` of a prompt, ``fault`` of the number of a call, from 1.
 
@@ -39,8 +46,7 @@ class FakeServer:
         self.counts_tokens = True
         self.released = threading.Event()
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = Http(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> FakeServer:
