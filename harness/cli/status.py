@@ -28,11 +28,10 @@ from harness.engines.status import (
     WAITING,
     PackStatus,
     StudyStatus,
-    TimeLeft,
     location,
     status_of,
-    time_left,
 )
+from harness.engines.time_left import TimeLeft, time_left
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
 from harness.sharing.stored import stored_manifest

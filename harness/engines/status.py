@@ -2,9 +2,6 @@
 
 It can be read on any machine that sees the store, whether or not the study is being run; where Slurm's commands are
 installed, Slurm is asked about the jobs, too.
-
-`time_left` estimates how long the study still takes: its running packs by the seconds of their epochs, every other cell
-by the seconds that finished cells of its target took.
 """
 
 from __future__ import annotations
@@ -13,22 +10,20 @@ import os
 import shutil
 import socket
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from adapters_store import Store, StoreError
+from adapters_store import Store
 from adapters_store.listing import SEARCHES, WEIGHTS, aliases_by_key
 from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
-from tasks.plain_text import counted
 
 if TYPE_CHECKING:
     from harness.search.choice import Journal
@@ -38,7 +33,6 @@ SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a ru
 LOOK_SECONDS = 0.3  # at the process of a silent pack of this machine
 DONE, RUNNING, QUEUED, STALLED = "done", "running", "queued", "stalled"
 FAILED, NOT_RUN, WAITING = "failed", "not run", "waiting"
-FINISHED_CELLS = 8  # whose records are read for their seconds: of each target, and of the study for targets without any
 
 
 @dataclass(frozen=True)
@@ -219,74 +213,3 @@ def is_alive(pid: int) -> bool:
         return False
     except (PermissionError, psutil.AccessDenied):  # somebody else's
         return True
-
-
-@dataclass(frozen=True)
-class TimeLeft:
-    """Seconds until the study ends if as many ``packs`` run as now; ``source`` says what the estimate is based on."""
-
-    seconds: float
-    packs: int
-    source: str
-
-
-def time_left(store: Store, now: StudyStatus) -> TimeLeft | None:
-    """None where nothing is left, or where nothing is known of what is left; failed cells are left out."""
-    waiting = [cell.target for state in (WAITING, QUEUED, STALLED) for cell in now.of(state)]
-    running = [pack for pack in now.packs if pack.state == RUNNING]
-    seconds_of = {pack.id: seconds for pack in running if (seconds := seconds_left(pack)) is not None}
-    waiting += [cell.target for pack in running if pack.id not in seconds_of for cell in pack.cells]
-    costs = _Costs(store, now)
-    alone = [costs.of(target) for target in waiting]
-    if not (alone or seconds_of) or None in alone:
-        return None
-    total = sum(seconds_of.values()) + sum(seconds or 0.0 for seconds in alone)
-    sources = [f"the epochs of {counted(len(seconds_of), 'running pack')}"] if seconds_of else []
-    sources += [f"the seconds that {counted(len(costs.seconds), 'finished cell')} took"] if alone else []
-    return TimeLeft(total / max(1, len(running)), len(running), " and ".join(sources))
-
-
-def seconds_left(pack: PackStatus) -> float | None:
-    """Seconds that a running pack needs for its remaining epochs, of all its cells; None before its first full epoch.
-
-    Lanes are trained together. Where the note names a single cell, the other cells of the pack are trained after it.
-    """
-    note, rate = pack.note, pack.note.seconds_an_epoch
-    if rate is None:
-        return None
-    after = len(pack.cells) - 1 if note.label in {cell.label for cell in pack.cells} else 0
-    return rate * (note.epochs - note.epoch + after * note.epochs)
-
-
-class _Costs:
-    """Mean seconds of a target's finished cells, or of all where it has none."""
-
-    def __init__(self, store: Store, now: StudyStatus) -> None:
-        self.store, self.seconds = store, dict[str, float]()
-        self.finished: dict[str, list[str]] = defaultdict(list)
-        for cell in now.cells:
-            if cell.key in now.stored:
-                self.finished[cell.target].append(cell.key)
-        self.means: dict[str, float | None] = {}
-
-    def of(self, target: str) -> float | None:
-        if target not in self.means:
-            own = self._mean(self.finished[target][-FINISHED_CELLS:])
-            self.means[target] = self.overall if own is None else own
-        return self.means[target]
-
-    @cached_property
-    def overall(self) -> float | None:
-        return self._mean([keys[-1] for keys in self.finished.values() if keys][:FINISHED_CELLS])
-
-    def _mean(self, keys: Iterable[str]) -> float | None:
-        known = [seconds for key in keys if (seconds := self._seconds(key)) is not None]
-        return fmean(known) if known else None
-
-    def _seconds(self, key: str) -> float | None:
-        if key not in self.seconds:
-            try:
-                self.seconds[key] = float(self.store.get(key).provenance["wall_seconds"])
-            except (StoreError, KeyError, TypeError, ValueError):
-                return None
-        return self.seconds[key]

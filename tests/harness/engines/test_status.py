@@ -6,14 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 
 import psutil
 import pytest
 
 from adapters_store import key_of
 from harness.engines import status
-from harness.engines.status import planned, seconds_left
 from harness.run import notes
 from tests.support.clusters.fake_slurm import put_commands, queue_row
 
@@ -196,48 +194,3 @@ def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store
     for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
         note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
         assert [found for found, _ in packs(store)] == [expected]
-
-
-def test_time_left_is_of_running_packs_epochs_and_of_finished_cells_seconds(store):
-    put(store, "one", seconds=20.0)
-    put(store, "two", seconds=40.0)
-    then = status.time.time()
-    note(store, ("one", "two"), label="two -> one, seed 1, full", epoch=2, since=then - 10, written=then)
-    left = status.time_left(store, look(store))
-    assert left.seconds == pytest.approx(2 * 5 + 40)  # two epochs of 5 s, and one more cell of target two
-    assert left.packs == 1
-    assert left.source == "the epochs of 1 running pack and the seconds that 1 finished cell took"
-
-
-def test_time_left_is_shared_by_what_runs_and_takes_other_targets_for_want_of_better(store):
-    put(store, "one", seconds=30.0)
-    note(store, ("two", None), pack="a")
-    note(store, ("one", "two"), pack="b")
-    left = status.time_left(store, look(store))
-    assert (left.seconds, left.packs) == (3 * 30 / 2, 2)
-
-
-def test_no_time_is_told_where_nothing_is_known_or_nothing_is_left(store):
-    assert status.time_left(store, look(store)) is None
-    note(store, ("one", None))
-    assert status.time_left(store, look(store)) is None
-    for pair in ((t, i) for t, i in KEYS if t != i):
-        put(store, *pair)
-    assert status.time_left(store, look(store)) is None
-
-
-def test_cells_that_failed_take_no_more_time(store):
-    put(store, "one", seconds=30.0)
-    fail(store, "two")
-    fail(store, "two", "one")
-    assert status.time_left(store, look(store)) is None
-
-
-def test_lanes_end_together_and_cells_one_after_the_other():
-    cells = tuple(planned(MANIFEST)[2:])
-    note = notes.Progress("running", "toy", (), cells[0].label, "local", 1, 4)
-    pack = status.PackStatus("pack", note, "running", 0, cells)
-    assert seconds_left(replace(pack, note=replace(note, since=0.0, written=3.0))) == 3 * (3 + 4)
-    lanes = replace(note, label=f"{cells[0].label} and 1 more lanes", since=0.0, written=3.0)
-    assert seconds_left(replace(pack, note=lanes)) == 3 * 3
-    assert seconds_left(replace(pack, note=replace(note, epoch=0))) is None
