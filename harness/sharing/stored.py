@@ -71,9 +71,10 @@ def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dic
     if name not in known:
         there = f"it has {', '.join(known)}" if known else "it has no study yet"
         file = name if name in study_names() else "FILE.toml, the file of a study of this name"
+        shipped = f"; its results that come with this package: empathy-transfer report {name}"
         raise NotRun(
             f"store {store.root} has no run of study {name!r} ({there}){nearest(name, known)}; "
-            f"start it with: empathy-transfer run {file}"
+            f"start it with: empathy-transfer run {file}{shipped if shipped_archive(name) else ''}"
         )
     manifest = store.manifest(name)
     check_manifest(manifest, f"study {name}", cells_only=cells_only)

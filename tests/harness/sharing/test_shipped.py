@@ -117,6 +117,13 @@ def test_a_study_of_which_nothing_is_shipped_is_not_run_as_before(tmp_path):
             open_study(Store(tmp_path / "runs"), name)
 
 
+def test_the_status_of_a_run_that_is_not_there_says_that_results_come_with_the_package(shipped, capsys):
+    code, _, problem = typed(capsys, "status", "fake")
+    assert code == 2
+    assert problem.rstrip().endswith("; its results that come with this package: empathy-transfer report fake")
+    assert "come with this package" not in typed(capsys, "status", "tiny")[2]
+
+
 def test_the_report_of_the_shipped_results_is_that_of_the_archive(shipped, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("analysis.report.report", partial(report, draws=200))
     assert typed(capsys, "report", "fake", "--out", tmp_path / "out")[0] == 0
