@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ADVISORY = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"], "description": "..."}
 FOUND = {"dependencies": [{"name": "one", "version": "1.0", "vulns": [ADVISORY]}]}
 CLEAN = {"dependencies": [{"name": "one", "version": "1.0", "vulns": []}, {"name": "two", "skip_reason": "unknown"}]}
