@@ -37,7 +37,10 @@ MANIFEST = {"cells": [row("one"), row("two"), row("one", "two"), row("two", "one
 
 
 def put(store, target, intermediate=None, seconds=10.0):
-    spec = spec_of(target, intermediate)
+    put_spec(store, spec_of(target, intermediate), seconds)
+
+
+def put_spec(store, spec, seconds):
     with store.staging() as folder:
         store.put(key_of(spec), spec=spec, results={}, provenance={"wall_seconds": seconds}, folder=folder)
 

@@ -12,7 +12,7 @@ from harness.engines import status
 from harness.engines.status import planned, status_of
 from harness.engines.time_left import seconds_left, time_left
 from harness.run import notes
-from tests.harness.engines.test_status import KEYS, MANIFEST, fail, look, note, put
+from tests.harness.engines.test_status import KEYS, MANIFEST, fail, look, note, put, put_spec
 
 
 def test_time_left_is_of_running_packs_epochs_and_of_finished_cells_seconds(store):
@@ -64,54 +64,47 @@ def study_of(store, finished, waiting):
     """Time left of a study with finished cells (seconds by place) and cells that wait, at places as of `cell_of`."""
     rows = []
     for place, seconds in finished.items():
-        with store.staging() as folder:
-            spec = {"place": list(place)}
-            store.put(key_of(spec), spec=spec, results={}, provenance={"wall_seconds": seconds}, folder=folder)
-        rows.append(cell_of(*place))
-    rows += [cell_of(*place) for place in waiting]
+        put_spec(store, {"place": list(place)}, seconds)
+        rows.append(cell_of(place))
+    rows += [cell_of(place) for place in waiting]
     return time_left(store, status_of(store, "toy", {"cells": rows}))
 
 
-def cell_of(target, role="baseline", system="", setting="full"):
+def cell_of(place):
+    target, role, system, setting = place
     plain = {"target": target, "intermediate": None, "seed": 1, "setting": setting}
-    return {"key": key_of({"place": [target, role, system, setting]}), "role": role, "system": system, **plain}
+    return {"key": key_of({"place": list(place)}), "role": role, "system": system, **plain}
 
 
-def places(*several):
-    return [(*place, *("baseline", "", "full")[len(place) - 1 :]) for place in several]
+def at(target, role="baseline", system="", setting="full"):
+    return target, role, system, setting
 
 
 def test_a_column_takes_as_its_baseline_does_times_what_other_columns_took_of_theirs(store):
-    finished = dict(zip(places(("a",), ("a", "transfer"), ("b",)), (20.0, 8.0, 50.0), strict=True))
-    left = study_of(store, finished, places(("b", "transfer"), ("b", "random")))
+    finished = {at("a"): 20.0, at("a", "transfer"): 8.0, at("b"): 50.0}
+    left = study_of(store, finished, [at("b", "transfer"), at("b", "random")])
     assert left.seconds == pytest.approx(2 * 50 * 8 / 20)
     assert left.source == "the seconds that 3 finished cells took"
 
 
 def test_a_target_of_which_nothing_is_finished_takes_what_others_of_its_kind_took(store):
-    finished = dict(zip(places(("a",), ("a", "transfer"), ("c", "transfer")), (90.0, 8.0, 10.0), strict=True))
-    assert study_of(store, finished, places(("b", "transfer"))).seconds == pytest.approx(9)
+    finished = {at("a"): 90.0, at("a", "transfer"): 8.0, at("c", "transfer"): 10.0}
+    assert study_of(store, finished, [at("b", "transfer")]).seconds == pytest.approx(9)
 
 
 def test_a_system_takes_what_it_took_and_not_what_another_did(store):
-    done = [
-        ("a", "system", "majority"),
-        ("b", "system", "majority"),
-        ("a", "system", "encoder"),
-        ("c", "system", "encoder"),
-    ]
-    finished = dict(zip(places(*done), (0.0, 0.0, 300.0, 500.0), strict=True))
-    assert study_of(store, finished, places(("b", "system", "encoder"))).seconds == pytest.approx(400)
-    assert study_of(store, {}, places(("c", "system", "majority"))) is None
+    finished = {at("a", "system", "majority"): 0.0, at("b", "system", "majority"): 0.0}
+    finished |= {at("a", "system", "encoder"): 300.0, at("c", "system", "encoder"): 500.0}
+    assert study_of(store, finished, [at("b", "system", "encoder")]).seconds == pytest.approx(400)
+    assert study_of(store, {}, [at("c", "system", "majority")]) is None
 
 
 def test_another_setting_of_fewer_rows_takes_its_own_time(store):
-    finished = dict(zip(places(("a", "transfer"), ("a", "transfer", "", "half")), (60.0, 30.0), strict=True))
-    assert study_of(store, finished, places(("b", "transfer", "", "half"))).seconds == pytest.approx(30)
+    finished = {at("a", "transfer"): 60.0, at("a", "transfer", setting="half"): 30.0}
+    assert study_of(store, finished, [at("b", "transfer", setting="half")]).seconds == pytest.approx(30)
 
 
 def test_a_pack_that_was_paused_for_hours_leaves_the_forecast_as_it_is(store):
-    finished = {("a", "baseline", "", "full"): 20.0, ("a", "self-intermediate", "", "full"): 7000.0}
-    finished |= {("a", "shuffled-intermediate", "", "full"): 20.0, ("a", "transfer", "", "full"): 10.0}
-    finished |= {("b", "baseline", "", "full"): 30.0}
-    assert study_of(store, finished, places(("b", "transfer"))).seconds == pytest.approx(30 * 10 / 20)
+    finished = {at("a"): 20.0, at("a", "self-intermediate"): 7000.0, at("a", "shuffled-intermediate"): 20.0}
+    finished |= {at("a", "transfer"): 10.0, at("b"): 30.0}
+    assert study_of(store, finished, [at("b", "transfer")]).seconds == pytest.approx(30 * 10 / 20)
