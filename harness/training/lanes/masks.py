@@ -8,7 +8,7 @@ bf16, which would round the scale, by a factor beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from harness.training.tensors import to_device
 
 BITS = 65536  # values of a 16-bit number
 Bits = NDArray[np.uint16]
+Words = Callable[[Tensor, int], Tensor]  # of keys, and how many
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,13 @@ def draw(
     return drawn(frozen, sizes[0], padded(max(lengths), frozen.positions), keys, is_own=bool(lanes))
 
 
-def drawn(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, *, is_own: bool) -> Masks:
+def drawn(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, *, is_own: bool, by: Words | None = None) -> Masks:
     """The masks of rows of ``sizes [b]`` padded to ``longest``, whose streams have the seeds ``keys [1 or K, b]``.
 
-    All there is of the host in it is shapes. ``is_own``: each lane has masks of its own.
+    All there is of the host in it is shapes. ``is_own``: each lane has masks of its own. ``by`` is what draws the words
+    of the streams, by default ``words``.
     """
-    return _beside([_by_device(frozen, sizes, longest, own) for own in keys], is_own=is_own)
+    return _beside([_by_device(frozen, sizes, longest, own, by or words) for own in keys], is_own=is_own)
 
 
 def _beside(own: Sequence[Masks], *, is_own: bool) -> Masks:
@@ -172,20 +174,20 @@ def _array_multiplier(bits: NDArray[np.uint16], probability: float, dtype: torch
 # host nor a transfer is waited for.
 
 
-def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor) -> Masks:
+def _by_device(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Words) -> Masks:
     """The same, bit for bit, without the host: of examples with ``sizes [b]`` tokens and streams of ``keys [b]``."""
-    own = streams(frozen, sizes, longest, keys)
+    own = streams(frozen, sizes, longest, keys, by)
     depth, dtype, hidden = len(frozen.layers), frozen.dtype, frozen.hidden_dropout
     exact = torch.promote_types(dtype, torch.float32)
-    inner = [[own.vectors(1 + 2 * layer + which, hidden, dtype) for layer in range(depth - 1)] for which in range(2)]
-    last = [own.last_vectors(which, hidden, dtype) for which in range(2)]
-    head = [own.last_vectors(2 + which, frozen.head_dropout, exact)[:, 0] for which in range(2)]
+    embedding, *inner = own.vectors(hidden, dtype).unbind()
+    attended, output = own.last_vectors(0, hidden, dtype).unbind()
+    first, second = own.last_vectors(2, frozen.head_dropout, exact)[:, :, 0].unbind()
     return Masks(
-        embedding=own.vectors(0, hidden, dtype),
+        embedding=embedding,
         attention=tuple(own.attention(layer, frozen.attention_dropout, exact) for layer in range(depth)),
-        attended=(*inner[0], last[0]),
-        output=(*inner[1], last[1]),
-        head=(head[0], head[1]),
+        attended=(*inner[0::2], attended),
+        output=(*inner[1::2], output),
+        head=(first, second),
         scale=scale_after(hidden, dtype),
     )
 
@@ -195,7 +197,7 @@ class Streams:
     """The streams of ``b`` examples padded to ``longest`` tokens: 16-bit numbers, their order that of signed ones.
 
     ``bits`` ``[b, n]``; ``sizes`` ``[b]``, the tokens of every example; ``present`` ``[b, longest]``, which are its
-    own. An example's vectors of width d come first (``vectors_of`` many), its attention scores after them.
+    own. An example's vectors of width d come first, its attention scores after them.
     """
 
     frozen: Frozen
@@ -207,15 +209,17 @@ class Streams:
     def _vectors_before_last(self) -> Tensor:
         return self.sizes * (2 * len(self.frozen.layers) - 1)
 
-    def vectors(self, number: int, probability: float, dtype: torch.dtype) -> Tensor:
-        """Multipliers ``[b, longest, d]`` of the embeddings (0) or of the n-th output of an inner layer (from 1)."""
-        places = self.sizes.unsqueeze(1) * number + torch.arange(self.present.shape[1], device=self.bits.device)
+    def vectors(self, probability: float, dtype: torch.dtype) -> Tensor:
+        """Multipliers ``[2 L - 1, b, longest, d]`` of the embeddings, and of the two outputs of every inner layer."""
+        numbers = torch.arange(2 * len(self.frozen.layers) - 1, device=self.bits.device)[:, None, None]
+        places = self.sizes.unsqueeze(1) * numbers + torch.arange(self.present.shape[1], device=self.bits.device)
         return self._vectors_at(places, self.present, probability, dtype)
 
     def last_vectors(self, number: int, probability: float, dtype: torch.dtype) -> Tensor:
-        """Multipliers ``[b, 1, d]`` of the last layer's two outputs (0, 1) and of the head's two inputs (2, 3)."""
-        places = (self._vectors_before_last + number).unsqueeze(1)
-        return self._vectors_at(places, torch.ones_like(places, dtype=torch.bool), probability, dtype)
+        """Multipliers ``[2, b, 1, d]`` of the last layer's two outputs (from number 0) or of the head's inputs (2)."""
+        numbers = torch.arange(number, number + 2, device=self.bits.device).unsqueeze(1)
+        places = (self._vectors_before_last + numbers).unsqueeze(2)
+        return self._vectors_at(places, torch.ones_like(self.present[:, :1]), probability, dtype)
 
     def _vectors_at(self, places: Tensor, own: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
         width = self.frozen.width
@@ -242,11 +246,11 @@ class Streams:
         return _multiplier(bits, own, probability, dtype)
 
 
-def streams(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor) -> Streams:
+def streams(frozen: Frozen, sizes: Tensor, longest: int, keys: Tensor, by: Words) -> Streams:
     """The streams of ``keys [b]`` of examples with ``sizes [b]`` tokens, which are padded to ``longest``."""
     depth = len(frozen.layers)
     count = frozen.width * (longest * (2 * depth - 1) + 4) + frozen.heads * longest * ((depth - 1) * longest + 1)
-    bits = words(keys, -(-count // 4)).contiguous().view(torch.int16).bitwise_xor_(-BITS // 2)
+    bits = by(keys, -(-count // 4)).contiguous().view(torch.int16).bitwise_xor_(-BITS // 2)
     present = torch.arange(longest, device=frozen.device) < sizes.unsqueeze(1)
     return Streams(frozen, bits, sizes, present)
 

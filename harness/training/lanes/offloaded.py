@@ -16,9 +16,10 @@ from torch import Tensor
 from harness.study.cell import seed_of
 from harness.training.batches import Cut, shaped
 from harness.training.lanes import graphs
-from harness.training.lanes.compiled import CompiledMasks, compiler
 from harness.training.lanes.forward import Lanes, forward
 from harness.training.lanes.frozen import Frozen
+from harness.training.lanes.kernel import words_on
+from harness.training.lanes.masks import drawn
 from harness.training.lanes.optimizer import LaneAdamW
 from harness.training.objective import Objective, total_weight
 from harness.training.recipe import Recipe
@@ -116,7 +117,7 @@ class Offloaded:
         """Nothing is recorded yet."""
         device = self.frozen.device
         self._graphs = graphs.Graphs(graphs.capturing(device))
-        self._masks = CompiledMasks(self.frozen, compiler(device), is_own=bool(self.recipe.noise))
+        self._words = words_on(device)
         self._losses = torch.zeros(len(self.recipe.learning_rates), dtype=torch.float64, device=device)
         self.optimizer.keep_gradient()
 
@@ -146,7 +147,8 @@ class Offloaded:
     def _cut(self, rows: DeviceRows, objective: Objective, count: int, tokens: int, inputs: Tensor) -> None:
         """Add the gradients and losses of a cut of ``count`` rows to those of its batch, as ``fit`` explains it."""
         own = Planned(inputs, count)
-        masks = self._masks(rows.sizes[own.windows], tokens, own.keys)
+        sizes, is_own = rows.sizes[own.windows], bool(self.recipe.noise)
+        masks = drawn(self.frozen, sizes, tokens, own.keys, is_own=is_own, by=self._words)
         logits = forward(self.frozen, self.lanes(), rows.batch(own.windows, tokens), masks)
         losses = objective.summed(logits, rows.labels[own.rows], own.counted)
         torch.autograd.backward(losses.sum() / own.weight)

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from adapters import BertAdapterModel, RobertaAdapterModel
@@ -203,6 +204,22 @@ def test_a_real_gpu_draws_the_host_s_words_and_trains_its_lanes_without_a_wait(c
     assert not [record for record in caplog.records if record.name.startswith("harness")], "graphs, or masks, given up"
     assert_same_weights(here, there, 1e-4)
     np.testing.assert_allclose(here.predict(data), there.predict(data), atol=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_pack_on_a_real_gpu_is_stored_near_the_processor_s_and_goes_on_from_its_checkpoints(
+    tiny, toy_splits, tmp_path, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        column = Column(tiny, toy_splits, tmp_path)
+    store = column.interrupted(column.store_with_baselines(), column.lanes, 2)
+    column.run(store, column.lanes)
+    for cell in column.lanes:
+        assert store.get(cell.key).provenance["device"] == torch.cuda.get_device_name(0)
+        here, there = (pd.read_parquet(one.open(cell.key, "test.parquet"))["logit_0"] for one in (column.whole, store))
+        np.testing.assert_allclose(here, there, atol=0.02)
+    assert not [record for record in caplog.records if record.name.startswith("harness")], "graphs, or masks, given up"
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "cpu:1", "CUDA", "cuda:0 "])
