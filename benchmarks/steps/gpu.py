@@ -1,17 +1,16 @@
 """How fast lanes run on a GPU, and what the paper's full grid would take on it: 18 baselines and 306 transfers.
 
 Measured, for every column, with 17 lanes (fewer where they have no room) and with one: wall seconds of an optimizer
-step and of a scored row, tokens a second, peak memory, and the share of a step for which the host was handing over
-work: near 100 % the GPU waits for the host, and larger cuts, CUDA graphs or a compiler would pay. Extrapolated: seconds
-of the whole grid, as measured seconds times the steps and rows of the full columns. Loading, encoding, checkpoints and
-records are in neither. The share of the device's peak rests on what products reach of its data sheet and on the FLOP of
-the mathematics (padding and masks are not counted as useful). "planned" is the memory that the engine would have set
-aside. AdapterTrainer trains one cell of the same column in the same run (benchmarks/steps/gpu_peer.py): by batches
-padded to their longest row, grouped by length, in mixed precision where lanes train in bf16.
+step and of a scored row, tokens a second, the most memory held, and the share of a step for which the host was handing
+over work. A share near 100 % means that the GPU waits for the host, or, where graphs are repeated, that the GPU's queue
+is full and the host waits for it. Extrapolated: seconds of the whole grid, as measured seconds times the steps and rows
+of the full columns. Loading, encoding, checkpoints and records are in neither. The share of the device's peak rests on
+what products reach of its data sheet and on the FLOP of the mathematics (padding and masks are not counted as useful).
+"planned" is the memory that the engine would have set aside. AdapterTrainer trains one cell of the same column in the
+same run (benchmarks/steps/gpu_peer.py): by batches padded to their longest row, grouped by length, in mixed precision
+where lanes train in bf16.
 
-No GPU has run this yet: the engine's way to one is proven on a pretended GPU alone
-(tests/harness/training/test_devices.py), and the shapes of its cuts there (harness/training/batches.py)
-rest on arithmetic.
+Every row is printed as soon as it is measured. What an H200 gave stands in RESULTS.md and docs/training.md ("Devices").
 
     python -m benchmarks.steps.gpu                       # roberta-base's shape, bf16
     python -m benchmarks.steps.gpu --device cpu --tiny   # does it run? its figures mean nothing
@@ -20,12 +19,15 @@ rest on arithmetic.
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -43,6 +45,10 @@ from harness.training.tensors import name_of
 
 PEAK = 790e12  # FLOP a second: four fifths of an H100's or H200's 989 in dense bf16, about what large products reach
 TRANSFERS = 17  # of a column
+HEAD = (
+    f"{'column':14} lanes  ms/step  host  cell-steps/s   tokens/s  of peak  memory GiB  planned "
+    "AdapterTrainer: ms/step  times | min of the full column"
+)
 
 
 @dataclass(frozen=True)
@@ -77,14 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.tiny:
         every = [replace(one, batch=4, mean=8) for one in every[:2]]
     many = 3 if options.tiny else TRANSFERS
-    found = [measured for column in every for measured in _of_column(column, many, options, device)]
+    if not options.json:
+        print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
+        print(_cutting(device.type, is_bf16=options.precision == "bf16"))
+        print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (of the data sheet, not measured)\n")
+        print(HEAD)
+    found: list[Measured] = []
+    for column in every:
+        for one in _of_column(column, many, options, device):
+            found.append(one)
+            print(json.dumps(asdict(one)) if options.json else _line(one, options.peak), flush=True)
     if options.json:
-        print(json.dumps([asdict(one) for one in found]))
         return
-    print(f"{name_of(device)}, {options.precision}, torch {machine.described()['torch']}; {ASSUMPTION}")
-    print(_cutting(device.type, is_bf16=options.precision == "bf16"))
-    print(f"peak taken as {options.peak / 1e12:.0f} TFLOP/s (of the data sheet, not measured)\n")
-    print("\n".join(_lines(found, options.peak)))
     print(f"\n{_extrapolated(found, len(every))}")
     if options.tiny:
         print("tiny shapes: this says that the script runs, and nothing of speed")
@@ -142,17 +152,20 @@ def _in_chunks(column: Column, whole: int, options: argparse.Namespace, device: 
 def _measured(column: Column, lanes: int, options: argparse.Namespace, device: torch.device) -> Measured:
     layers, width = _sizes(options)
     shape = Shape(layers, width, lanes, column.mean, column.batch)
-    trainer = lane_trainer(network(shape), shape, options.precision, device)
+    if device.type == "cuda":  # nothing of an earlier column's counts
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    trainer = lane_trainer(copy.deepcopy(_encoder(layers, width)), shape, options.precision, device)
     part = rows(shape, options.steps, seed=1)
     warm = part if device.type == "cuda" else rows(shape, 2, seed=0)  # its graphs are those of these very batches
     _timed(lambda: trainer.train_epoch(warm, 1, 0, len(warm.rows) // shape.batch), device)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
     seconds, host = _timed(lambda: trainer.train_epoch(part, 1, 2, options.steps + 2), device)
     step = seconds / options.steps
-    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
     trainer.predict(warm)
     scored = _timed(lambda: trainer.predict(part), device)[0] / len(part.rows)
+    # What is allocated leaves out what graphs keep for their repetitions; what is reserved has it.
+    peak = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
     lengths = [len(windows[0].ids) for windows in part.rows]
     return Measured(
         target=column.target,
@@ -168,6 +181,12 @@ def _measured(column: Column, lanes: int, options: argparse.Namespace, device: t
         extrapolated_training_seconds=step * column.steps,
         extrapolated_evaluation_seconds=scored * column.evaluated,
     )
+
+
+@cache
+def _encoder(layers: int, width: int) -> Any:  # noqa: ANN401 - the library's classes share no type
+    """The backbone of every column, which takes longer to be drawn than to be copied."""
+    return network(Shape(layers, width, 1, 1))
 
 
 def _planned(trainer: LaneTrainer, shape: Shape, longest: int) -> int:
@@ -197,22 +216,14 @@ def _timed(work: Callable[[], object], device: torch.device) -> tuple[float, flo
     return time.perf_counter() - started, handed_over
 
 
-def _lines(found: Sequence[Measured], peak: float) -> list[str]:
-    head = (
-        f"{'column':14} lanes  ms/step  host  cell-steps/s   tokens/s  of peak  memory GiB  planned "
-        "AdapterTrainer: ms/step  times | min of the full column"
+def _line(one: Measured, peak: float) -> str:
+    return (
+        f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.host_share:5.0%} "
+        f"{one.cell_steps_a_second:13.1f} {one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} "
+        f"{one.peak_bytes / 2**30:11.2f} {one.planned_bytes / 2**30:8.2f} "
+        f"{_of_trainer(one)} | "
+        f"{(one.extrapolated_training_seconds + one.extrapolated_evaluation_seconds) / 60:8.1f}"
     )
-    return [
-        head,
-        *(
-            f"{one.target:14} {one.lanes:5} {1000 * one.step_seconds:8.1f} {one.host_share:5.0%} "
-            f"{one.cell_steps_a_second:13.1f} {one.tokens_a_second:10.0f} {one.flop_a_second / peak:8.1%} "
-            f"{one.peak_bytes / 2**30:11.2f} {one.planned_bytes / 2**30:8.2f} "
-            f"{_of_trainer(one)} | "
-            f"{(one.extrapolated_training_seconds + one.extrapolated_evaluation_seconds) / 60:8.1f}"
-            for one in found
-        ),
-    ]
 
 
 def _of_trainer(one: Measured) -> str:
@@ -260,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=20, help="timed optimizer steps of a column")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="these columns alone")
     parser.add_argument("--peak", type=float, default=PEAK, help="FLOP a second that count as all of the device")
-    parser.add_argument("--json", action="store_true", help="print every figure")
+    parser.add_argument("--json", action="store_true", help="print every figure, a line of JSON for each row")
     return parser
 
 

@@ -32,7 +32,7 @@ def test_a_column_without_room_is_measured_in_halves_and_extrapolated_whole(monk
 
 def test_the_gpu_script_writes_every_figure_without_nan(capsys):
     gpu.main(["--device", "cpu", "--tiny", "--steps", "1", "--json"])
-    rows = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
     assert [row["lanes"] for row in rows] == [3, 1, 3, 1]
     for row in rows:
         assert row["cell_steps_a_second"] == pytest.approx(row["lanes"] / row["step_seconds"])
