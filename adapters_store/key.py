@@ -16,7 +16,13 @@ def canonical(spec: Mapping[str, Any]) -> bytes:
 
     Tuples equal lists; 1 and 1.0 differ, as do 1 and true; NaN, infinities and keys that are no strings are refused.
     """
-    return json.dumps(plain_data(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return compact(plain_data(spec))
+
+
+def compact(plain: Mapping[str, Any]) -> bytes:
+    """Canonical JSON of what is plain data already; ValueError for NaN, infinities and what is no valid Unicode."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
 
 
 def key_of(spec: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters_store.errors import CorruptRecord, StoreError
-from adapters_store.key import key_of, plain_data
+from adapters_store.key import compact, key_of, plain_data
 from adapters_store.roles import IMPORTED
 
 SCHEMA = 1
@@ -137,7 +137,12 @@ class Alias:
 
 def seal(body: Mapping[str, Any]) -> bytes:
     """The body as readable UTF-8 JSON with one more field, ``checksum``: the sha256 of all the others."""
-    complete = {**plain_data(body, "record"), CHECKSUM: key_of(body)}
+    return _sealed(plain_data(body, "record"))
+
+
+def _sealed(plain: Mapping[str, Any]) -> bytes:
+    """The same of a body that is plain data, as all is that was read from JSON."""
+    complete = {**plain, CHECKSUM: hashlib.sha256(compact(plain)).hexdigest()}
     return json.dumps(complete, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -146,7 +151,7 @@ def unseal(raw: bytes, where: Path) -> dict[str, Any]:
     try:
         body = json.loads(raw.decode())
         del body[CHECKSUM]
-        is_whole = seal(body) == raw
+        is_whole = _sealed(body) == raw
     except (ValueError, TypeError, KeyError, RecursionError, StoreError):
         is_whole = False
     if not is_whole:
