@@ -81,7 +81,7 @@ def report(
 
 def write_report(store: Store, study: StudyResults, out: Path, progress: Progress = silent) -> Written:
     """Write what ``report`` writes, from a study's results and the store that belongs to them."""
-    visible = visible_gains(study.gains)
+    visible = study.question.kept.frame("visible gains", {"of": study.gains}, lambda: visible_gains(study.gains))
     _write_study_frames(study, visible, out / TABLES)
     planned, study = study, study.of_adapters
     drawings = out / FIGURES

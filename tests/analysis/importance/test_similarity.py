@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
 from adapters_store.measures import (
     DATA_EMBEDDING,
@@ -64,6 +65,14 @@ def test_an_undefined_similarity_is_no_rank_and_takes_none_from_others():
 def test_what_is_undefined_in_one_list_has_its_ranks_in_the_others():
     fused = reciprocal_rank_fusion(np.array([[np.nan, 0.1, 0.2], [0.9, 0.5, 0.4]]))
     assert fused == pytest.approx([1 / 61, 1 / 62 + 1 / 62, 1 / 61 + 1 / 63])
+
+
+def test_ranks_are_scipy_s_with_equal_and_with_nearly_equal_values():
+    rng = np.random.default_rng(0)
+    for row in (*rng.integers(0, 4, (20, 12)).astype(float), *rng.normal(size=(5, 12)), np.array([0.5, 0.5 + 1e-15])):
+        row[rng.random(len(row)) < 0.2] = np.nan
+        expected = np.nan_to_num(1 / (60 + rankdata(-row, nan_policy="omit")))
+        np.testing.assert_array_equal(np.nan_to_num(reciprocal_rank_fusion(row)), expected)
 
 
 def test_the_cosine_of_a_vector_with_itself_is_one_and_symmetric():
