@@ -66,8 +66,8 @@ class _Context(torch.autograd.Function):
         by_head = projected.view(lanes, batch, tokens, 3, heads, width // 3 // heads).permute(3, 0, 1, 4, 2, 5)
         queries, keys, values = projections = by_head.reshape(3, lanes * batch * heads, tokens, -1)
         scores = multiplied(queries, keys.transpose(1, 2)).view(lanes, batch, heads, tokens, tokens)
-        weights, kept = _attended(scores, hidden_from, mask)
-        context = multiplied(kept.to(values.dtype).flatten(0, 2), values).view(by_head.shape[1:])
+        weights = _attended(scores, hidden_from)
+        context = multiplied(_kept(weights, mask, values.dtype), values).view(by_head.shape[1:])
         ctx.save_for_backward(projections, weights, mask)
         return context.transpose(2, 3).reshape(lanes, batch, tokens, -1)
 
@@ -81,19 +81,18 @@ class _Context(torch.autograd.Function):
         (queries, keys, values), weights, mask = ctx.saved_tensors
         lanes, batch, heads, tokens, _ = weights.shape
         outer = gradient.view(lanes, batch, tokens, heads, -1).transpose(2, 3).reshape(queries.shape)
-        kept = weights if mask is None else weights * mask
-        inner = multiplied(outer, values.transpose(1, 2)).view(weights.shape).to(weights.dtype)
-        inner = inner if mask is None else inner * mask
+        inner = multiplied(outer, values.transpose(1, 2)).view(weights.shape)
+        inner = inner.to(weights.dtype) if mask is None else inner * mask  # which is as exact as P
         scores = torch._softmax_backward_data(inner, weights, -1, weights.dtype).to(queries.dtype).flatten(0, 2)
-        gradients = torch.stack(
-            [
-                multiplied(scores, keys),
-                multiplied(scores.transpose(1, 2), queries),
-                multiplied(kept.to(outer.dtype).flatten(0, 2).transpose(1, 2), outer),
-            ]
+        gradients = (
+            multiplied(scores, keys),
+            multiplied(scores.transpose(1, 2), queries),
+            multiplied(_kept(weights, mask, outer.dtype).transpose(1, 2), outer),
         )
-        by_head = gradients.view(3, lanes, batch, heads, tokens, -1).permute(1, 2, 4, 0, 3, 5)
-        return by_head.reshape(lanes, batch, tokens, -1), None, None, None
+        beside = gradient.new_empty(lanes, batch, tokens, 3, heads, gradient.shape[-1] // heads)
+        for place, own in enumerate(gradients):
+            beside[:, :, :, place] = own.view(lanes, batch, heads, tokens, -1).transpose(2, 3)
+        return beside.flatten(3), None, None, None
 
 
 @dataclass(frozen=True)
@@ -121,17 +120,24 @@ class FirstToken:
         rows = hidden.flatten(0, 1)
         queries = self.query(hidden[:, :, 0]).view(lanes * batch, heads, size).transpose(0, 1)
         scores = multiplied(multiplied(queries, self.key).transpose(0, 1), rows.transpose(1, 2))
-        _, weights = _attended(scores.view(lanes, batch, heads, 1, tokens), hidden_from, mask)
-        weights = weights.to(rows.dtype).view(lanes * batch, heads, tokens)
+        weights = _attended(scores.view(lanes, batch, heads, 1, tokens), hidden_from)
+        weights = (weights if mask is None else weights * mask).to(rows.dtype).view(lanes * batch, heads, tokens)
         values = multiplied(multiplied(weights, rows).transpose(0, 1), self.value)
         values = values + weights.sum(dim=-1).t().unsqueeze(-1) * self.value_bias
         return values.transpose(0, 1).reshape(lanes, batch, 1, width)
 
 
-def _attended(scores: Tensor, hidden_from: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """What scores become, in the precision of ``hidden_from``: before and after the mask."""
-    weights = (scores.to(hidden_from.dtype) + hidden_from).softmax(dim=-1)
-    return weights, weights if mask is None else weights * mask
+def _attended(scores: Tensor, hidden_from: Tensor) -> Tensor:
+    """What scores become, in the precision of ``hidden_from``, which is never less than theirs."""
+    return (scores + hidden_from).softmax(dim=-1)
+
+
+def _kept(weights: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What a mask leaves of attention, in a precision of products: ``[K, b, heads, t, t]`` to ``[K b heads, t, t]``."""
+    if mask is None:
+        return weights.to(dtype).flatten(0, 2)
+    made = torch.empty(weights.shape, dtype=dtype, device=weights.device)
+    return torch.mul(weights, mask, out=made).flatten(0, 2)  # rounded on the way: a GPU goes over it once, not twice
 
 
 @dataclass(frozen=True)

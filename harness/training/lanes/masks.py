@@ -96,8 +96,7 @@ def _beside(own: Sequence[Masks], *, is_own: bool) -> Masks:
 
 def multiplied(kept: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
     """A mask of what is kept: 0 or ``1 / (1 - p)``, or 0 or 1 where ``scale_after`` is still to be multiplied."""
-    mask = kept.to(dtype)
-    return mask if is_coarse(dtype) else mask.mul_(scale_of(probability))
+    return kept.to(dtype) if is_coarse(dtype) else kept * torch.tensor(scale_of(probability), dtype=dtype)
 
 
 def scale_after(probability: float, dtype: torch.dtype) -> float:
