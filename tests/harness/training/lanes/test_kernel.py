@@ -62,13 +62,24 @@ def fails(*_):
     raise RuntimeError("no compiler\nand a long trace")
 
 
+def does_not_compile(*_):
+    raise NotCompiled("at 3:4: an operation that it has not")
+
+
+class NotCompiled(Exception):
+    """As Triton's own errors, which are no RuntimeErrors."""
+
+
 def differs(keys, count):
     drawn = words(keys, count)
     drawn[-1, -1] ^= 1
     return drawn
 
 
-@pytest.mark.parametrize(("function", "said"), [(fails, "no compiler;"), (differs, "a bit differs")])
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(fails, "no compiler;"), (does_not_compile, "an operation that it has not;"), (differs, "a bit differs")],
+)
 def test_a_kernel_that_fails_or_has_another_bit_is_given_up_with_a_warning(function, said, monkeypatch, caplog):
     monkeypatch.setattr(kernel, "kernel_of", lambda _: function)
     with caplog.at_level(logging.WARNING):
