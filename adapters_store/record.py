@@ -152,7 +152,7 @@ def unseal(raw: bytes, where: Path) -> dict[str, Any]:
         body = json.loads(raw.decode())
         del body[CHECKSUM]
         is_whole = _sealed(body) == raw
-    except (ValueError, TypeError, KeyError, RecursionError, StoreError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         is_whole = False
     if not is_whole:
         raise CorruptRecord(f"{where}: not as it was written; restore it, or move its folder away and run again")
