@@ -85,14 +85,17 @@ def colour_squares(
 ) -> None:
     """Colour a square per value ``[rows, columns]``, the first row on top, and draw the scale; NaN stays white.
 
+    Where every value is NaN there is no scale to draw.
+
     The figure is not drawn for it, as by libraries that look whether labels overlap: ``name_squares`` places them.
     """
     axes.spines[:].set_visible(False)
     shown = np.ma.masked_invalid(values)
     mesh = axes.pcolormesh(shown, cmap=colours, vmin=least, vmax=most, linewidths=0.5, edgecolors="white")
     axes.set(xlim=(0, values.shape[1]), ylim=(values.shape[0], 0))
-    scale = axes.figure.colorbar(mesh, ax=axes, **bar)
-    scale.outline.set_linewidth(0)
+    if shown.count():
+        scale = axes.figure.colorbar(mesh, ax=axes, **bar)
+        scale.outline.set_linewidth(0)
 
 
 def make_legible(axes: Axes) -> None:

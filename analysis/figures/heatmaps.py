@@ -98,11 +98,13 @@ def write_heatmaps(
 
 def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str) -> str:
     """Title of a heatmap; it begins with SYNTHETIC DATA where the data are made up, and says what p holds for."""
-    shown = gains[(gains.metric == metric) & (gains.setting == setting) & (gains.n_seeds > 0)]
-    seeds = ", ".join(dict.fromkeys(shown.conditional)) or "no finished pair"
+    planned = gains[(gains.metric == metric) & (gains.setting == setting)]
     synthetic = "SYNTHETIC DATA: " if manifest["synthetic"] else ""
-    name = f"Gains in {manifest['name']}, targets scored by {METRIC_NAMES[metric]}, setting {setting}"
-    return f"{synthetic}{name}\nconditional on {seeds}"
+    scored = f"in {manifest['name']}, targets scored by {METRIC_NAMES[metric]}, setting {setting}"
+    if planned.empty:
+        return f"{synthetic}Scores {scored}\nno transfer is planned"
+    seeds = ", ".join(dict.fromkeys(planned.conditional[planned.n_seeds > 0])) or "no finished pair"
+    return f"{synthetic}Gains {scored}\nconditional on {seeds}"
 
 
 def squares(
@@ -194,7 +196,8 @@ def heatmap(squares: pd.DataFrame, *, title: str, metric: str, limit: float) -> 
     if (is_merged := of_merged(rows)).any():
         axes.axhline(int(np.argmax(is_merged)), color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
-    figure.axes[1].yaxis.label.set_fontsize(8)
+    for scale in figure.axes[1:]:
+        scale.yaxis.label.set_fontsize(8)
     figure.suptitle("\n".join(map(harmless, title.splitlines())), fontsize=11)
     explain_squares(figure, squares, _signs(squares))
     return figure

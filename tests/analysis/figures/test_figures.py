@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.figures.heatmaps import Square, colour_limit, heatmap, squares, write_heatmap, write_heatmaps
+from analysis.figures.heatmaps import (
+    Square,
+    colour_limit,
+    figure_title,
+    heatmap,
+    squares,
+    write_heatmap,
+    write_heatmaps,
+)
 from analysis.gains.baselines import baselines
 from analysis.gains.gains import gains
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -110,6 +119,18 @@ def test_a_heatmap_of_baselines_alone_can_be_drawn(tmp_path: Path) -> None:
     frame = squares(*frames, study[1], metric="macro_f1", setting="full")
     assert list(frame.status) == ["baseline"]
     assert len(_texts(frame)) == 1
+
+
+@pytest.mark.parametrize(("tasks", "n_axes", "begin"), [(TASKS[:1], 1, "Scores in"), (TASKS, 2, "Gains in")])
+def test_a_heatmap_has_a_scale_and_speaks_of_gains_where_there_are_any(
+    tmp_path: Path, tasks: Sequence[FakeTask], n_axes: int, begin: str
+) -> None:
+    study = fake_study(tmp_path, tasks)
+    of_pairs, of_targets = (frame(*study, draws=100) for frame in (gains, baselines))
+    title = figure_title(of_pairs, study[1], metric="macro_f1", setting="full")
+    shown = squares(of_pairs, of_targets, study[1], metric="macro_f1", setting="full")
+    assert len(heatmap(shown, title=title, metric="macro_f1", limit=1.0).axes) == n_axes
+    assert title.startswith(begin)
 
 
 def test_a_study_gets_a_figure_for_every_metric_and_setting(tmp_path: Path) -> None:
