@@ -164,8 +164,9 @@ def percent_map(squares: pd.DataFrame, title: str) -> Figure:
     make_legible(axes)
     axes.axhline(1, color="black", linewidth=1.2)
     name_squares(axes, list(rows.row), list(columns.column))
-    figure.axes[1].tick_params(labelsize=8.5)
-    figure.axes[1].yaxis.label.set_fontsize(9)
+    for scale in figure.axes[1:]:
+        scale.tick_params(labelsize=8.5)
+        scale.yaxis.label.set_fontsize(9)
     explain_squares(figure, squares, _signs(squares))
     return figure
 
@@ -391,8 +392,9 @@ def _similarity_heatmap(squares: pd.DataFrame, title: str, label: str) -> Figure
     for square in squares[squares.similarity.isna() & (squares.intermediate != squares.target)].itertuples():
         cover(axes, across.index(square.target), down.index(square.intermediate), **FILLS["missing"])
     name_squares(axes, list(rows.row), list(columns.column))
-    figure.axes[1].tick_params(labelsize=8.5)
-    figure.axes[1].yaxis.label.set_fontsize(9)
+    for scale in figure.axes[1:]:
+        scale.tick_params(labelsize=8.5)
+        scale.yaxis.label.set_fontsize(9)
     if off.isna().any():
         handles = [legend_patch("not measured", **FILLS["missing"])]
         figure.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)

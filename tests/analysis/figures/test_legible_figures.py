@@ -192,6 +192,12 @@ def test_two_tasks_of_one_title_have_a_square_each():
     assert len(figure.axes[0].get_xticks()) == 5
 
 
+def test_a_map_without_a_finished_pair_is_drawn_without_a_scale():
+    frame = heat("t").assign(points=np.nan)
+    assert len(percent_map(percents(frame), "").axes) == 1
+    assert len(heatmap(frame, title="", metric="macro_f1", limit=1.0).axes) == 1
+
+
 @pytest.mark.parametrize(
     "figure",
     [lambda: difference_bars(apart(), ""), lambda: importance_bars(bars("t"), "")],
