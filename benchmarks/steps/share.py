@@ -25,6 +25,7 @@ from benchmarks.steps.peers import lane_trainer
 from benchmarks.steps.shapes import LONGEST, Shape, network, rows
 from harness.training.batches import cuts, padded, trained_cutting
 from harness.training.lanes.frozen import PRECISIONS
+from harness.training.lanes.products import has_bf16_products
 from harness.training.trained import Part
 
 POSITIONS = LONGEST + 2  # of the encoder of `shapes`
@@ -57,9 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--lanes", type=int, nargs="+", default=[5, 17])
     parser.add_argument("--mean", type=int, nargs="+", default=[40, 60], help="tokens of a row")
-    parser.add_argument("--precision", choices=list(PRECISIONS), nargs="+", default=list(PRECISIONS))
+    measurable = [name for name in PRECISIONS if name != "bf16" or has_bf16_products()]
+    parser.add_argument("--precision", choices=list(PRECISIONS), nargs="+", default=measurable)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
+    if unmeasurable := set(options.precision) - set(measurable):
+        parser.error(f"--precision {', '.join(unmeasurable)}: this processor has no products of it; ask for fp32")
     torch.set_num_threads(1)
     for lanes in options.lanes:
         for mean in options.mean:

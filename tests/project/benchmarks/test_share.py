@@ -61,3 +61,11 @@ def test_the_share_comes_first(capsys):
     line = capsys.readouterr().out.splitlines()[0]
     assert line.startswith("2 layers x 32, K = 2, mean 8 tokens, batch 32, fp32: ")
     assert "of a step are frozen products" in line
+
+
+def test_products_that_a_processor_does_not_have_are_refused_in_words(capsys, monkeypatch):
+    monkeypatch.setattr(share, "has_bf16_products", lambda: False)
+    with pytest.raises(SystemExit) as refused:
+        share.main(["--precision", "bf16"])
+    assert refused.value.code == 2
+    assert "--precision bf16: this processor has no products of it" in capsys.readouterr().err
