@@ -38,3 +38,14 @@ def test_a_page_is_its_text_filled_with_the_shipped_results(study, page, tmp_pat
     assert (tmp_path / "paper" / "texts" / page).read_text(encoding="utf-8") == (DOCS / page).read_text(
         encoding="utf-8"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", PAGES)
+def test_a_shipped_archive_is_what_its_records_give_today_to_the_last_sentence_of_its_report(
+    study, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", study]) == 0
+    assert "all equal" in capsys.readouterr().out
