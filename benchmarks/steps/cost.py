@@ -24,7 +24,7 @@ import torch
 from benchmarks import machine
 from benchmarks.steps.peak import resident_peak, start_peak
 from benchmarks.steps.shapes import Shape, rows
-from benchmarks.steps.share import cuts_of, products, replay, training_step
+from benchmarks.steps.share import cuts_of, products, refuse_missing_products, replay, training_step
 from harness.training.lanes.frozen import PRECISIONS
 
 MIDDLE = Shape(6, 384, 5, 40)
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args(arguments)
+    refuse_missing_products(parser, [options.precision])
     made = []
     for grows, value, shape in points(options.lanes, options.tokens, options.widths, options.beside):
         with multiprocessing.get_context("spawn").Pool(1) as process:

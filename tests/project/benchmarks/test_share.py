@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.steps import share
+from benchmarks.steps import cost, share
 from benchmarks.steps.shapes import Shape, rows
 
 NEEDS_ONEDNN = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
@@ -63,9 +63,10 @@ def test_the_share_comes_first(capsys):
     assert "of a step are frozen products" in line
 
 
-def test_products_that_a_processor_does_not_have_are_refused_in_words(capsys, monkeypatch):
+@pytest.mark.parametrize("benchmark", [share, cost], ids=["share", "cost"])
+def test_products_that_a_processor_does_not_have_are_refused_in_words(benchmark, capsys, monkeypatch):
     monkeypatch.setattr(share, "has_bf16_products", lambda: False)
     with pytest.raises(SystemExit) as refused:
-        share.main(["--precision", "bf16"])
+        benchmark.main(["--precision", "bf16"])
     assert refused.value.code == 2
     assert "--precision bf16: this processor has no products of it" in capsys.readouterr().err
