@@ -106,6 +106,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     main = (
         study_sections.opening(study),
         Section(IN_SHORT, [Bullets(top)]),
+        gain_sections.learned(study),
         gain_sections.glance(glance),
         gain_sections.gains(study),
         gain_sections.forests(forests),
@@ -191,6 +192,7 @@ def _context(probed: pd.DataFrame, study: StudyResults, out: Path) -> tuple[Sect
 
 def _write_study_frames(study: StudyResults, visible: pd.DataFrame, out: Path) -> None:
     frames = {"cells": study.cells, "gains": study.gains, "baselines": study.baselines, "visible_gains": visible}
+    frames["learned"] = study.learned
     if len(study.merged):
         frames |= {"merged": study.merged, "merged_means": study.merged_means}
     if len(study.controls):

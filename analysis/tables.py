@@ -83,9 +83,9 @@ def fixed(value: float, digits: int, sign: str = "-") -> str:
     return text.lstrip("+-") if float(text) == 0 else text
 
 
-def bare(score: float) -> str:
-    """A score in a narrow place: two decimals, and no 0 before the point."""
-    return fixed(score, 2).replace("0.", ".", 1)
+def bare(score: float, digits: int = 2) -> str:
+    """A score in a narrow place: without the 0 before the point."""
+    return fixed(score, digits).replace("0.", ".", 1)
 
 
 def percent(value: float) -> str:

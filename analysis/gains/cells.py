@@ -45,6 +45,7 @@ TYPES = {
     "validation": "float64",
     "floor": "float64",
     "best_epoch": "Int64",
+    "is_still_learning": "boolean",
     "n_train": "Int64",
     "n_test": "Int64",
     "n_groups": "Int64",
@@ -83,6 +84,8 @@ def cells(store: Store, manifest: Manifest) -> pd.DataFrame:
     ``role`` is what the study has the cell for: ``baseline``, ``transfer``, a control or what these stand on
     (``self-intermediate``, ...), ``finetuned``, a whole model trained on the target, or ``system``, whose name in the
     study then is ``system``; of adapters it is empty.
+    ``is_still_learning`` says whether its best epoch on validation is the last that it trained, in more than half of
+    its folds where it has some; undefined where a way to solve a task does not choose among epochs.
     Every file of every record is checked: CorruptRecord names the first that differs from what was written.
     """
     frame = planned_cells(store, manifest)
@@ -173,11 +176,25 @@ def _row(store: Store, manifest: Manifest, cell: Mapping[str, Any]) -> dict[str,
         "score": results["test"],
         "n_groups": results["n_test_groups"],
         "is_folded": "folds" in results,
+        "is_still_learning": is_still_learning(record),
         **{f"cut_{part}": _cut_share(results["cut"], part) for part in ("history", "target")},
         "collapsed": "collapsed" in results["flags"],
         "flags": ";".join(results["flags"]),
         **{name: provenance[name] for name in ("wall_seconds", "host", "device")},
     }
+
+
+def is_still_learning(record: Record) -> Any:  # noqa: ANN401 - True, False or pandas.NA
+    """Whether the best epoch is the last of those trained, in more than half of the folds; NA where none is chosen.
+
+    A training that stops early never has its best epoch at the end of all that it might have trained.
+    """
+    spec, results = record.spec, record.results
+    schedule = spec.get("training") or spec.get("config") or {}
+    best = [fold.get("best_epoch", results["best_epoch"]) for fold in results.get("folds") or [results]]
+    if "epochs" not in schedule or None in best or ("system" in spec and not schedule.get("patience")):
+        return pd.NA
+    return 2 * sum(epoch >= schedule["epochs"] for epoch in best) > len(best)
 
 
 def _with_mark(row: dict[str, Any], contaminated: set[tuple[str, str]] | None) -> dict[str, Any]:

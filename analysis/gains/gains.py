@@ -74,6 +74,7 @@ COLUMNS = {
     "conditional": Declared("str", "training runs that the inference holds for"),
     "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
+    "target_has_learned": Declared("boolean", "as ``analysis.gains.learned`` has it; undefined: not known"),
     "dead_intermediate": Declared("boolean", "switching the intermediate off hardly moves the logits"),
     "liveness": Declared("float64", "how far switching the intermediate off moves a logit"),
     "n_test": Declared("Int64", "rows of the test split"),
@@ -90,9 +91,10 @@ def gains(
 ) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
 
-    The columns are COLUMNS. Controls and references take no part. Gains that so many draws leave undecided after
-    Benjamini and Hochberg, by which they are ``significant``, are drawn anew, MORE times as often. If ``exact``, the
-    whole grid is, where any correction of any gain is undecided.
+    The columns are COLUMNS; ``analysis.gains.learned.marked`` fills in ``target_has_learned``, which is undefined here.
+    Controls and references take no part. Gains that so many draws leave undecided after Benjamini and Hochberg, by
+    which they are ``significant``, are drawn anew, MORE times as often. If ``exact``, the whole grid is, where any
+    correction of any gain is undecided.
     """
     grid = Grid.of(store, manifest, GAIN_ROLES)
     drawn = _Drawn.of(grid, draws, seed)

@@ -50,6 +50,7 @@ VISIBLE = {
     "room": Declared("float64", "points from the target alone to a perfect score; a larger gain there cannot be"),
     "is_detectable": Declared("boolean", "visible is within that room; where it is not, visible is undefined"),
     "is_detectable_in_grid": Declared("boolean", "the same of visible_in_grid"),
+    "target_has_learned": Declared("boolean", "as ``analysis.gains.learned`` has it; undefined: not known"),
 }
 SPREADS = {
     "target": Declared("str", "id of the target"),
@@ -122,7 +123,7 @@ def _visible_in_errors(df: float, level: float) -> float:
 def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
     """One row per target and setting of a frame of gains: the columns VISIBLE."""
     n_tests = int(gains.p.notna().sum())
-    rows = []
+    rows, unknown = [], pd.Series([pd.NA])  # of printed scores
     for (target, setting), part in gains.groupby(WHERE, sort=False):
         tested = part[part.p.notna()]
         errors = list(zip(tested.standard_error, tested.df, strict=True))
@@ -134,7 +135,8 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
         room = 100 * (1 - part.baseline.median())
         facts = {"target": target, "setting": setting, "metric": part.metric.iloc[0], "n_pairs": len(tested)}
         facts |= {"n_groups": part.n_groups.max(), "standard_error": tested.standard_error.median()}
-        rows.append(facts | {"room": room} | _within_room(medians, room))
+        facts |= {"room": room, "target_has_learned": part.get("target_has_learned", unknown).iloc[0]}
+        rows.append(facts | _within_room(medians, room))
     return framed(pd.DataFrame(rows, columns=list(VISIBLE)), VISIBLE)
 
 

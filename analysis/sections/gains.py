@@ -19,7 +19,7 @@ from analysis.gains.seeds.single_run import luck_of_a_run
 from analysis.gains.significance import LEVEL, p_text
 from analysis.sections.blocks import Block, Picture, Section, Table, Text
 from analysis.sections.study_results import StudyResults
-from analysis.tables import count, interval, number
+from analysis.tables import count, interval, number, percent, yes_no
 from tasks.plain_text import counted
 
 MOST_SHOWN = 5
@@ -60,7 +60,36 @@ def verdict(gain: Mapping[str, Any]) -> str:
     else:
         words = f"suggestive {effect}: FDR {p_text(gain['p_bh'])}, but it takes no part in the family-wise test"
     doubts = [name for name in DOUBTED if not pd.isna(gain[name]) and gain[name]]
+    has_learned = gain.get("target_has_learned")
+    doubts += ["the target has not learned"] if not pd.isna(has_learned) and not has_learned else []
     return f"{words}; doubtful, since {' and '.join(doubts)}" if doubts else words
+
+
+def learned(study: StudyResults) -> Section:
+    """Every target held against its floor and against words, and how many cells are best at their last epoch."""
+    text = (
+        "A gain over a target that has learned nothing alone is an artefact of undertraining. A target has learned if"
+        " it scores above its floor, is not significantly below words (tf-idf, on the same test rows), and no more than"
+        " half of its seeds are best at the last epoch that they trained. Gains onto other targets are not counted"
+        " above."
+    )
+    frame = study.learned
+    has_whole = frame.whole_encoder.notna().any()
+    head = ["target", "setting", "floor", "words", "alone", *(["whole encoder"] if has_whole else []), "learned"]
+    rows = [
+        (
+            *(study.title(row["target"]), row["setting"]),
+            *map(number, (row["floor"], row["words"], row["alone"])),
+            *([number(row["whole_encoder"])] if has_whole else []),
+            ("not known" if pd.isna(row["has_learned"]) else yes_no(row["has_learned"]))
+            + (f" ({row['reason']})" if row["reason"] else ""),
+        )
+        for row in frame.to_dict("records")
+    ]
+    known = study.cells.is_still_learning.dropna()
+    last = f"Of {counted(len(known), 'trained cell')}, {int(known.sum())} ({percent(known.mean())}) are best at their"
+    ends = [Text(f"{last} last epoch.")] if len(known) else []
+    return Section("Learned or not", [Text(text), Table(head, rows), *ends])
 
 
 def glance(maps: Sequence[FigureFiles]) -> Section | None:

@@ -12,31 +12,35 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE
 from analysis.figures.heatmaps import METRIC_NAMES
+from analysis.gains.learned import Claims, claims
 from analysis.gains.significance import LEVEL
 from analysis.importance.guarded import NOT_TESTED
 from analysis.importance.mixed.tested import SIGNED
 from analysis.sections.importance import Answer
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
-from analysis.tables import few, fixed, interval, number, signed
+from analysis.tables import MOST_NAMED, few, fixed, interval, number, percent, signed
 from tasks.plain_text import counted
 
 IN_SHORT = "In short"
+MANY_LEARNING = 0.1  # share of cells that are best at their last epoch, from which on it is a reason for caution
 EQUAL = 1e-6  # points by which differences of printed scores may be off in floating point
 
 
 def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
-    """What was studied, which gains are significant, the extremes, what explains them, and reasons for caution.
+    """What was studied, which gains may be claimed, the extremes, what explains them, and reasons for caution.
 
+    Counted are gains onto targets that have learned (``analysis.gains.learned.claims``), others named beside them.
     ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains; without it, what
     explains them is left out.
     """
     tested = study.gains[study.gains.p.notna()]
+    own = claims(study.gains, study.learned)
     return [
         _studied(study),
-        *_significant(tested),
-        *_extremes(study, tested),
-        *findable(visible),
+        *_significant(study, own),
+        *_extremes(study, own.counted),
+        *(findable(visible) if own.is_known else ()),
         *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
     ]
@@ -102,17 +106,61 @@ def seeds_of(gains: pd.DataFrame) -> str:
     return " to ".join(dict.fromkeys(str(int(count)) for count in (counts.min(), counts.max()))) if len(counts) else ""
 
 
-def _significant(tested: pd.DataFrame) -> Iterator[str]:
-    if tested.empty:
+def _significant(study: StudyResults, claims: Claims) -> Iterator[str]:
+    """How many gains and harms may be claimed, and which significant ones may not and why; without words, none."""
+    n_tested = len(claims.counted) + len(claims.others)
+    if not n_tested:
         yield "Gains: none has a p value, so none is significant or not."
         return
-    points = tested.points[tested.significant]
-    gains, harms = int((points > 0).sum()), int((points < 0).sum())
-    yield (
-        f"Gains: of {counted(len(tested), 'transfer')} with a p value, {_count(gains, 'gains')} and"
-        f" {_count(harms, 'harms')} are significant (p <= {LEVEL:g} with the false"
-        f" discovery rate controlled over all of them); the other {len(tested) - gains - harms} are inconclusive."
-    )
+    rate = f"(p <= {LEVEL:g} with the false discovery rate controlled over all"
+    if not claims.is_known:
+        yield (
+            "Gains: none is claimed, since no target was held against words, so that whether any has learned is not"
+            " known: run the study again, words are trained in seconds."
+        )
+        said, rest = _significant_counts(claims.others)
+        yield (
+            f"Not held against that: of {counted(n_tested, 'transfer')} with a p value, {said} are significant"
+            f" {rate} of them); the other {rest} are inconclusive."
+        )
+        return
+    said, rest = _significant_counts(claims.counted)
+    onto = f"{counted(len(claims.counted), 'transfer')} onto the {counted(claims.targets, 'target')} that have learned"
+    what = f"of {onto}, {said} are significant {rate} {n_tested}), the other {rest} inconclusive"
+    yield f"Gains: {what if len(claims.counted) else 'no transfer may be counted'}{_not_counted(study, claims)}."
+
+
+def _significant_counts(gains: pd.DataFrame) -> tuple[str, int]:
+    """How many significant gains and harms there are in words, and how many are neither."""
+    points = gains.points[gains.significant]
+    n_gains, n_harms = int((points > 0).sum()), int((points < 0).sum())
+    return f"{_count(n_gains, 'gains')} and {_count(n_harms, 'harms')}", len(gains) - n_gains - n_harms
+
+
+def _not_counted(study: StudyResults, claims: Claims) -> str:
+    """The pairs that may not be claimed by target and why: the significant ones, or all where none is significant."""
+    others = claims.others
+    if others.empty:
+        return ""
+    significant = others[others.significant]
+    n_gains, n_harms = (int((sign * significant.points > 0).sum()) for sign in (1, -1))
+    shown = significant if len(significant) else others
+    places = list(dict.fromkeys(zip(shown.target, shown.setting, shown.why, strict=True)))
+    named = [f"{study.title(target)}{_with(setting)} ({why})" for target, setting, why in places[:MOST_NAMED]]
+    named += [f"{len(places) - MOST_NAMED} more"] if len(places) > MOST_NAMED else []
+    counts = [
+        f"{n} more significant {noun if n != 1 else noun[:-1]}"
+        for n, noun in ((n_gains, "gains"), (n_harms, "harms"))
+        if n
+    ]
+    what = " and ".join(counts) or f"{counted(len(others), 'transfer')}, none of them significant"
+    last = f" and {named[-1]}" if len(named) > 1 else named[0]
+    return f"; not counted {_be(len(significant) or len(others))} {what}, onto {', '.join(named[:-1])}{last}"
+
+
+def _with(setting: str) -> str:
+    """A setting with less data, in words."""
+    return "" if setting == "full" else f" with {setting} of the data"
 
 
 def _count(number_of: int, noun: str) -> str:
@@ -125,15 +173,19 @@ def _extremes(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         row = tested.loc[getattr(tested.points, place)()] if len(tested) else None
         if row is not None and (row.points > 0) == (noun == "gain") and row.points != 0:
             verdict = "significant" if row.significant else "not significant"
-            setting = "" if row.setting == "full" else f" with {row.setting} of the data"
             yield (
-                f"Largest {noun}: {study.title(row.intermediate)} -> {study.title(row.target)}{setting},"
+                f"Largest {noun}: {study.title(row.intermediate)} -> {study.title(row.target)}{_with(row.setting)},"
                 f" {signed(row.points, 1)} points (95 % interval {interval(row.low, row.high, 1)}), {verdict}."
             )
 
 
 def findable(visible: pd.DataFrame) -> Iterator[str]:
-    """The smallest gain that single tests would mostly find: the median target's, and the range."""
+    """The smallest gain that single tests would mostly find: the median target's, and the range.
+
+    Of targets that have learned, where that is known of any.
+    """
+    if len(visible) and visible.target_has_learned.notna().any():
+        visible = visible[visible.target_has_learned.fillna(False).astype(bool)]
     sizes = visible.visible.dropna() if len(visible) else pd.Series(dtype="float64")
     if len(sizes):
         span = f" ({interval(sizes.min(), sizes.max(), 1)} over targets)" if len(sizes) > 1 else ""
@@ -183,6 +235,7 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         titles = [study.title(name) for name in dict.fromkeys(alone.target)]
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
+    yield from _still_learning(study)
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
     for flag, what in (
@@ -192,6 +245,13 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
             yield f"{count} of {len(tested)} gains {_be(count)} {what}"
+
+
+def _still_learning(study: StudyResults) -> Iterator[str]:
+    """That many trainings may not have come to their end."""
+    known = study.cells.is_still_learning.dropna()
+    if len(known) and known.mean() > MANY_LEARNING:
+        yield f"{percent(known.mean())} of the cells are best at their last epoch, and more epochs may change them"
 
 
 def _be(number_of: int) -> str:

@@ -20,6 +20,7 @@ from analysis.gains.beside.controls import CONTROL_TYPES, MEAN_TYPES, control_me
 from analysis.gains.beside.merged import MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
 from analysis.gains.gains import SEED, gains
+from analysis.gains.learned import LEARNED, learned, marked
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
 from analysis.importance.choosing.race import raced
@@ -94,8 +95,13 @@ class Frames:
         return cls(store, manifest, draws, seed, store.kept(manifest))
 
     def gains(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.gains.gains``."""
-        return self._frame("gains", gains, **({"exact": True} if self.store.exact else {}))
+        """The frame of ``analysis.gains.gains.gains``, marked where the target has learned."""
+        frame = self._frame("gains", gains, **({"exact": True} if self.store.exact else {}))
+        return marked(frame, self.learned())
+
+    def learned(self) -> pd.DataFrame:
+        """The frame of ``analysis.gains.learned.learned``."""
+        return self._frame("learned", learned)
 
     def baselines(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.baselines.baselines``."""
@@ -154,7 +160,8 @@ class Frames:
 class StudyResults:
     """A stored study: its manifest, the records of its finished cells, its frames, and the question put to them.
 
-    ``records`` are in the order of ``cells``. ``others`` are the gains by second metrics. Test sets are resampled
+    ``records`` are in the order of ``cells``. ``others`` are the gains by second metrics, and ``learned`` says which
+    targets have learned. Test sets are resampled
     ``draws`` times from ``seed``. ``shared`` says what is in a copy for others and what is not, and ``rationales`` has
     how well they are marked, which no record of a copy tells; None of a study itself.
     """
@@ -170,6 +177,7 @@ class StudyResults:
     merged: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), MERGED))
     merged_means: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), MEANS))
     others: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), OTHERS))
+    learned: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), LEARNED))
     draws: int = DRAWS
     seed: int = SEED
     shared: Text | None = None
@@ -191,6 +199,7 @@ class StudyResults:
             pairs,
             frames.baselines(),
             of_stored(store, manifest, pairs, out, kept=frames.kept),
+            learned=frames.learned(),
             draws=draws,
             seed=seed,
         )

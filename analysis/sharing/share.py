@@ -51,7 +51,7 @@ SPEC = (  # what a private cell's record keeps of its settings; nothing in them 
     *("composition", "start", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
-FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "merged", "merged_means", "others")
+FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "merged", "merged_means", "others", "learned")
 READABLE = (".md", ".csv", ".json", ".svg", ".html", ".txt", ".tex")
 
 

@@ -19,7 +19,7 @@ from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED, TYPES, uncorrected_gains
 from analysis.gains.significance import DRAWS, LEVEL
 
-KEPT = ("intermediate_version", "p_bh", "significant")  # of gains: what takes part in their correction alone
+KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned")  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
 MEAN_TYPES = {
     "control": "str",

@@ -31,6 +31,10 @@ STUDIES: dict[str, dict[str, Any]] = {
     "less data": {"tasks": F1, "settings": ("full", "half")},
     "gaps": {"tasks": BOTH, "absent": [("hope", "role")], "synthetic": True},
     "contaminated": {"tasks": BOTH, "flags": {("hope", "role"): ["contaminated"]}},
+    "below words": {"tasks": BOTH, "helpful": [("role", "hope"), ("tfidf", "hope"), (None, "role")]},
+    "words for one target": {"tasks": BOTH, "absent": [("tfidf", "hope"), ("tfidf", "distress")]},
+    "without words": {"tasks": BOTH, "helpful": [("role", "hope")], "systems": ()},
+    "still learning": {"tasks": BOTH, "helpful": [("role", "hope")], "best_epoch": {((None, "hope"), 1): 4}},
     "no transfer at all": {"tasks": BOTH, "absent": [(a.id, b.id) for a in BOTH for b in BOTH]},
 }
 
@@ -47,7 +51,7 @@ def answer(headline: str = NOTHING, **facts: Any) -> Answer:
 def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StudyResults:
     folder: Path = tmp_path_factory.mktemp("study")
     options = dict(STUDIES[request.param])
-    store, manifest = fake_study(folder, options.pop("tasks"), **options)
+    store, manifest = fake_study(folder, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options)
     return StudyResults.of(store, manifest, folder, draws=200)
 
 
@@ -62,23 +66,111 @@ def test_seeds_are_those_that_transfers_have(study: StudyResults) -> None:
     assert seeds_of(pd.DataFrame({"n_seeds": [2, 0, 3, 2]})) == "2 to 3"
 
 
-def test_counts_are_those_of_the_gains(study: StudyResults) -> None:
+def holds(mark: Any) -> bool:
+    return not pd.isna(mark) and bool(mark)
+
+
+def may_count(study: StudyResults) -> pd.Series:
+    """Which gains may be counted, from the frames and not from the function that the sentences ask."""
+    has_learned = {(row.target, row.setting): row.has_learned for row in study.learned.itertuples()}
+    return pd.Series(
+        [
+            pair.p == pair.p
+            and holds(has_learned[pair.target, pair.setting])
+            and not any(map(holds, (pair.collapsed, pair.contaminated)))
+            for pair in study.gains.itertuples()
+        ],
+        dtype=bool,
+    )
+
+
+def found(gains: pd.DataFrame) -> tuple[int, int]:
+    points = gains.points[gains.significant]
+    return int((points > 0).sum()), int((points < 0).sum())
+
+
+def test_counts_are_those_of_gains_onto_targets_that_have_learned(study: StudyResults) -> None:
     tested, text = study.gains[study.gains.p.notna()], text_of(study)
+    counted = study.gains[may_count(study)]
     if tested.empty:
         assert "none has a p value" in text
         return
-    said = re.search(r"of (\d+) transfers? with a p value, (\w+) gains? and (\w+) harms? are.*other (\d+) are", text)
+    if counted.empty:
+        assert "Gains: none is claimed" in text or "Gains: no transfer may be counted" in text
+        return
+    said = re.search(
+        r"of (\d+) transfers? onto the (\d) targets? that have learned, (\w+) gains? and (\w+) harms? are.* over all"
+        r" (\d+)\), the other (\d+) inconclusive",
+        text,
+    )
     assert said is not None
     numbers = [0 if word == "no" else int(word) for word in said.groups()]
-    points = tested.points[tested.significant]
-    gains, harms = int((points > 0).sum()), int((points < 0).sum())
-    assert numbers == [len(tested), gains, harms, len(tested) - gains - harms]
+    gains, harms = found(counted)
+    n_targets = counted.target.nunique()
+    assert numbers == [len(counted), n_targets, gains, harms, len(tested), len(counted) - gains - harms]
 
 
-def test_extremes_are_those_of_the_gains_and_have_their_sign(study: StudyResults) -> None:
-    tested, text = study.gains[study.gains.p.notna()], text_of(study)
-    for noun, size in (("gain", tested.points.max()), ("harm", tested.points.min())):
-        if len(tested) and (size > 0) == (noun == "gain") and size:
+def test_significant_gains_that_are_not_counted_are_named_with_their_reason(study: StudyResults) -> None:
+    tested, is_counted = study.gains.p.notna(), may_count(study)
+    others = study.gains[tested & ~is_counted]
+    if others.empty or not (study.learned.words_system != "").any():
+        assert "; not counted" not in text_of(study)
+        return
+    line = next(line for line in text_of(study).splitlines() if line.startswith("Gains: "))
+    _, left_out = line.split("; not counted ")
+    for count, noun in zip(found(others), ("gain", "harm"), strict=True):
+        assert (f"{count} more significant {noun}" in left_out) == (count > 0)
+    named = others[others.significant] if others.significant.any() else others
+    for target in ("hope", "role", "distress"):
+        assert (f"Title of {target} " in left_out) == (target in {*named.target})
+
+
+def test_without_words_a_sentence_says_what_to_do_and_all_gains_stand_behind_it(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, BOTH, helpful=[("role", "hope")])
+    study = StudyResults.of(store, manifest, tmp_path, draws=200)
+    _, first, second, *others = sentences(study, visible_gains(study.gains), answer())
+    assert first.startswith("Gains: none is claimed") and "run the study again, words are trained in seconds" in first
+    gains, harms = found(study.gains)
+    assert f"of {len(study.gains)} transfers with a p value, {gains or 'no'} gain" in second and harms == 0
+    assert not any(line.startswith(("Largest", "A single test")) for line in others)
+
+
+def test_each_reason_stands_beside_its_target(tmp_path: Path) -> None:
+    helpful = [("role", "hope"), ("tfidf", "hope"), (None, "role"), ("hope", "distress")]
+    options = {"systems": ("tfidf",), "best_epoch": {((None, "distress"), 1): 4}}
+    store, manifest = fake_study(tmp_path, BOTH, helpful=helpful, **options)
+    study = StudyResults.of(store, manifest, tmp_path, draws=500)
+    line = sentences(study, visible_gains(study.gains), answer())[1]
+    assert line.startswith("Gains: of 2 transfers onto the 1 target that have learned, no gains and 2 harms are")
+    assert line.endswith(
+        "; not counted are 2 more significant gains, onto Title of hope (below words)"
+        " and Title of distress (best epoch is the last in 1 of 1 seeds)."
+    )
+
+
+def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_many(tmp_path: Path) -> None:
+    for name, last, is_said in (("few", [(None, "hope")], False), ("many", [(None, "hope"), ("role", "hope")], True)):
+        best = {(pair, 1): 4 for pair in last}
+        tasks = (*BOTH, FakeTask("joy"))
+        store, manifest = fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best)
+        study = StudyResults.of(store, manifest, tmp_path, draws=100)
+        text = sentences(study, pd.DataFrame(), answer())[-1]
+        assert (f"{100 * len(last) / 16:.1f} % of the cells are best at their last epoch" in text) == is_said
+
+
+def test_what_single_tests_find_is_said_of_targets_that_have_learned(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, F1, systems=("tfidf",), helpful=[("tfidf", "hope"), ("role", "hope")])
+    study = StudyResults.of(store, manifest, tmp_path, draws=300)
+    visible = visible_gains(study.gains)
+    assert visible.visible.notna().all()
+    size = visible.visible[visible.target == "role"].item()
+    assert f"finds a true gain of {size:.1f} points in four" in "\n".join(sentences(study, visible, answer()))
+
+
+def test_extremes_are_those_of_the_counted_gains_and_have_their_sign(study: StudyResults) -> None:
+    counted, text = study.gains[may_count(study)], text_of(study)
+    for noun, size in (("gain", counted.points.max()), ("harm", counted.points.min())):
+        if len(counted) and (size > 0) == (noun == "gain") and size:
             assert f"Largest {noun}: " in text
             assert f"{size:+.1f} points" in text
         else:

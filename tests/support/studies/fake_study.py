@@ -75,6 +75,7 @@ def fake_study(
     controls: Sequence[str] = (),
     merged: Mapping[str, Mapping[str, Any]] | None = None,
     validation: Mapping[Pair, float] | None = None,
+    best_epoch: Mapping[tuple[Pair, int], int] | None = None,
     references: Sequence[str] = (),
     systems: Sequence[str] = (),
     settings: Sequence[str] = ("full",),
@@ -97,7 +98,7 @@ def fake_study(
     A pair's first part is the intermediate, or the name of a control or reference. Predictions of ``helpful`` pairs are
     nearly right, those of ``constant`` ones do not vary, those of ``turned`` ones rise where others fall.
     ``merged`` are rows with fields of their recipes, and their name is a pair's first part; ``validation`` is that of
-    pairs that do not have the usual one.
+    pairs that do not have the usual one, and ``best_epoch`` of 4 that of pairs and seeds that do not have the second.
     Every record has the same ``history`` and ``cut``, and of transfers the ``liveness`` of their seed; ``spec_of``
     adds fields to a cell's spec by its target and role, and ``study`` to the resolved study.
     """
@@ -126,9 +127,11 @@ def fake_study(
                         alive = None if intermediate is None else (liveness or {}).get(seed, 0.3)
                         of_pair = list((flags or {}).get(pair, ()))
                         height = (validation or {}).get(pair, 0.5)
-                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive, height)
+                        best = (best_epoch or {}).get((pair, seed), 2)
+                        _put(store, task, spec, logits, of_pair, history, cut or CUT, alive, height, best)
                 for name in systems:
-                    cells.append(_put_system(store, task, name, seed, setting, history, (absent, helpful, constant)))
+                    height, marked = (validation or {}).get((name, task.id), 0.5), (absent, helpful, constant)
+                    cells.append(_put_system(store, task, name, seed, setting, history, marked, height))
     manifest = {
         "schema": 1,
         "name": "fake",
@@ -164,6 +167,7 @@ def _put(
     cut: Mapping[str, int],
     liveness: float | None,
     validation: float = 0.5,
+    best_epoch: int = 2,
 ) -> None:
     test = task.test().drop(columns="truth")
     for place in range(logits.shape[1]):
@@ -180,7 +184,7 @@ def _put(
             name: None if np.isnan(value) else value
             for name, value in secondary(task.kind, task.metric, labels, logits).items()
         },
-        "best_epoch": 2,
+        "best_epoch": best_epoch,
         "n_train": 400,
         "n_validation": 50,
         "n_test": task.rows,
@@ -223,12 +227,13 @@ def _put_system(
     setting: str,
     history: Sequence[Any],
     marked: tuple[Collection[Pair], Collection[Pair], Collection[Pair]],
+    validation: float,
 ) -> dict[str, Any]:
     """The manifest's row of a system's cell, whose record is stored unless it is absent."""
     spec, pair, (absent, helpful, constant) = _system_spec(task, name, seed, setting), (name, task.id), marked
     if pair not in absent:
         noise = 0.1 if pair in helpful else 0.0 if pair in constant else 1.0
-        _put(store, task, spec, _logits(task, pair, seed, noise), [], history, {}, None)
+        _put(store, task, spec, _logits(task, pair, seed, noise), [], history, {}, None, validation)
     row = {"key": key_of(spec), "intermediate": None, "target": task.id, "system": name}
     return {**row, "seed": seed, "setting": setting, "role": "system"}
 

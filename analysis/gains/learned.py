@@ -1,0 +1,186 @@
+"""Whether a target has learned at all: a gain over a baseline that has not is an artefact of undertraining.
+
+A baseline has learned if it scores above its floor, is not significantly below *words* (tf-idf, on the same test rows),
+and no more than half of its training runs are still learning, which is to say best at the last epoch that they trained.
+Where words were not run, nobody knows. What is not known of one condition does not save a baseline that fails another.
+
+The test against words is one-sided, at LEVEL, and not corrected for the number of targets: it is made against a claim,
+not for one. Words do not vary between runs, so their answers stand beside those of every seed of the baseline, and the
+difference is judged as a gain without company is (``analysis.gains.significance``). Of several words the one that does
+better on validation rows is taken, so that no test score has a say in what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from adapters_store.roles import BASELINE, FINETUNED, SYSTEM
+from adapters_store.store import Store
+from analysis.gains.cells import Manifest, planned_cells
+from analysis.gains.columns import Cell, Lane, column_of
+from analysis.gains.gains import SEED
+from analysis.gains.significance import DRAWS, LEVEL, Evidence, evidence
+from analysis.tables import Declared, bare, framed
+
+WORDS, ENCODER = "tfidf", "encoder"  # kinds of systems
+WHERE = ["target", "setting"]
+LEARNED = {
+    "target": Declared("str", "id of the target"),
+    "setting": Declared("str", "share of its training data"),
+    "metric": Declared("str", "as tasks.metrics names it"),
+    "floor": Declared("float64", "test score of always predicting the majority class (r: 0)"),
+    "words": Declared("float64", "test score of words: of several, of those better on validation; undefined: not run"),
+    "words_system": Declared("str", "their name in the study; empty: not run"),
+    "alone": Declared("float64", "test score of the target alone, mean over seeds"),
+    "difference": Declared("float64", "100 (alone - words)"),
+    "low": Declared("float64", "lower end of its 95 % interval, through groups of test items and through seeds"),
+    "high": Declared("float64", "its upper end"),
+    "p_below": Declared("float64", "one-sided, that the target alone is truly below words; not corrected"),
+    "is_above_floor": Declared("boolean", "alone is above floor"),
+    "is_below_words": Declared("boolean", f"p_below is at most {LEVEL:g}"),
+    "still_learning": Declared("int64", "seeds of the baseline whose best epoch is the last that was trained"),
+    "n_seeds": Declared("int64", "finished seeds of the baseline"),
+    "has_learned": Declared(
+        "boolean", "above the floor, not below words, not still learning in most seeds; undefined: not known"
+    ),
+    "reason": Declared("str", "why it has not, or why nobody knows"),
+    "whole_encoder": Declared("float64", "test score of the whole finetuned encoder, mean over seeds"),
+}
+
+
+def learned(store: Store, manifest: Manifest, *, draws: int = DRAWS, seed: int = SEED) -> pd.DataFrame:
+    """One row per planned target and setting: the columns LEARNED.
+
+    MixedRecords if the baseline and words were not tested on the same rows.
+    """
+    planned = planned_cells(store, manifest)
+    rows = [
+        _row(store, manifest, part, draws=draws, seed=seed)
+        for _, part in planned.groupby(WHERE, sort=False)
+        if (part.role == BASELINE).any()
+    ]
+    return framed(pd.DataFrame(rows), LEARNED)
+
+
+def kind_of(store: Store, manifest: Manifest, cell: Any) -> str:  # noqa: ANN401 - a row of a frame of cells
+    """The kind of a finished system, by the study's table of it or by its record."""
+    table: Mapping[str, Any] = manifest["study"].get("system") or {}
+    return str(table.get(cell.system, {}).get("kind") or store.get(cell.key).spec["system"])
+
+
+def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, seed: int) -> dict[str, Any]:
+    """The row of one target and setting, from all its planned cells."""
+    done = cells[cells.status == "done"]
+    alone, systems = done[done.role == BASELINE], done[done.role == SYSTEM]
+    kinds = np.array([kind_of(store, manifest, cell) for cell in systems.itertuples()], dtype=object)
+    whole = done[done.role == FINETUNED] if (done.role == FINETUNED).any() else systems[kinds == ENCODER]
+    words = systems[kinds == WORDS].sort_values("validation", ascending=False, kind="stable").head(1)
+    facts = dict(cells[cells.role == BASELINE].iloc[0][[*WHERE, "metric"]])
+    facts |= {"floor": alone.floor.mean(), "alone": alone.score.mean(skipna=False), "n_seeds": len(alone)}
+    facts |= {"still_learning": int(alone.is_still_learning.sum()), "whole_encoder": whole.score.mean()}
+    facts |= {"words": words.score.mean(), "words_system": "".join(words.system)}
+    facts |= {"is_above_floor": bool(facts["alone"] > facts["floor"]) if len(alone) else pd.NA}
+    facts["is_below_words"] = pd.NA
+    if len(alone) and len(words):
+        own = _against_words(store, alone, words, draws=draws, seed=seed)
+        difference = facts["alone"] - facts["words"]
+        p = own.p / 2 if difference < 0 else 1 - own.p / 2
+        facts |= {"difference": 100 * difference, "low": 100 * own.low, "high": 100 * own.high, "p_below": p}
+        facts |= {"is_below_words": pd.NA if np.isnan(p) else p <= LEVEL}
+    causes = [long for _, long in _causes(facts)]
+    has_learned = False if causes else pd.NA if facts["is_below_words"] is pd.NA else True
+    return facts | {"has_learned": has_learned, "reason": "; ".join(causes) or _unknown(facts)}
+
+
+def _against_words(store: Store, alone: pd.DataFrame, words: pd.DataFrame, *, draws: int, seed: int) -> Evidence:
+    """The evidence of the baseline's mean score less that of words."""
+    cells = [*Cell.all_of(alone), *Cell.all_of(words)]
+    column = column_of(store, cells, draws=draws, seed=seed)
+    *of_alone, of_words = (column.lanes[Lane(cell.role, None, cell.seed, cell.system)] for cell in cells)
+    differences = column.scores[of_alone] - column.scores[of_words]
+    drawn = column.draws[:, of_alone] - column.draws[:, [of_words]]
+    return evidence(differences, drawn, column.groups, column.rng(cells[-1].system))
+
+
+def _causes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Why a target has not learned, each in brief and with its numbers; nothing where no condition is known to fail."""
+    if row["n_seeds"] and not row["is_above_floor"]:
+        yield "at the floor", "at the floor"
+    if not pd.isna(row["is_below_words"]) and row["is_below_words"]:
+        yield "below words", f"below words: {bare(row['alone'], 3)} against {bare(row['words'], 3)}"
+    if 2 * row["still_learning"] > row["n_seeds"]:
+        last = f"best epoch is the last in {row['still_learning']} of {row['n_seeds']} seeds"
+        yield last, last
+
+
+def _unknown(row: Mapping[str, Any]) -> str:
+    """Why nobody knows whether a target has learned of which no condition fails; empty where it has."""
+    if not row["n_seeds"]:
+        return "not finished"
+    if not row["words_system"]:
+        return "words were not run"
+    return "its difference from words could not be tested" if pd.isna(row["is_below_words"]) else ""
+
+
+# What may be claimed of gains, for every page, table and text.
+
+
+def marked(gains: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
+    """The frame of gains with ``target_has_learned``, from the frame of ``learned``."""
+    known = learned.set_index(WHERE).has_learned
+    places = pd.MultiIndex.from_frame(gains[WHERE])
+    return gains.assign(target_has_learned=known.reindex(places).array.astype("boolean"))
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The gains of a study that have a p: those that may be claimed, and the others with a column ``why`` they may not.
+
+    ``is_known`` is False where words were run for no target: whether any of them has learned is not known then, and
+    nothing is counted. ``targets`` are how many have a counted gain.
+    """
+
+    is_known: bool
+    counted: pd.DataFrame
+    others: pd.DataFrame
+
+    @property
+    def targets(self) -> int:
+        """How many targets the counted gains are on."""
+        return int(self.counted.target.nunique())
+
+
+def claims(gains: pd.DataFrame, learned: pd.DataFrame) -> Claims:
+    """What may be claimed: gains onto targets that have learned, but for collapsed and contaminated pairs.
+
+    Everything that counts significant gains, or names the largest, asks here. Whether a gain is significant is another
+    question, which the correction over all gains of the study has answered.
+    """
+    tested = gains[gains.p.notna()]
+    rows = learned.to_dict("records")
+    reasons = {(row["target"], row["setting"]): _in_brief(row) for row in rows if row["has_learned"] is not True}
+    settled = {(row["target"], row["setting"]) for row in rows}
+    why = [
+        reasons.get((pair.target, pair.setting), "")
+        or ("" if (pair.target, pair.setting) in settled else "words were not run")
+        or ("collapsed" if _holds(pair.collapsed) else "contaminated" if _holds(pair.contaminated) else "")
+        for pair in tested.itertuples()
+    ]
+    tested = tested.assign(why=pd.Series(why, tested.index, dtype="str"))
+    is_known = bool((learned.words_system != "").any())
+    is_counted = (tested.why == "") & is_known
+    return Claims(is_known, tested[is_counted].drop(columns="why"), tested[~is_counted])
+
+
+def _in_brief(row: Mapping[str, Any]) -> str:
+    """The first cause why a target has not learned, or why nobody knows."""
+    return next((brief for brief, _ in _causes(row)), "") or _unknown(row)
+
+
+def _holds(mark: Any) -> bool:  # noqa: ANN401 - a nullable boolean
+    return not pd.isna(mark) and bool(mark)

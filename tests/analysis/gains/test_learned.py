@@ -1,0 +1,195 @@
+"""Whether a target has learned: held against its floor, against words on the same rows, and against its last epoch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adapters_store.key import key_of
+from adapters_store.record import Record
+from analysis.gains.cells import cells, is_still_learning
+from analysis.gains.gains import gains
+from analysis.gains.learned import LEARNED, claims, learned, marked
+from tasks.metrics import MEASURES
+from tests.support.studies.fake_study import FakeTask, fake_study
+
+HOPE, ROLE, DISTRESS = FakeTask("hope", rows=240, groups=48), FakeTask("role"), FakeTask("distress", "continuous")
+WORDS = ("majority", "tfidf", "tfidf-response")
+RESPONSE = {"system": {"tfidf-response": {"kind": "tfidf", "reads": "response"}}}
+
+
+def study_of(root, tasks=(HOPE, ROLE), *, systems=WORDS, draws=2000, **options):
+    """The store and manifest of a made-up study with words, and its frame."""
+    store, manifest = fake_study(root, tasks, systems=systems, study=RESPONSE, **options)
+    return store, manifest, learned(store, manifest, draws=draws)
+
+
+def row_of(frame, target="hope", setting="full"):
+    (row,) = frame[(frame.target == target) & (frame.setting == setting)].to_dict("records")
+    return row
+
+
+def decisions_of(store, manifest, role, target, system=""):
+    """Labels, groups and decisions by seed of the stored predictions, read without the analysis."""
+    keys = [
+        cell["key"]
+        for cell in manifest["cells"]
+        if (cell["role"], cell["target"], cell.get("system", "")) == (role, target, system)
+    ]
+    frames = [pd.read_parquet(store.root / "objects" / key / "test.parquet") for key in keys]
+    logits = [frame[[name for name in frame if name.startswith("logit")]].to_numpy() for frame in frames]
+    return frames[0].label.to_numpy(), frames[0].group.to_numpy(), [own.argmax(axis=1) for own in logits]
+
+
+def test_the_columns_are_declared_and_there_is_a_row_for_every_target_and_setting(tmp_path):
+    _, _, frame = study_of(tmp_path, (HOPE, ROLE, DISTRESS), settings=("full", "half"), draws=100)
+    assert list(frame.columns) == list(LEARNED) and all(column.meaning for column in LEARNED.values())
+    assert {*zip(frame.target, frame.setting, strict=True)} == {
+        (t, s) for t in ("hope", "role", "distress") for s in ("full", "half")
+    }
+    assert frame.has_learned.dtype == "boolean" and frame.words.notna().all()
+
+
+def test_the_one_sided_p_is_that_of_a_plain_bootstrap_of_groups(tmp_path):
+    store, manifest, frame = study_of(tmp_path, helpful=[], draws=10_000)
+    for target in ("hope", "role"):
+        labels, groups, (alone,) = decisions_of(store, manifest, "baseline", target)
+        _, _, (words,) = decisions_of(store, manifest, "system", target, "tfidf")
+        score, rng = MEASURES["macro_f1"], np.random.default_rng(1)
+        members = [np.flatnonzero(groups == name) for name in np.unique(groups)]
+        observed = score(labels, alone) - score(labels, words)
+        drawn = []
+        for _ in range(4000):
+            rows = np.concatenate([members[place] for place in rng.integers(len(members), size=len(members))])
+            drawn.append(score(labels[rows], alone[rows]) - score(labels[rows], words[rows]))
+        row = row_of(frame, target)
+        assert row["difference"] == pytest.approx(100 * observed, abs=0.01)
+        centred = np.array(drawn) - np.mean(drawn)
+        assert row["p_below"] == pytest.approx(np.mean(centred <= observed), abs=0.03)
+        assert (row["high"] - row["low"]) / 2 == pytest.approx(196 * np.std(drawn), rel=0.12)
+
+
+def test_the_spread_between_seeds_widens_the_interval_as_a_t_test_of_the_differences_would(tmp_path):
+    _, _, frame = study_of(tmp_path / "three", seeds=(1, 2, 3))
+    row = row_of(frame)
+    store, manifest, _ = study_of(tmp_path / "again", seeds=(1, 2, 3), draws=100)
+    labels, _, alone = decisions_of(store, manifest, "baseline", "hope")
+    _, _, (words, *_) = decisions_of(store, manifest, "system", "hope", "tfidf")
+    scores = np.array([MEASURES["macro_f1"](labels, own) for own in alone])
+    assert row["alone"] == pytest.approx(scores.mean(), abs=1e-4) and row["n_seeds"] == 3
+    assert row["words"] == pytest.approx(MEASURES["macro_f1"](labels, words), abs=1e-4)
+    seeds_alone = 4.303 * 100 * scores.std(ddof=1) / np.sqrt(3)
+    assert (row["high"] - row["low"]) / 2 > 0.9 * seeds_alone
+
+
+def test_a_baseline_far_below_words_has_not_learned_and_one_far_above_has(tmp_path):
+    _, _, frame = study_of(tmp_path, helpful=[("tfidf", "hope"), (None, "role")])
+    below, above = row_of(frame), row_of(frame, "role")
+    assert below["is_below_words"] and below["p_below"] < 0.001 and not below["has_learned"]
+    scores = f"{below['alone']:.3f} against {below['words']:.3f}".replace("0.", ".")
+    assert below["reason"] == f"below words: {scores}"
+    assert above["has_learned"] is True and above["p_below"] > 0.99 and above["reason"] == ""
+
+
+def test_of_several_words_the_one_better_on_validation_is_taken_and_kinds_count_not_names(tmp_path):
+    for better in ("tfidf", "tfidf-response"):
+        _, _, frame = study_of(tmp_path / better, validation={(better, "hope"): 0.7}, draws=100)
+        assert row_of(frame)["words_system"] == better and row_of(frame, "role")["words_system"] == "tfidf"
+    store, manifest = fake_study(
+        tmp_path / "named", (HOPE,), systems=("own",), study={"system": {"own": {"kind": "tfidf"}}}
+    )
+    assert row_of(learned(store, manifest, draws=100))["words_system"] == "own"
+    store, manifest = fake_study(
+        tmp_path / "else", (HOPE,), systems=("own",), study={"system": {"own": {"kind": "encoder"}}}
+    )
+    row = row_of(learned(store, manifest, draws=100))
+    assert row["words_system"] == "" and row["whole_encoder"] > 0.5
+
+
+def test_without_words_nobody_knows_but_of_a_baseline_at_its_floor_or_still_learning(tmp_path):
+    still = {((None, "distress"), 1): 4}
+    tasks = (HOPE, ROLE, DISTRESS)
+    _, _, frame = study_of(
+        tmp_path, tasks, systems=("majority",), constant=[(None, "role")], best_epoch=still, draws=100
+    )
+    assert pd.isna(row_of(frame)["has_learned"]) and row_of(frame)["reason"] == "words were not run"
+    assert row_of(frame, "role")["has_learned"] is False and row_of(frame, "role")["reason"] == "at the floor"
+    assert row_of(frame, "distress")["has_learned"] is False
+    assert row_of(frame, "distress")["reason"] == "best epoch is the last in 1 of 1 seeds"
+
+
+def test_a_baseline_that_is_not_finished_or_words_of_one_group_are_not_known(tmp_path):
+    _, _, frame = study_of(tmp_path / "a", absent=[(None, "hope")], draws=100)
+    assert pd.isna(row_of(frame)["has_learned"]) and row_of(frame)["reason"] == "not finished"
+    _, _, frame = study_of(tmp_path / "b", (replace(HOPE, groups=1), ROLE), draws=100)
+    assert pd.isna(row_of(frame)["has_learned"]) and "could not be tested" in row_of(frame)["reason"]
+
+
+@pytest.mark.parametrize(("last", "has"), [((), True), ((1,), True), ((1, 2), False), ((1, 2, 3), False)])
+def test_a_target_is_still_learning_where_most_of_its_seeds_are_best_at_their_last_epoch(tmp_path, last, has):
+    best = {((None, "hope"), seed): 4 for seed in last}
+    _, _, frame = study_of(tmp_path, seeds=(1, 2, 3), helpful=[(None, "hope")], best_epoch=best, draws=200)
+    row = row_of(frame)
+    assert (row["still_learning"], row["n_seeds"], row["has_learned"]) == (len(last), 3, has)
+    assert row["reason"] == ("" if has else f"best epoch is the last in {len(last)} of 3 seeds")
+
+
+def test_every_cell_says_whether_its_best_epoch_is_its_last(tmp_path):
+    best = {(("role", "hope"), 1): 4}
+    store, manifest, _ = study_of(tmp_path, best_epoch=best, draws=100)
+    frame = cells(store, manifest)
+    last = frame[frame.is_still_learning.fillna(False).astype(bool)]
+    assert [*zip(last.intermediate, last.target, strict=True)] == [("role", "hope")]
+    assert frame.is_still_learning.isna().eq(frame.role == "system").all()  # they have no epochs
+
+
+@pytest.mark.parametrize(
+    ("spec", "results", "said"),
+    [
+        ({"training": {"epochs": 3}}, {"best_epoch": 3}, True),
+        ({"training": {"epochs": 3}}, {"best_epoch": 2}, False),
+        ({"training": {"epochs": 3}}, {"best_epoch": None}, pd.NA),
+        ({"training": {"epochs": 3}}, {"best_epoch": 3, "folds": [{"best_epoch": e} for e in (3, 1, 2)]}, False),
+        ({"training": {"epochs": 3}}, {"best_epoch": 1, "folds": [{"best_epoch": e} for e in (1, 3, 3)]}, True),
+        ({"system": "encoder", "config": {"epochs": 3, "patience": 2}}, {"best_epoch": 3}, True),
+        ({"system": "encoder", "config": {"epochs": 3, "patience": 0}}, {"best_epoch": 3}, pd.NA),
+        ({"system": "tfidf", "config": {}}, {"best_epoch": None}, pd.NA),
+    ],
+)
+def test_the_last_epoch_is_that_of_the_schedule_and_of_most_folds(spec: Any, results: Any, said: Any):
+    own = is_still_learning(Record(key_of(spec), spec, results, {}, {}))
+    assert own is said
+
+
+def test_gains_are_marked_by_their_target_and_setting(tmp_path):
+    store, manifest, frame = study_of(tmp_path, helpful=[("tfidf", "hope"), (None, "role")])
+    pairs = gains(store, manifest, draws=100)
+    assert pairs.target_has_learned.isna().all()
+    said = marked(pairs, frame).set_index("target").target_has_learned
+    assert said.dtype == "boolean" and said.to_dict() == {"hope": False, "role": True}
+
+
+def test_a_gain_is_claimed_onto_targets_that_have_learned_alone_and_not_if_collapsed_or_contaminated(tmp_path):
+    tasks = (HOPE, ROLE, DISTRESS)
+    helpful = [("tfidf", "hope"), (None, "role"), (None, "distress")]
+    store, manifest, frame = study_of(tmp_path, tasks, helpful=helpful, draws=500)
+    pairs = gains(store, manifest, draws=100)
+    own = claims(pairs, frame)
+    assert own.is_known and {*own.counted.target} == {"role", "distress"} and own.targets == 2
+    assert {*zip(own.others.target, own.others.why, strict=True)} == {("hope", "below words")}
+    on_role = pairs.target == "role"
+    doubtful = pairs.assign(collapsed=on_role & (pairs.intermediate == "hope"), contaminated=on_role)
+    own = claims(doubtful, frame)
+    assert {*own.counted.target} == {"distress"}
+    assert sorted(own.others.why) == ["below words", "below words", "collapsed", "contaminated"]
+    assert len(own.counted) + len(own.others) == pairs.p.notna().sum()
+
+
+def test_without_words_nothing_is_claimed(tmp_path):
+    store, manifest, frame = study_of(tmp_path, systems=("majority",), draws=100)
+    own = claims(gains(store, manifest, draws=100), frame)
+    assert not own.is_known and own.counted.empty and {*own.others.why} == {"words were not run"}
