@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BASELINE, TRANSFER, IMPORTED, FINETUNED = "baseline", "transfer", "imported", "finetuned"
-SYSTEM = "system"
+SYSTEM, FLOOR = "system", "floor"
 MERGED = "merged"
 SELF, SHUFFLED, RANDOM, CONTROL = "self", "shuffled", "random", "control"
 OF_SELF, OF_SHUFFLED, OF_CONTROL = "self-intermediate", "shuffled-intermediate", "control-intermediate"
@@ -47,7 +47,7 @@ class Role:
     is_on_own_texts: bool = False  # its intermediate was trained on the target's own texts
     names_intermediate: bool = False  # its rows are told apart by the intermediate, which is no task of the grid
     scores_texts: bool = False  # its cells may score new texts
-    is_system: bool = False  # solved by a system that is no adapter: a row of the leaderboard, told apart by its name
+    is_system: bool = False  # solved by a system that is no adapter, told apart by its name
 
     @property
     def trains(self) -> str:
@@ -118,6 +118,7 @@ ROLES: Mapping[str, Role] = {
             trains_whole_model=True,
         ),
         Role(SYSTEM, "systems", "system", "systems", "by a system", stands_alone=True, is_system=True),
+        Role(FLOOR, "floors", "floor", "floors", "by a floor", stands_alone=True, is_system=True),
     )
 }
 

@@ -5,9 +5,10 @@ and no more than half of its training runs are still learning, which is to say b
 Where words were not run, nobody knows. What is not known of one condition does not save a baseline that fails another.
 
 The test against words is one-sided, at LEVEL, and not corrected for the number of targets: it is made against a claim,
-not for one. Words do not vary between runs, so their answers stand beside those of every seed of the baseline, and the
-difference is judged as a gain without company is (``analysis.gains.significance``). Of several words the one that does
-better on validation rows is taken, so that no test score has a say in what is compared.
+not for one. It holds for the training runs at hand, whose mean score is what gains are measured from: test items are
+resampled by groups (``analysis.gains.significance``), runs are not. With a part for other runs, few seeds would hide
+most baselines that are below words (benchmarks.grids.learned). Of several words the one that does better on validation
+rows is taken, so that no test score has a say in what is compared.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adapters_store.roles import BASELINE, FINETUNED, SYSTEM
+from adapters_store.roles import BASELINE, FINETUNED, SYSTEMS
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest, planned_cells
 from analysis.gains.columns import Cell, Lane, column_of
 from analysis.gains.gains import SEED
-from analysis.gains.significance import DRAWS, LEVEL, Evidence, evidence
+from analysis.gains.significance import DRAWS, LEVEL, Evidence, FloatArray, Groups, evidence
 from analysis.tables import Declared, bare, framed
 
 WORDS, ENCODER = "tfidf", "encoder"  # kinds of systems
+NOT_LEARNED = " (not learned)"  # what a figure adds to the title of such a target
 WHERE = ["target", "setting"]
 LEARNED = {
     "target": Declared("str", "id of the target"),
@@ -38,9 +40,9 @@ LEARNED = {
     "words_system": Declared("str", "their name in the study; empty: not run"),
     "alone": Declared("float64", "test score of the target alone, mean over seeds"),
     "difference": Declared("float64", "100 (alone - words)"),
-    "low": Declared("float64", "lower end of its 95 % interval, through groups of test items and through seeds"),
+    "low": Declared("float64", "lower end of its 95 % interval, through groups of test items, for these training runs"),
     "high": Declared("float64", "its upper end"),
-    "p_below": Declared("float64", "one-sided, that the target alone is truly below words; not corrected"),
+    "p_below": Declared("float64", "one-sided, that these runs are truly below words; not corrected"),
     "is_above_floor": Declared("boolean", "alone is above floor"),
     "is_below_words": Declared("boolean", f"p_below is at most {LEVEL:g}"),
     "still_learning": Declared("int64", "seeds of the baseline whose best epoch is the last that was trained"),
@@ -76,7 +78,7 @@ def kind_of(store: Store, manifest: Manifest, cell: Any) -> str:  # noqa: ANN401
 def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, seed: int) -> dict[str, Any]:
     """The row of one target and setting, from all its planned cells."""
     done = cells[cells.status == "done"]
-    alone, systems = done[done.role == BASELINE], done[done.role == SYSTEM]
+    alone, systems = done[done.role == BASELINE], done[done.role.isin(SYSTEMS)]
     kinds = np.array([kind_of(store, manifest, cell) for cell in systems.itertuples()], dtype=object)
     whole = done[done.role == FINETUNED] if (done.role == FINETUNED).any() else systems[kinds == ENCODER]
     words = systems[kinds == WORDS].sort_values("validation", ascending=False, kind="stable").head(1)
@@ -87,9 +89,8 @@ def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, s
     facts |= {"is_above_floor": bool(facts["alone"] > facts["floor"]) if len(alone) else pd.NA}
     facts["is_below_words"] = pd.NA
     if len(alone) and len(words):
-        own = _against_words(store, alone, words, draws=draws, seed=seed)
+        own, p = _against_words(store, alone, words, draws=draws, seed=seed)
         difference = facts["alone"] - facts["words"]
-        p = own.p / 2 if difference < 0 else 1 - own.p / 2
         facts |= {"difference": 100 * difference, "low": 100 * own.low, "high": 100 * own.high, "p_below": p}
         facts |= {"is_below_words": pd.NA if np.isnan(p) else p <= LEVEL}
     causes = [long for _, long in _causes(facts)]
@@ -97,14 +98,28 @@ def _row(store: Store, manifest: Manifest, cells: pd.DataFrame, *, draws: int, s
     return facts | {"has_learned": has_learned, "reason": "; ".join(causes) or _unknown(facts)}
 
 
-def _against_words(store: Store, alone: pd.DataFrame, words: pd.DataFrame, *, draws: int, seed: int) -> Evidence:
-    """The evidence of the baseline's mean score less that of words."""
+def _against_words(
+    store: Store, alone: pd.DataFrame, words: pd.DataFrame, *, draws: int, seed: int
+) -> tuple[Evidence, float]:
+    """The evidence of the baseline's mean score less that of words, and the p of ``below``."""
     cells = [*Cell.all_of(alone), *Cell.all_of(words)]
     column = column_of(store, cells, draws=draws, seed=seed)
     *of_alone, of_words = (column.lanes[Lane(cell.role, None, cell.seed, cell.system)] for cell in cells)
     differences = column.scores[of_alone] - column.scores[of_words]
     drawn = column.draws[:, of_alone] - column.draws[:, [of_words]]
-    return evidence(differences, drawn, column.groups, column.rng(cells[-1].system))
+    return below(differences, drawn, column.groups, column.rng(cells[-1].system))
+
+
+def below(
+    differences: FloatArray, drawn: FloatArray, groups: Groups, rng: np.random.Generator
+) -> tuple[Evidence, float]:
+    """The evidence of the mean of ``differences`` ``[seeds]``, drawn ``[draws, seeds]``; the p of a true mean below 0.
+
+    It is that of these runs, and p is one-sided: half of the two-sided one, or one less that half.
+    """
+    mean = differences.mean()
+    own = evidence([mean], drawn.mean(axis=1, keepdims=True), groups, rng)
+    return own, own.p / 2 if mean < 0 else 1 - own.p / 2
 
 
 def _causes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -135,6 +150,14 @@ def marked(gains: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
     known = learned.set_index(WHERE).has_learned
     places = pd.MultiIndex.from_frame(gains[WHERE])
     return gains.assign(target_has_learned=known.reindex(places).array.astype("boolean"))
+
+
+def of_unlearned(gains: pd.DataFrame) -> set[tuple[str, str]]:
+    """Targets and settings, in a frame of gains, of which it is known that the target has not learned."""
+    if "target_has_learned" not in gains:  # of printed scores
+        return set()
+    shown = gains[gains.target_has_learned.eq(False).fillna(False)]
+    return {*zip(shown.target, shown.setting, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters_store.roles import BASELINE, ROLES, TRANSFER, role_of
+from adapters_store.roles import BASELINE, FLOOR, ROLES, TRANSFER, role_of
 from harness.api import Study
 from harness.cli.options import changes, leaf_options, places, plan_options, print_next
 from harness.cli.study import study_of
@@ -54,7 +54,8 @@ class Costs:
         is_left = any(cell.key not in study.store for cell in plan.cells)
         self.tokens = {name: _tokens(plan, name) for name in names} if is_left else {}
         means = {name: lengths.mean for name, lengths in self.tokens.items()}
-        self.todo: list[Todo] = to_do(plan, study.store, means) if is_left else []
+        todo = to_do(plan, study.store, means) if is_left else []
+        self.todo: list[Todo] = [left for left in todo if left.cell.role != FLOOR]  # these take seconds
         measured = measured_rates(records, plan, self.todo, means)
         known = {way for rates in measured for way in rates.ways}
         is_unknown = [todo.passes is None and todo.way not in known for todo in self.todo]
@@ -148,7 +149,7 @@ class Costs:
         seed, left = max(counts.items(), key=lambda pair: pair[1], default=(None, 0))
         if not left:
             return {}
-        cells = sum(cell.seed == seed for cell in self.plan.cells)
+        cells = sum(cell.seed == seed and cell.role != FLOOR for cell in self.plan.cells)
         own = [todo for todo in self.todo if todo.cell.seed == seed]
         hours = {rates.device: cells / left * sum(todo.hours(rates)[0] for todo in own) for rates in self.rates}
         return {"cells": cells, "hours": hours, "record_bytes": round(self.disk.records * cells / len(self.todo))}

@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from adapters_store import Store, StoreError
-from adapters_store.roles import role_of
+from adapters_store.roles import FLOOR, role_of
 from harness.engines.status import QUEUED, RUNNING, STALLED, WAITING, PackStatus, StudyStatus
 from tasks.plain_text import counted
 
@@ -77,12 +77,14 @@ class _Costs:
         self.store, self.seconds = store, dict[str, float]()
         self.finished: dict[Kind, dict[str, list[str]]] = {}
         for cell in now.cells:
-            if cell.key in now.stored:
+            if cell.key in now.stored and cell.role != FLOOR:
                 self.finished.setdefault(_kind(cell), defaultdict(list))[cell.target].append(cell.key)
         self.medians: dict[tuple[Kind, str], float | None] = {}
 
     def of(self, cell: Cell) -> float | None:
-        """The seconds that a cell will take; None where no cell of the study is finished."""
+        """The seconds that a cell will take, of a floor none to speak of; None where no other cell is finished."""
+        if cell.role == FLOOR:
+            return 0.0
         kind, target = _kind(cell), cell.target
         own = self._median(kind, target)
         if own is None:

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adapters_store.record import LEAKING
-from adapters_store.roles import SYSTEM
+from adapters_store.roles import SYSTEMS
 from harness.study.backbones.backbone import Backbone
 from harness.study.cell import Cell
 from harness.study.systems import leak_of
@@ -121,7 +121,7 @@ class CellResult:
         """What the first training has learned, and history and predictions of all."""
         folds = self.folds
         if with_weights and folds[0].save is not None:
-            folds[0].save(folder / ("model" if self.cell.role == SYSTEM else "adapter"))
+            folds[0].save(folder / ("model" if self.cell.role in SYSTEMS else "adapter"))
         for name in PREDICTED:
             frames = [_predictions(getattr(fold.rows, name), fold.logits[name]) for fold in folds]
             _by_fold(frames).to_parquet(folder / f"{name}.parquet", index=False)

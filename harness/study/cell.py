@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters_store import key_of, stands_on
-from adapters_store.roles import BASELINE, MERGED, OF_SHUFFLED, RANDOM, SYSTEM, TRANSFER, WHOLE_MODELS
+from adapters_store.roles import BASELINE, MERGED, OF_SHUFFLED, RANDOM, SYSTEM, SYSTEMS, TRANSFER, WHOLE_MODELS
 from harness.study.backbones.backbone import Backbone
 from harness.study.config import StudyConfig
 from harness.study.device import kind_of
@@ -77,7 +77,7 @@ class Cell:
         """Whether its record holds what it has learned, where a study says ``keep``, one of harness.study.file.KEPT."""
         if keep == "all":
             return True
-        return self.role != SYSTEM and (keep == "adapters" or self.intermediate is None)
+        return self.role not in SYSTEMS and (keep == "adapters" or self.intermediate is None)
 
     @property
     def is_stacked(self) -> bool:

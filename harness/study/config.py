@@ -159,6 +159,7 @@ class StudyConfig:
     references: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     system: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by a system's name: kind, tasks, settings
+    floors: bool = True  # whether the plan adds the systems that a target alone has to beat (harness.study.plan.FLOORS)
     loss: Mapping[str, Any] = field(default_factory=dict)  # what the file says of Loss, and for which tasks
     finetune_learning_rate: float = 2e-5
     retry_collapsed: bool = False

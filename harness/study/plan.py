@@ -1,7 +1,8 @@
 """From a study to its cells and packs, in the order in which they run; no model is loaded here.
 
-First comes what stands on nothing: baselines, and what controls stand on. Then the column of every target: transfers,
-controls and cells on imported adapters. References are last, and after them systems that are no adapters.
+First come the floors, which take seconds: the majority class and words, so that of every target it is known whether its
+baseline has learned. Then what stands on nothing: baselines, and what controls stand on. Then the column of every
+target: transfers, controls and cells on imported adapters. References are last, and after them the study's systems.
 
 Controls tell what an intermediate teaches from what any second adapter does: ``self`` stands on the target itself,
 trained with another seed; ``shuffled`` on the target's own texts with permuted labels; ``random`` on an untrained
@@ -11,17 +12,19 @@ adapter; ``control`` on a task of the study that has nothing to do with empathy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from adapters_store import Store, key_of
-from adapters_store.roles import CONTROL, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFFLED, RANDOM, SELF, SHUFFLED
+from adapters_store.roles import CONTROL, FLOOR, HELPERS, OF_CONTROL, OF_SELF, OF_SHUFFLED, RANDOM, SELF, SHUFFLED
 from harness.study.backbones.backbone import Backbone, resolve
 from harness.study.cell import Cell, make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.intermediates.imported import imported_cells, imported_lanes
 from harness.study.intermediates.merged import LEARNED, MergedRows, contaminated
+from harness.study.systems import kind_and_config
 from tasks.errors import BadStudy, MissingData
 from tasks.plain_text import nearest
 from tasks.registry import Registry
@@ -29,6 +32,12 @@ from tasks.splits.loading import Splits, load
 from tasks.task import Task
 
 FURTHER_SEED = 1000  # beyond a study's only baseline seed, for the intermediate of ``self``
+OF_TURNS = "tfidf-response"  # words of the text without its context
+FLOORS: Mapping[str, Mapping[str, Any]] = {  # by name, as [system.NAME]; no seed changes them
+    "majority": {},
+    "tfidf": {},
+    OF_TURNS: {"kind": "tfidf", "reads": "response"},
+}
 
 
 @dataclass(frozen=True)
@@ -176,12 +185,12 @@ def _packs(
     imported: Sequence[Cell] = (),
     rows: MergedRows | None = None,
 ) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
-    """First what stands on nothing, a pack for each cell; then a pack for each column, of transfers and controls.
+    """First floors and what stands on nothing, a pack for each cell; then one for each column: transfers and controls.
 
     Merged rows have packs of their own, so that the lanes of all others are the same with and without them.
     """
     grid = _Grid(study, backbone, splits, imported)
-    first: list[Cell] = []
+    first = list(_floors(grid)) if study.floors else []
     second: list[Pack] = []
     third: list[Pack] = []
     for seed in study.seeds_of_baselines:
@@ -241,6 +250,24 @@ def _systems(grid: _Grid) -> list[Pack]:
         for target in grid.targets
         if target in study.system.get(name, {}).get("tasks", grid.targets)
     ]
+
+
+def _floors(grid: _Grid) -> Iterator[Cell]:
+    """FLOORS of every target and setting, for one seed, but for those that are among the study's own systems.
+
+    Words without the context are of targets that have one.
+    """
+    study, own = grid.study, {name: grid.study.system.get(name, {}) for name in grid.study.systems}
+    asked = [(kind_and_config(name, table, name), table.get("tasks", grid.targets)) for name, table in own.items()]
+    for name, table in FLOORS.items():
+        given = (replace(study, system={name: table}), grid.backbone, grid.splits)
+        for target, rows in grid.targets.items():
+            has_it = any(system == kind_and_config(name, table, name) and target in tasks for system, tasks in asked)
+            if not has_it and name not in own and (name != OF_TURNS or any(row.context for row in rows.train)):
+                for setting in study.settings:
+                    seed = study.seeds_of_baselines[0]
+                    cell = make_system_cell(*given, target=target, name=name, seed=seed, setting=setting)
+                    yield replace(cell, role=FLOOR)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def test_the_names_that_records_hold_are_these():
     assert ON_OWN_TEXTS == ("self", "shuffled")
     assert NAMED_BY_INTERMEDIATE == ("control", "imported", "merged")
     assert MERGED_ROLES == ("merged",)
-    assert SYSTEMS == ("system",)
+    assert SYSTEMS == ("system", "floor")
     assert SCORING == ("baseline", "control-intermediate")
 
 

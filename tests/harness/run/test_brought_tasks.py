@@ -26,6 +26,7 @@ STUDY = """
 tasks = ["given", "asked", "chinese"]
 registry = ["{folder}"]
 backbone = "random-tiny"
+floors = false
 max_tokens = 24
 [training]
 epochs = 1

@@ -69,6 +69,7 @@ tasks = {tasks}
 registry = ["{registry}"]
 backbone = "random-tiny"
 max_tokens = 64
+floors = false
 max_train = 48
 max_val = 24
 max_test = 24

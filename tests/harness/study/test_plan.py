@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from adapters_store.roles import FLOOR
 from harness.engines.local import LocalEngine
 from harness.run.grid import GridReport, Outcome, run_grid, startable, steps_of
 from harness.study.file import load_study
@@ -215,11 +216,47 @@ def test_the_paper_plans_18_baselines_and_306_transfers_and_as_many_again_with_h
     tiny = dataclasses.replace(paper, backbone="random-tiny", input_format="pair", max_tokens=64, seeds=(1,))
     plan = make_plan(tiny, registry, tmp_path)
     assert not plan.missing
-    assert Counter(cell.role for cell in plan.cells) == {"baseline": 18, "transfer": 306}
+    assert Counter(cell.role for cell in plan.cells) == {"floor": 50, "baseline": 18, "transfer": 306}
     assert [len(pack.cells) for pack in plan.transfers] == [17] * 18
     both = make_plan(dataclasses.replace(tiny, settings=("full", "half")), registry, tmp_path)
     assert Counter((cell.role, cell.setting) for cell in both.cells) == {
+        **{("floor", setting): 50 for setting in ("full", "half")},
         **{("baseline", setting): 18 for setting in ("full", "half")},
         **{("transfer", setting): 306 for setting in ("full", "half")},
     }
     assert {cell.key for cell in plan.cells} < {cell.key for cell in both.cells}
+
+
+def floors(plan):
+    """Targets of the floors by name."""
+    names = dict.fromkeys(cell.system for cell in plan.cells if cell.role == FLOOR)
+    return {name: [cell.target for cell in plan.cells if (cell.role, cell.system) == (FLOOR, name)] for name in names}
+
+
+def test_floors_come_first_for_the_first_seed_of_baselines_and_every_setting(study, data):
+    asked = dataclasses.replace(study, floors=True, seeds=(3, 4), baseline_seeds=(2, 3, 4), settings=("full", "half"))
+    plan = plan_of(asked, data)
+    first = [cell for cell in plan.cells if cell.role == FLOOR]
+    assert first == plan.cells[: len(first)] and {cell.seed for cell in first} == {2}
+    assert Counter(cell.setting for cell in first) == {"full": len(first) / 2, "half": len(first) / 2}
+    assert {cell.key for cell in plan.cells[len(first) :]} == {
+        cell.key for cell in plan_of(dataclasses.replace(asked, floors=False), data).cells
+    }
+
+
+def test_words_without_the_context_are_a_floor_of_targets_that_have_one(study, data):
+    plan = plan_of(dataclasses.replace(study, floors=True), data)
+    targets = list(plan.splits)
+    with_context = [name for name, rows in plan.splits.items() if any(row.context for row in rows.train)]
+    assert 0 < len(with_context) < len(targets)
+    assert floors(plan) == {"majority": targets, "tfidf": targets, "tfidf-response": with_context}
+
+
+def test_a_floor_that_is_among_the_systems_of_a_study_is_not_planned_twice(study, data):
+    words = {"words": {"kind": "tfidf"}, "some": {"kind": "majority", "tasks": [study.tasks[0]]}}
+    plan = plan_of(dataclasses.replace(study, floors=True, systems=tuple(words), system=words), data)
+    assert list(floors(plan)) == ["majority", "tfidf-response"] and floors(plan)["majority"] == list(study.tasks[1:])
+    assert len({cell.key for cell in plan.cells}) == len(plan.cells)
+    own = plan_of(dataclasses.replace(study, systems=("tfidf",)), data)
+    as_floor = {cell.key for cell in plan_of(dataclasses.replace(study, floors=True), data).cells}
+    assert {cell.key for cell in own.cells if cell.system} <= as_floor  # whoever has them trains nothing again
