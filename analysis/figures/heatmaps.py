@@ -30,6 +30,7 @@ from analysis.figures.drawing import (
     write_in_square,
 )
 from analysis.gains.cells import Manifest
+from analysis.gains.learned import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import bare
@@ -110,17 +111,21 @@ def figure_title(gains: pd.DataFrame, manifest: Manifest, *, metric: str, settin
 def squares(
     gains: pd.DataFrame, baselines: pd.DataFrame, manifest: Manifest, *, metric: str, setting: str
 ) -> pd.DataFrame:
-    """One row per Square: the baselines on top, then every intermediate by every target of this metric."""
+    """One row per Square: the baselines on top, then every intermediate by every target of this metric.
+
+    A gain onto a target that has not learned bears no mark of significance, and the target's title says so.
+    """
     titles = {name: task["title"] for name, task in manifest["tasks"].items()}
     alone = baselines[(baselines.metric == metric) & (baselines.setting == setting) & (baselines.role == BASELINE)]
     shown = gains[(gains.metric == metric) & (gains.setting == setting)]
+    columns = titles | {name: titles[name] + NOT_LEARNED for name, _ in of_unlearned(shown)}
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
     rows = [
         Square(
             "",
             baseline.target,
             ALONE,
-            titles[baseline.target],
+            columns[baseline.target],
             _status(baseline.n_seeds, baseline.score, "baseline"),
             baseline.score,
         )
@@ -128,11 +133,11 @@ def squares(
     ]
     for intermediate in [name for name in titles if name in set(shown.intermediate)]:
         for target in alone.target:
-            square = Square(intermediate, target, titles[intermediate], titles[target], "not_planned")
+            square = Square(intermediate, target, titles[intermediate], columns[target], "not_planned")
             if (pair := pairs.get((intermediate, target))) is not None:
                 status = _status(pair.n_seeds, pair.score, "done")
                 doubts = (not pd.isna(mark) and bool(mark) for mark in (pair.collapsed, pair.contaminated))
-                marks = (bool(pair.significant), *doubts)
+                marks = (bool(pair.significant) and columns[target] == titles[target], *doubts)
                 square = Square(*square[:4], status, pair.score, pair.points, *marks)
             rows.append(square)
     return pd.DataFrame(rows, columns=list(Square._fields))

@@ -27,6 +27,7 @@ from analysis.figures.planned.boards import BOARD, board_frame
 from analysis.figures.planned.forest import FOREST, forest_frame
 from analysis.figures.planned.uncertainty import map_frame
 from analysis.figures.planned.uncertainty_map import MAP
+from analysis.gains.learned import claims
 from analysis.gains.power import visible_gains
 from analysis.gains.significance import LEVEL
 from analysis.manuscript.subject import Subject
@@ -121,7 +122,7 @@ def _similarities(subject: Subject) -> Frames:
     }
 
 
-BESIDE = ("controls", "control_means", "merged", "merged_means")  # frames of a stored study beside its gains
+BESIDE = ("controls", "control_means", "merged", "merged_means", "learned")  # frames of a stored study beside its gains
 INTERVAL = ["points", "low", "high", "standard_error", "df", "p", "p_bh", "p_max_grid"]
 EXTREMES, TOP = "best_and_worst", 3
 BEST, WORST = "best", "worst"
@@ -310,7 +311,19 @@ def _facts(subject: Subject) -> dict[str, float]:
         "contaminated_pairs": _mark_count(frame.contaminated),
         "raters": subject.results.ratings.rater.nunique(),
     }
-    return facts | _costs(subject)
+    return facts | _claimed(subject.stored) | _costs(subject)
+
+
+def _claimed(stored: StudyResults | None) -> dict[str, float]:
+    """How many targets have learned, what is counted of the gains onto these, and how many cells are still learning."""
+    names = ("targets_learned", "counted_pairs", "counted_gains", "counted_harms", "cells_still_learning")
+    if stored is None:
+        return dict.fromkeys(names, np.nan)
+    has_learned, counted = stored.learned.has_learned, claims(stored.gains, stored.learned).counted
+    points, last = counted.points[counted.significant], stored.cells.is_still_learning
+    gains, harms = ((sign * points > 0).sum() for sign in (1, -1))
+    values = (_mark_count(has_learned), len(counted), gains, harms, _mark_count(last))
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
 def _mark_count(marks: pd.Series) -> float:

@@ -54,6 +54,7 @@ class Quoted:
 P = {"p_tasks": "p", "p_families": "p", "p_corrected": "p"}
 ENDS = {"low": "points", "high": "points"}
 POINTS = {"points": "points", **ENDS}
+POINTS_BELOW = {"difference": "points", **ENDS, "p_below": "p"}
 ERRORS = ("standard_error", "run_error", "seed_error")
 BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
 RACES = {"share": "score", "epochs": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
@@ -66,6 +67,7 @@ COUNTS = ("n_pairs", "n_tested", "gains", "harms", "gains_bh", "harms_bh", "larg
 ALPHAS = tuple(f"{part}_{level}" for level in ("interval", "ordinal") for part in ("alpha", "low", "high"))
 POWERS = {"standard_error": "points", "visible": "points", "visible_in_grid": "points"}
 QUOTED = (
+    Quoted("learned", "Learned", ("target", "setting"), {"words": "score", "whole_encoder": "score"} | POINTS_BELOW),
     Quoted("corrections", "Left", ("way",), {"gains": "count", "harms": "count"}),
     Quoted(
         "alone",

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from adapters_store import Store
+from adapters_store import Store, StoreError
 from harness.cli.options import leaf_options, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked, verbatim
@@ -36,6 +36,7 @@ from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
+from tasks.plain_text import counted
 
 
 def add_status(status: argparse.ArgumentParser) -> None:
@@ -245,14 +246,38 @@ def _row(name: str, cells: Sequence[Mapping[str, Any]], stored: Collection[str])
 def _print_study(store: Store, name: str, *, is_json: bool, where: Sequence[str]) -> None:
     manifest = stored_manifest(store, name, cells_only=True)
     now = status_of(store, name, manifest)
-    left = time_left(store, now)
+    left, targets = time_left(store, now), _targets(store, name)
     if is_json:
-        print_json({**_row(name, manifest["cells"], now.stored), **as_json(now, left)})
+        print_json({**_row(name, manifest["cells"], now.stored), **as_json(now, left), "targets": targets})
         return
     first, *others = lines(now, left)
-    print("\n".join([f"{first} ({_by_role(manifest['cells'], now.stored)})", *others]))
+    print("\n".join([f"{first} ({_by_role(manifest['cells'], now.stored)})", *_learned_lines(targets), *others]))
     if now.counts["done"] == len(now.cells):
         print_next("report", study_words(name), *where)
+
+
+def _targets(store: Store, name: str) -> list[dict[str, Any]]:
+    """Of every target and setting whose baseline has a finished seed: whether it has learned, and why not.
+
+    Nothing where a record is unusable, for then `report` and `store verify` say which.
+    """
+    from analysis.sections.study_results import Frames
+
+    try:
+        frame = Frames.of(store, stored_manifest(store, name)).learned()
+    except (BadInput, StoreError):
+        return []
+    shown = frame.loc[frame.n_seeds > 0, ["target", "setting", "has_learned", "reason"]].astype(object)
+    return [dict(row) for row in shown.where(shown.notna(), None).to_dict("records")]
+
+
+def _learned_lines(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many targets have learned, and which have not, or are not known to have, and why."""
+    if not targets:
+        return []
+    others = [f"{row['target']}, {row['setting']}: {row['reason']}" for row in targets if not row["has_learned"]]
+    text = f"learned {len(targets) - len(others)} of the {counted(len(targets), 'target')} whose baseline is finished"
+    return [text, *_block("not learned", len(others), others)]
 
 
 def _watch(store: Store, name: str, *, is_json: bool) -> int:

@@ -54,6 +54,7 @@ from analysis.figures.planned.plan import (
 )
 from analysis.figures.planned.uncertainty_map import CORRECTION, heading
 from analysis.gains.cells import Manifest
+from analysis.gains.learned import NOT_LEARNED, of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.kept import NOWHERE, Kept
 from analysis.tables import Declared, bare, framed, signed
@@ -72,7 +73,7 @@ COLUMNS = {
     "points": Declared("float64", "points over the target alone"),
     "low": Declared("float64", "lower end of the 95 % interval"),
     "high": Declared("float64", "its upper end"),
-    "is_significant": Declared("bool", "the corrected p is at most .05"),
+    "is_significant": Declared("bool", "the corrected p is at most .05; not if the target has not learned"),
 }
 FLOOR, WHOLE, BAND, GAIN, HARM = "#8a6d00", "#5b2a86", "#e3e3e0", "#2166ac", "#b2182b"
 
@@ -99,9 +100,14 @@ def forest_frame(
     parts = (part[part.setting == setting] for part in (gains, controls, merged, baselines, cells))
     gains, controls, merged, baselines, cells = parts
     titles = titles_of(manifest)
+    unlearned = {target for target, _ in of_unlearned(gains)}
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(gains.target):
-        shown = {"target": target, "panel": titles[target], "metric": manifest["tasks"][target]["metric"]}
+        shown = {
+            "target": target,
+            "panel": titles[target] + NOT_LEARNED * (target in unlearned),
+            "metric": manifest["tasks"][target]["metric"],
+        }
         own = gains[gains.target == target].sort_values("points", ascending=False, kind="stable", na_position="last")
         beside, merges = controls[controls.target == target], merged[merged.target == target]
         faced = _faced(baselines[baselines.target == target])
@@ -109,7 +115,7 @@ def forest_frame(
             rows.append({**shown, **row})
         rows += [{**shown, **row} for row in _seeds(cells[(cells.target == target) & (cells.status == "done")])]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return framed(frame.assign(is_significant=frame.is_significant.eq(True)), COLUMNS)
+    return framed(frame.assign(is_significant=frame.is_significant.eq(True) & ~frame.target.isin(unlearned)), COLUMNS)
 
 
 def kept_forest_frame(frames: Shown, manifest: Manifest, setting: str, kept: Kept) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from scipy.special import ndtri, stdtr, stdtrit
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.planned.plan import title_of, titles_of
 from analysis.gains.cells import Manifest
+from analysis.gains.learned import of_unlearned
 from analysis.gains.significance import LEVEL
 from analysis.tables import Declared, framed
 from tasks.plain_text import harmless
@@ -28,7 +29,7 @@ COLUMNS = {
     "intermediate": Declared("str", "task whose adapter is below: a row of the map"),
     "target": Declared("str", "task that was trained and tested: a column of the map"),
     "row": Declared("str", "title of the intermediate"),
-    "column": Declared("str", "title of the target"),
+    "column": Declared("str", "title of the target, in brackets if it has not learned"),
     "row_family": Declared("str", "family of the intermediate; empty where the map has no families"),
     "column_family": Declared("str", "family of the target; empty likewise"),
     "metric": Declared("str", "metric of the target"),
@@ -39,9 +40,10 @@ COLUMNS = {
     "df": Declared("float64", "degrees of freedom behind it"),
     "p_corrected": Declared("float64", "p after the correction by which gains are called significant"),
     "size": Declared("float64", "area of the square as a share of its place"),
-    "is_significant": Declared("bool", "framed: the corrected p is at most .05"),
+    "is_significant": Declared("bool", "framed: the corrected p is at most .05; not if the target has not learned"),
     "is_collapsed": Declared("bool", "marked: the cell or its baseline has collapsed"),
     "is_contaminated": Declared("bool", "marked: test items are training material"),
+    "is_unlearned": Declared("bool", "in brackets: the target alone has not learned"),
 }
 DEEP_HARM, PALE, DEEP_GAIN = (214, 96, 77), (247, 247, 247), (67, 147, 195)  # black is legible on all between
 
@@ -60,11 +62,17 @@ def map_frame(gains: pd.DataFrame, manifest: Manifest, *, setting: str, order: s
     targets = sorted(targets, key=lambda task: list(METRIC_NAMES).index(metrics[task]))
     pairs = {(pair.intermediate, pair.target): pair for pair in shown.itertuples()}
     titles = titles_of(manifest)
+    unlearned = {target for target, _ in of_unlearned(shown)}
     squares = [
         {
-            **{"intermediate": row, "target": target, "row": titles[row], "column": titles[target]},
+            **{"intermediate": row, "target": target, "row": titles[row]},
+            "column": f"({titles[target]})" if target in unlearned else titles[target],
             **{"row_family": families.get(row, ""), "column_family": families.get(target, "")},
-            **{"metric": metrics[target], **_of_pair(pairs.get((row, target)))},
+            **{
+                "metric": metrics[target],
+                "is_unlearned": target in unlearned,
+                **_of_pair(pairs.get((row, target)), target not in unlearned),
+            },
         }
         for row in rows
         for target in targets
@@ -94,7 +102,7 @@ def _ordered(shown: pd.DataFrame, role: str, families: Mapping[str, str]) -> lis
     return sorted(tasks, key=key)
 
 
-def _of_pair(pair: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of gains, or None
+def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401 - a row of gains, or None
     marks = {"is_significant": False, "is_collapsed": False, "is_contaminated": False, "size": 0.0}
     if pair is None:
         return {"status": "same task", **marks}
@@ -105,7 +113,7 @@ def _of_pair(pair: Any) -> dict[str, Any]:  # noqa: ANN401 - a row of gains, or 
         **{name: getattr(pair, name) for name in ("points", "low", "high", "df")},
         "p_corrected": pair.p_bh,
         "size": share_of_place(pair.points, pair.low, pair.high, pair.df),
-        "is_significant": bool(pair.significant),
+        "is_significant": bool(pair.significant) and may_be_claimed,
         **{f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")},
     }
 

@@ -60,6 +60,7 @@ from tasks.plain_text import counted, harmless
 
 MAP = "uncertainty-map"
 CORRECTION = "Benjamini-Hochberg over all gains"
+BRACKETS = "(in brackets): has not learned alone, so none of its gains is framed"
 SAME, EDGE_OF_SQUARE = "#ececea", "#8a8f96"
 TITLE, NUMBER = 8.0, SMALLEST  # points of the title, and of a number in a square
 FILLED = 0.92  # side of the largest square as a share of its place
@@ -114,7 +115,7 @@ def map_words(frame: pd.DataFrame, title: str) -> str:
     size = f"{counted(frame.intermediate.nunique(), 'intermediate')} by {counted(frame.target.nunique(), 'target')}"
     texts = [f"The map has {counted(len(done), 'gain')}, of {size}."]
     texts.append(
-        f"Significant after correction: {counted(int((sure.points > 0).sum()), 'gain')} and"
+        f"Framed, since significant after correction: {counted(int((sure.points > 0).sum()), 'gain')} and"
         f" {counted(int((sure.points < 0).sum()), 'harm')}."
     )
     if len(done):
@@ -259,6 +260,7 @@ def _legend(frame: pd.DataFrame, texts: Texts) -> list[Item]:
         Item(lambda x, y: [Box(x, y - 4.0, 8.0, 8.0, "", INK, 0.9)], 8.0, f"p \u2264 {level}, {CORRECTION}"),
         *(item for name, item in _corners().items() if frame[name].any()),
         *(item for state, item in _states().items() if state in shown),
+        *([Item(lambda x, y: (), 0.0, BRACKETS)] if frame.is_unlearned.any() else []),
         Item(_dots_key, 22.0, beside),
     ]
 
