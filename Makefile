@@ -58,6 +58,7 @@ calibrate: $(INSTALLED)
 	$(VENV)/bin/python -m analysis.ratings.less_data_calibration docs/less_data_calibration.csv
 	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv
 	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
+	$(VENV)/bin/python -m benchmarks.grids.learned docs/learned_calibration.csv
 	$(VENV)/bin/python -m analysis.gains.seeds.forecast docs/power_forecast.csv
 	$(VENV)/bin/python -m benchmarks.grids.alternatives docs/tried_calibration.csv
 	$(VENV)/bin/python -m analysis.importance.choosing.calibration docs/suggest_calibration.csv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,15 @@ def test_without_words_nothing_is_claimed(tmp_path):
     store, manifest, frame = study_of(tmp_path, systems=("majority",), draws=100)
     own = claims(gains(store, manifest, draws=100), frame)
     assert not own.is_known and own.counted.empty and {*own.others.why} == {"words were not run"}
+
+
+def test_the_simulation_as_it_was_laid_down_keeps_the_size_and_finds_what_is_a_twentieth_below() -> None:
+    laid_down = pd.read_csv(Path(__file__).resolve().parents[3] / "docs" / "learned_calibration.csv")
+    own = laid_down[laid_down["of"] == "these runs"]
+    alike, worse = own[own.points == 0], own[own.points == -5]
+    assert len(alike) == len(worse) == 24
+    error = (0.05 * 0.95 / alike.studies) ** 0.5
+    assert (alike.below <= 0.05 + 3 * error).all()
+    assert alike.below.mean() <= 0.05 + 2 * (0.05 * 0.95 / alike.studies.sum()) ** 0.5
+    assert (worse[worse.rows == 2000].below >= 0.8).all()
+    assert (worse[(worse.rows == 1000) & (worse.seeds > 1)].below >= 0.8).all()
