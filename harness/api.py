@@ -138,19 +138,43 @@ class Study:
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
         from harness.run.grid import run_grid
-        from harness.study.manifest import declared_since, manifest_of, refuse_unmapped
-        from harness.study.measures import keep_measures
+        from harness.study.manifest import refuse_unmapped
 
         self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
         refuse_unmapped(self.store, self.config.name)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
+        self._write_manifest()
+        return run_grid(plan, self.store, scheduler, function, on_cell)
+
+    def take(self, folder: str | Path, *, device: str = "auto") -> GridReport:
+        """Store what a closed node has trained of the study, as ``prefetch --folder`` packed it; nothing is trained.
+
+        ``folder`` has the node's files of outcomes. What is neither there nor stored is not run. BadInput for a folder
+        without any, and for outcomes of other rows.
+        """
+        from harness.closed.arriving import arrive
+        from harness.run.grid import GridReport
+        from harness.study.manifest import refuse_unmapped
+
+        self.on(device)
+        refuse_unmapped(self.store, self.config.name)
+        self._write_manifest()
+        report = GridReport()
+        for outcome in arrive(self.plan, self.store, Path(folder)):
+            report.add(outcome)
+        return report
+
+    def _write_manifest(self) -> None:
+        """The study's manifest, and what its rows are measured by, before anything is stored."""
+        from harness.study.manifest import declared_since, manifest_of
+        from harness.study.measures import keep_measures
+
         since = declared_since(self.config, self.store)
         self.store.write_manifest(self.config.name, manifest_of(self.plan) | since)
         self.contamination()
         keep_measures(self.plan.splits, self.store)
-        return run_grid(plan, self.store, scheduler, function, on_cell)
 
     def _engine(
         self, name: str, workers: int, threads: int | None, device: str, on_epoch: Callable[[str, int, int], None]

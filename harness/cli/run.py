@@ -35,6 +35,9 @@ def add_run(run: argparse.ArgumentParser) -> None:
     leaf_options(run, "run real-small --data data", run_study)
     plan_options(run)
     run.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")
+    run.add_argument(
+        "--trained", metavar="DIR", help="train nothing; store what a closed node has left in its folder `out`"
+    )
     train_options(run)
 
 
@@ -80,7 +83,7 @@ def run_study(options: argparse.Namespace) -> int:
     if options.dry_run:
         return show_scripts(options)
     study = study_of(options)
-    code = train(study, options)
+    code = take(study, options) if options.trained else train(study, options)
     if code == 0 and not (options.json or options.quiet or options.smoke):
         print_answer(study)
         print_next("report", options.study, *places(options))
@@ -116,6 +119,18 @@ def run_demo(options: argparse.Namespace) -> int:
         print(f"report: {written.page}; tables and figures beside it, and report.html to look around in")
         print_next("power", "demo", *places(options))
     return code
+
+
+def take(study: Study, options: argparse.Namespace) -> int:
+    """Store what a closed node has trained of a study, and print the report; the exit code."""
+    report = study.take(options.trained, device=options.device)
+    if options.json:
+        print_json(_report_json(report) | {"missing": study.plan.missing, "warnings": warnings_of(study.plan)})
+    else:
+        print(f"done     {len(report.done)} stored from {options.trained}, {len(report.stored)} were in the store")
+        print(f"left     {len(report.not_run)}, which run without --trained trains here")
+        print_missing(study.plan.missing)
+    return 0 if report.is_complete else 1
 
 
 def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] | None = None) -> int:

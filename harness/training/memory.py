@@ -172,8 +172,7 @@ def _encoder(backbone: Backbone) -> tuple[int, int, int, int]:
     if backbone.folder is None:
         return RANDOM_TINY["layers"], RANDOM_TINY["hidden"], RANDOM_TINY["heads"], 0
     config = json.loads((backbone.folder / "config.json").read_text())
-    size = (backbone.folder / "model.safetensors").stat().st_size
-    return config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"], size
+    return config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"], backbone.weight_bytes
 
 
 # Which lanes train together: those that stand at the same stage, as many as memory has room for.

@@ -97,6 +97,11 @@ class Backbone:
         layers, width, inner = (int(self._config[name]) for name in names)
         return layers, width, inner
 
+    @property
+    def weight_bytes(self) -> int:
+        """The size of its weights' file; 0 for the built-in random one."""
+        return 0 if self.folder is None else (self.folder / "model.safetensors").stat().st_size
+
     @cached_property
     def vocabulary(self) -> int:
         """Rows of the embedding of a backbone in a folder: every id of a token is a smaller number."""

@@ -144,20 +144,28 @@ def stacked(
     intermediates: Sequence[dict[str, Tensor] | None],
     composition: str = "stack",
 ) -> LaneState:
-    """One lane per intermediate, all starting from the model's fresh target adapter and head.
+    """One lane per intermediate, all starting from the model's fresh target adapter and head (``beginning``)."""
+    return beginning(fresh(model, target), intermediates, composition)
+
+
+def fresh(model: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
+    """The weights of a target's adapter and head in a model, by our names and in the model's order."""
+    parameters = dict(model.named_parameters())
+    return {ours: parameters[theirs].detach() for ours, theirs in parameter_names(model, target).items()}
+
+
+def beginning(
+    fresh: Mapping[str, Tensor], intermediates: Sequence[Mapping[str, Tensor] | None], composition: str
+) -> LaneState:
+    """One lane per intermediate, all starting from the same ``fresh`` adapter and head of the target.
 
     In a ``stack`` intermediates are frozen and None is a baseline; with ``stack-trainable`` each lane trains a copy of
     its own; with ``sequential`` they are where the lanes' own adapters start. ValueError for a baseline among those.
     """
     if composition != "stack" and any(weights is None for weights in intermediates):
         raise ValueError(f"a baseline among lanes of composition {composition!r} would train or keep an empty adapter")
-    names = parameter_names(model, target)
-    parameters = dict(model.named_parameters())
     lanes = len(intermediates)
-    trained = {
-        ours: parameters[theirs].detach().expand(lanes, *parameters[theirs].shape).clone()
-        for ours, theirs in names.items()
-    }
+    trained = {ours: value.expand(lanes, *value.shape).clone() for ours, value in fresh.items()}
     shapes = {ours: value.shape[1:] for ours, value in trained.items() if not ours.startswith("head.")}
     inner = {
         ours: as_wide([torch.zeros(shape) if weights is None else weights[ours] for weights in intermediates])

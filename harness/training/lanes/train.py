@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 
 from adapters_store import Store
@@ -29,8 +28,8 @@ from harness.training import model
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes.fit import LaneTrainer
 from harness.training.lanes.frozen import PRECISIONS, freeze
-from harness.training.lanes.merging import merge_of
-from harness.training.lanes.state import LaneState, gates, parameter_names, put_back, saved_adapter, stacked
+from harness.training.lanes.merging import merge_of, parent_adapter
+from harness.training.lanes.state import LaneState, fresh, gates, parameter_names, put_back, stacked
 from harness.training.memory import free_bytes, run_in_chunks, shape_of
 from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
@@ -123,8 +122,8 @@ def with_target(recipe: Recipe, backbone: Backbone) -> Any:  # noqa: ANN401
 
 def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) -> LaneState:  # noqa: ANN401
     """A lane for each cell, as they are before training."""
-    fresh = fresh_adapter(network, recipe.target)
-    merges = {cell.key: merge_of(cell, store, fresh) for cell in cells if cell.merge}
+    start = fresh_adapter(network, recipe.target)
+    merges = {cell.key: merge_of(cell, store, start) for cell in cells if cell.merge}
     intermediates = [
         merges[cell.key].weights if cell.merge else _intermediate(network, recipe, cell, store) for cell in cells
     ]
@@ -138,8 +137,7 @@ def state_of(network: Any, recipe: Recipe, cells: Sequence[Cell], store: Store) 
 
 def fresh_adapter(network: Any, target: str) -> dict[str, Tensor]:  # noqa: ANN401
     """The weights of a target's adapter in a model by our names, without its head."""
-    names, parameters = parameter_names(network, target), dict(network.named_parameters())
-    return {ours: parameters[theirs].detach() for ours, theirs in names.items() if not ours.startswith("head.")}
+    return {ours: value for ours, value in fresh(network, target).items() if not ours.startswith("head.")}
 
 
 def _intermediate(network: Any, recipe: Recipe, cell: Cell, store: Store) -> dict[str, Tensor] | None:  # noqa: ANN401
@@ -147,10 +145,14 @@ def _intermediate(network: Any, recipe: Recipe, cell: Cell, store: Store) -> dic
     if cell.intermediate is None:
         return None
     if cell.intermediate_key is None:
-        random, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
-        return {ours: random[theirs] for ours, theirs in names.items() if theirs in random}
-    folder = model.stored_adapter(store, cell.intermediate_key)
-    return saved_adapter(load_file(folder / "adapter.safetensors"), cell.intermediate)
+        return random_adapter(network, recipe)
+    return parent_adapter(store, cell.intermediate_key, cell.intermediate)
+
+
+def random_adapter(network: Any, recipe: Recipe) -> dict[str, Tensor]:  # noqa: ANN401
+    """What the control ``random`` of a target stands on, by our names."""
+    drawn, names = model.untrained(network, recipe.target, recipe), parameter_names(network, recipe.target)
+    return {ours: drawn[theirs] for ours, theirs in names.items() if theirs in drawn}
 
 
 def digests(state: LaneState, lanes: int) -> list[str]:
@@ -189,13 +191,17 @@ def lane_trainer(attempt: Attempt, pad_id: int, device: torch.device) -> LaneTra
 
 @dataclass(frozen=True)
 class Lanes:
-    """An attempt with its encoded rows, its checkpoints and its device; each of its lanes is one cell."""
+    """An attempt with its encoded rows, its checkpoints and its device; each of its lanes is one cell.
+
+    ``begin`` puts lanes where they start, from an attempt, the id of padding and the device.
+    """
 
     attempt: Attempt
-    parts: dict[str, Part]
+    parts: Mapping[str, Part]
     pad_id: int
     points: Checkpoints
     device: torch.device
+    begin: Callable[[Attempt, int, torch.device], LaneTrainer] = lane_trainer
 
     def train(self) -> list[Finished]:
         """Every lane to its end, in the order of the cells."""
@@ -246,7 +252,7 @@ class Lanes:
 
     def _started(self, attempt: Attempt, kept: Sequence[Checkpoint]) -> tuple[LaneTrainer, list[str]]:
         """The lanes where their checkpoints have left them, and the digests of their intermediates at the beginning."""
-        trainer = lane_trainer(attempt, self.pad_id, self.device)
+        trainer = self.begin(attempt, self.pad_id, self.device)
         before = digests(trainer.state, len(attempt.cells))
         if kept:
             resume(trainer, kept)

@@ -1,0 +1,209 @@
+"""What a closed node needs to train the cells that a store lacks, written into a folder where there is everything.
+
+Carried are cells that are trained as lanes. What needs the adapters library, texts or other people's packages
+stays here, and is trained here: systems, merges, folds, second attempts.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+import harness
+from adapters_store import Store
+from harness.closed.bare import ACTIVATIONS, FIELDS, PARTS
+from harness.closed.parcel import (
+    CONFIG,
+    MEGABYTE,
+    PLAN,
+    SCHEMA,
+    SOURCE,
+    digest,
+    part_of,
+    tensors_of,
+    write_tensors,
+)
+from harness.run.grid import GridReport, steps_of
+from harness.run.record import code_version, versions
+from harness.study.backbones.backbone import BadBackbone
+from harness.study.cell import Cell
+from harness.study.plan import Plan
+from harness.systems import name_of_system, system_of
+from harness.training import model
+from harness.training.lanes.merging import parent_adapter
+from harness.training.lanes.state import fresh
+from harness.training.lanes.train import random_adapter, with_target
+from harness.training.recipe import Recipe
+from harness.training.trained import encoded
+from tasks.errors import BadInput
+
+PACKAGES = ("harness", "tasks", "adapters_store")
+OURS = 2 * MEGABYTE  # room in part-1 for the plan and the source
+STARTER = """# python train.py --minutes 10
+import pathlib
+import sys
+
+here = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(here / "source.zip"))
+from harness.closed.there import main
+
+sys.exit(main(here.parent))
+"""
+
+
+@dataclass
+class Packed:
+    """What was packed: cells that go, why others stay, by what they are called, and the bytes of every part."""
+
+    cells: list[Cell] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    parts: list[int] = field(default_factory=list)
+
+
+def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
+    """Write the folder, in parts of at most ``megabytes``; BadInput where it is not empty or nothing is to be carried.
+
+    An adapter that is stored goes along as tensors, one that is not is trained there first.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise BadInput(f"--folder {folder}: is not empty; name a new one")
+    if megabytes * MEGABYTE <= OURS:
+        raise BadInput(f"--megabytes {megabytes}: part-1 alone has some {OURS // MEGABYTE}; say more, such as 60")
+    tensors = _encoder(plan)
+    packed, packs, carried = Packed(), [], dict[str, str]()
+    writer = _Packs(plan, store, tensors)
+    for step in steps_of(plan, store, GridReport()):
+        going = []
+        for cell in step.pack.cells:
+            if reason := writer.why_left(cell, carried):
+                packed.left[cell.label] = reason
+            else:
+                going.append(cell)
+        if going:
+            carried |= {cell.key: cell.target for cell in going}
+            packs.append(writer.pack(going, carried))
+            packed.cells += going
+    if not packs:
+        why = next(iter(packed.left.values()), "the store has every cell")
+        raise BadInput(f"study {plan.study.name!r}: nothing is to be trained on a closed node ({why})")
+    parts = write_tensors(folder, tensors, megabytes * MEGABYTE - OURS)
+    about = {
+        "schema": SCHEMA,
+        "study": plan.study.name,
+        "backbone": {name: value for name, value in asdict(plan.backbone).items() if name != "folder"},
+        "weight_bytes": plan.backbone.weight_bytes,
+        "code": code_version(),
+        "versions": versions(system_of(packed.cells[0].spec).packages),
+        "parts": parts,
+        "packs": packs,
+    }
+    first = part_of(folder, 1)
+    (first / PLAN).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
+    (first / CONFIG).write_text(json.dumps(writer.config), encoding="utf-8")
+    (first / "train.py").write_text(STARTER, encoding="utf-8")
+    _write_source(first / SOURCE)
+    folders = [part_of(folder, number) for number in range(1, parts + 1)]
+    packed.parts = [sum(path.stat().st_size for path in part.iterdir()) for part in folders]
+    return packed
+
+
+def _encoder(plan: Plan) -> dict[str, Tensor]:
+    """The backbone's tensors; BadBackbone for one that the closed node cannot compute."""
+    network = model.load_backbone(plan.backbone)
+    if network.config.hidden_act not in ACTIVATIONS:
+        raise BadBackbone(
+            f"backbone {plan.backbone.name!r}: its activation {network.config.hidden_act!r} is none of "
+            f"{', '.join(ACTIVATIONS)}, which a closed node computes; train it where the library is"
+        )
+    state = network.base_model.state_dict()
+    return {f"backbone/{name}": value for name, value in state.items() if name.startswith(PARTS)}
+
+
+@dataclass
+class _Packs:
+    """Packs as plain JSON; what they need goes into ``tensors``, the same once."""
+
+    plan: Plan
+    store: Store
+    tensors: dict[str, Tensor]
+    config: dict[str, Any] = field(default_factory=dict)
+    _starts: dict[str, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+
+    def why_left(self, cell: Cell, carried: Mapping[str, str]) -> str:
+        """Why a cell is trained here; empty for one that can go."""
+        if (name := name_of_system(cell.spec)) != "lanes":
+            return f"it is trained by {name!r}"
+        if cell.merge:
+            return "its intermediate is a merge"
+        if self.plan.splits[cell.target].folds:
+            return "its task has folds"
+        if cell.spec["retry_collapsed"]:
+            return "it may ask for a second attempt (retry_collapsed)"
+        if absent := [key for key in cell.stands_on if key not in carried and key not in self.store]:
+            return f"it stands on a cell that stays ({absent[0][:12]})"
+        return ""
+
+    def pack(self, cells: Sequence[Cell], carried: Mapping[str, str]) -> dict[str, Any]:
+        """One pack: its cells, and the names of its rows, of where its lanes start and of what they stand on."""
+        recipe = Recipe.of(cells)
+        _, parts, tokenizer = encoded(cells[0], self.plan.backbone, self.plan.splits[cells[0].target])
+        rows = {name: self._kept("rows", tensors_of(part, has_labels=name != "test")) for name, part in parts.items()}
+        start, random = self._start(recipe)
+        return {
+            "cells": [_plain(cell) for cell in cells],
+            "rows": rows,
+            "padding": tokenizer.padding,
+            "start": start,
+            "stands_on": {cell.key: self._stands_on(cell, carried, random) for cell in cells if cell.intermediate},
+        }
+
+    def _start(self, recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The target's fresh adapter and head, and the untrained one of the control ``random``."""
+        drawn = (recipe.target, recipe.seed, recipe.adapter, recipe.start, recipe.composition, recipe.outputs)
+        name = json.dumps(drawn, sort_keys=True)
+        if name not in self._starts:
+            network = with_target(recipe, self.plan.backbone)
+            self.config = {field: getattr(network.config, field, None) for field in FIELDS}
+            weights = fresh(network, recipe.target), random_adapter(network, recipe)
+            first, second = ({"tensors": self._kept("start", own), "names": list(own)} for own in weights)
+            self._starts[name] = first, second
+        return self._starts[name]
+
+    def _stands_on(self, cell: Cell, carried: Mapping[str, str], random: Mapping[str, Any]) -> dict[str, Any]:
+        """The key of a cell of this parcel, or the tensors that stand under this cell."""
+        key = cell.intermediate_key
+        if key is None:
+            return dict(random)
+        if key in carried:
+            return {"cell": key}
+        weights = parent_adapter(self.store, key, str(cell.intermediate))
+        return {"tensors": self._kept("adapter", weights), "names": list(weights)}
+
+    def _kept(self, kind: str, tensors: Mapping[str, Tensor]) -> str:
+        prefix = f"{kind}/{digest(tensors)}"
+        self.tensors.update({f"{prefix}/{name}": value for name, value in tensors.items()})
+        return prefix
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    names = ("target", "intermediate", "seed", "setting", "role", "key")
+    return {**{name: getattr(cell, name) for name in names}, "spec": dict(cell.spec)}
+
+
+def _write_source(path: Path) -> None:
+    """Write the Python files of this project, from which Python can import."""
+    root = Path(harness.__file__).resolve().parents[1]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for source in _sources(root):
+            file.write(source, source.relative_to(root).as_posix())
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((root / package).rglob("*.py"))

@@ -1,0 +1,237 @@
+"""The training on a closed node: torch, numpy and safetensors, no network, no text, for as long as it is told.
+
+    python part-1/train.py --minutes 10
+
+It goes on from where it was, and leaves outcomes of finished cells in ``out``: predictions and histories, no weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from adapters_store import Store
+from harness.closed.bare import bare_encoder
+from harness.closed.parcel import CONFIG, MEGABYTE, Outcome, Parcel, part_from, part_of, read_outcomes, write_outcomes
+from harness.study.backbones.backbone import Backbone
+from harness.study.cell import Cell
+from harness.study.device import Device, let_torch_use
+from harness.training.checkpoint import Checkpoints
+from harness.training.lanes.fit import LaneTrainer
+from harness.training.lanes.frozen import PRECISIONS, freeze
+from harness.training.lanes.state import beginning
+from harness.training.lanes.train import Finished, Lanes
+from harness.training.recipe import Attempt, Recipe
+from harness.training.tensors import name_of
+from harness.training.trained import finite
+from tasks.errors import BadInput
+
+MOST = 15 * MEGABYTE  # bytes of one file of outcomes
+RUN = "fold-1"  # the name of the first training of a cell, as attempts have it
+
+
+class TimeIsUp(Exception):
+    """The minutes are over; every lane has its checkpoint."""
+
+
+class CarriedBackbone(Backbone):
+    """The backbone as it is known there: its config lies in part-1, its weights among the tensors."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of the weights' file where it was packed."""
+        plan: dict[str, int] = Parcel(self.folder.parent).plan if self.folder else {}
+        return plan["weight_bytes"]
+
+
+def main(folder: Path, arguments: Sequence[str] | None = None) -> int:
+    """Train what has no outcome yet; exit code 0 when all is trained, 3 when time was up before, 2 for bad input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the epoch in which they end")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
+    parser.add_argument("--threads", type=int, help="of torch (default: as many as it takes)")
+    parser.add_argument("--out", type=Path, default=folder / "out", help="folder of outcomes (default: out)")
+    options = parser.parse_args(arguments)
+    if options.threads:
+        let_torch_use(options.threads)
+        torch.set_num_threads(options.threads)
+    started = time.monotonic()
+    try:
+        job = Job(Parcel(folder), folder / "state", options.out, Device(options.device), started + 60 * options.minutes)
+        left = job.train()
+    except BadInput as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    minutes = (time.monotonic() - started) / 60
+    print(f"{job.trained} cells trained in {minutes:.1f} minutes, {left} left; outcomes in {options.out}")
+    return 3 if left else 0
+
+
+@dataclass
+class Job:
+    """One call: what is trained before the clock reads ``until``. ``state`` has checkpoints and adapters that stay."""
+
+    parcel: Parcel
+    state: Path
+    out: Path
+    device: Device
+    until: float
+    trained: int = 0
+    _new: dict[str, Outcome] = field(default_factory=dict)  # of the file that is being filled
+    _begun: dict[str, int] = field(default_factory=dict)  # the epoch at which each training was taken up
+    _name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    def train(self) -> int:
+        """Train pack by pack; how many cells are left."""
+        packs = [(pack, self._missing(pack)) for pack in self.parcel.plan["packs"]]
+        left = sum(len(cells) for _, cells in packs)
+        for pack, cells in packs:
+            if self.trained and time.monotonic() > self.until:
+                break
+            try:
+                if cells:
+                    self._train(pack, cells)
+            except TimeIsUp:
+                break
+            left -= len(cells)
+        return left
+
+    @cached_property
+    def _network(self) -> Any:  # noqa: ANN401
+        config = json.loads((part_of(self.parcel.folder, 1) / CONFIG).read_text(encoding="utf-8"))
+        return bare_encoder(config, self.parcel.group("backbone"))
+
+    def _missing(self, pack: Mapping[str, Any]) -> list[Cell]:
+        """The cells of a pack that have no outcome, or whose adapter has gone that others need."""
+        return [
+            Cell(**own)
+            for own in pack["cells"]
+            if own["key"] not in self._outcomes or own["key"] in self._needed - self._kept
+        ]
+
+    @cached_property
+    def _outcomes(self) -> set[str]:
+        """Cells that had an outcome when this call began."""
+        return {key for _, key, _ in read_outcomes(sorted(self.out.glob("*.safetensors")))}
+
+    @property
+    def _needed(self) -> set[str]:
+        """Cells on which others stand that have no outcome."""
+        grounds = [(key, own) for pack in self.parcel.plan["packs"] for key, own in pack["stands_on"].items()]
+        return {own["cell"] for key, own in grounds if "cell" in own and key not in self._outcomes}
+
+    @property
+    def _kept(self) -> set[str]:
+        return {path.stem for path in (self.state / "adapters").glob("*.safetensors")}
+
+    def _train(self, pack: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+        """Train the cells of a pack as lanes, from their checkpoints where there are any."""
+        clocks, device = _clocks(), self.device.ready()
+        parts = {name: part_from(self.parcel.group(rows)) for name, rows in pack["rows"].items()}
+        backbone = CarriedBackbone(**self.parcel.plan["backbone"], folder=part_of(self.parcel.folder, 1))
+        no_texts: Any = None  # rows are carried as they are encoded
+        attempt = Attempt(cells, Recipe.of(cells), backbone, no_texts, Store(self.state), self._watch, self.device, RUN)
+        points = Checkpoints(attempt.store, RUN, len(cells), device)
+
+        def begin(attempt: Attempt, padding: int, device: torch.device) -> LaneTrainer:
+            recipe, below = attempt.recipe, [self._below(pack, cell) for cell in attempt.cells]
+            state = beginning(self._start(pack["start"]), below, recipe.composition or "stack").to(device)
+            frozen = freeze(self._network, PRECISIONS[recipe.precision], device, recipe.pooling)
+            return LaneTrainer(frozen, state, recipe, padding, has_segments=backbone.model_type == "bert")
+
+        finished = Lanes(attempt, parts, pack["padding"], points, device, begin).train()
+        self._keep_adapters(cells, finished)
+        spent = [(now - then) / len(cells) for now, then in zip(_clocks(), clocks, strict=True)]
+        for cell, lane in zip(cells, finished, strict=True):
+            seconds = [own + before for own, before in zip(spent, points.earlier(cell.key), strict=True)]
+            origin = self._provenance(len(cells), lane.lanes, seconds, device)
+            self._new[cell.key] = _outcome(lane, pack["rows"], origin)
+        self.trained += len(cells)
+        self._write()
+        for cell in cells:
+            attempt.store.drop_pack(cell.key)
+
+    def _start(self, about: Mapping[str, Any]) -> dict[str, Tensor]:
+        tensors = self.parcel.group(about["tensors"])
+        return {name: tensors[name] for name in about["names"]}
+
+    def _below(self, pack: Mapping[str, Any], cell: Cell) -> dict[str, Tensor] | None:
+        """What a cell stands on: trained here before, or carried; None for a baseline."""
+        if cell.intermediate is None:
+            return None
+        own = pack["stands_on"][cell.key]
+        if "cell" in own:
+            return load_file(self.state / "adapters" / f"{own['cell']}.safetensors")
+        return self._start(own)
+
+    def _watch(self, what: str, epoch: int, epochs: int) -> None:
+        """Hear of the epoch at which a training is taken up, and of each that ends; TimeIsUp after one of those."""
+        print(f"{datetime.now(UTC):%H:%M:%S} {what}: epoch {epoch} of {epochs}", flush=True)
+        begun = self._begun.setdefault(what, epoch)
+        if begun < epoch < epochs and time.monotonic() > self.until:
+            raise TimeIsUp
+
+    def _keep_adapters(self, cells: Sequence[Cell], finished: Sequence[Finished]) -> None:
+        """Keep the adapters on which cells stand that have no outcome."""
+        for cell, lane in zip(cells, finished, strict=True):
+            if cell.key in self._needed:
+                (self.state / "adapters").mkdir(parents=True, exist_ok=True)
+                own = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
+                save_file(own, self.state / "adapters" / f"{cell.key}.safetensors")
+
+    def _write(self) -> None:
+        """Write the outcomes of this call; a file that has become large is left behind, and another begun."""
+        path = self.out / f"outcomes-{self._name}.safetensors"
+        write_outcomes(path, self._new)
+        if path.stat().st_size > MOST / 2:
+            self._new, self._name = {}, uuid.uuid4().hex[:8]
+
+    def _provenance(self, lanes: int, chunk: int, spent: Sequence[float], device: torch.device) -> dict[str, Any]:
+        plan = self.parcel.plan
+        own = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+        return {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "host": socket.gethostname(),
+            "device": name_of(device),
+            "threads": torch.get_num_threads(),
+            "lanes": lanes,
+            "chunk": chunk,
+            "wall_seconds": round(spent[0], 3),
+            "cpu_seconds": round(spent[1], 3),
+            "versions": plan["versions"] | own | {"safetensors": safetensors.__version__},
+            "code": plan["code"],
+        }
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _outcome(lane: Finished, rows: Mapping[str, str], origin: Mapping[str, Any]) -> Outcome:
+    """What goes home of a lane: everything but its weights."""
+    facts = {
+        "rows": rows,
+        "best_epoch": lane.fitted.best_epoch,
+        "validation": finite(lane.fitted.validation),
+        "history": lane.fitted.history,
+        "proofs": lane.proofs,
+        "provenance": origin,
+    }
+    return Outcome({name: torch.from_numpy(values.copy()) for name, values in lane.logits.items()}, facts)
