@@ -48,8 +48,7 @@ from tasks.ratings import Rating
 SPEC = (  # what a private cell's record keeps of its settings; nothing in them names a task
     *("schema", "training_version", "role", "seed", "setting", "backbone", "adapter", "training", "input_format"),
     *("max_tokens", "caps", "splits", "metric", "class_weights", "loss", "history", "truncation", "tags"),
-    *("composition", "start", "pooling", "retry_collapsed", "trainer", "precision", "shared_noise"),
-    *("system", "version", "config"),
+    *("composition", "start", "retry_collapsed", "trainer", "precision", "shared_noise", "system", "version", "config"),
 )
 PROVENANCE = ("created", "device", "threads", "lanes", "wall_seconds", "cpu_seconds", "versions", "code")
 FRAMES = ("cells", "gains", "baselines", "controls", "control_means", "merged", "merged_means", "others", "learned")

@@ -153,7 +153,7 @@ class Job:
         def begin(attempt: Attempt, padding: int, device: torch.device) -> LaneTrainer:
             recipe, below = attempt.recipe, [self._below(pack, cell) for cell in attempt.cells]
             state = beginning(self._start(pack["start"]), below, recipe.composition or "stack").to(device)
-            frozen = freeze(self._network, PRECISIONS[recipe.precision], device, recipe.pooling)
+            frozen = freeze(self._network, PRECISIONS[recipe.precision], device)
             return LaneTrainer(frozen, state, recipe, padding, has_segments=backbone.model_type == "bert")
 
         finished = Lanes(attempt, parts, pack["padding"], points, device, begin).train()

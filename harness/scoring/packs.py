@@ -50,11 +50,6 @@ class Pack:
     state: LaneState
     _chosen: dict[tuple[int, ...], Lanes] = field(default_factory=dict)
 
-    @property
-    def pooling(self) -> str:
-        """What the heads read of the last layer."""
-        return str(self.tasks[0].record.spec.get("pooling", "first"))
-
     def lanes(self, chosen: tuple[int, ...], dtype: torch.dtype) -> Lanes:
         """These lanes alone, in the encoder's precision; they are kept for the next texts."""
         if chosen not in self._chosen:

@@ -82,14 +82,11 @@ def _pass(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], rows: Sequence
     hidden = functional.pad(embedded, (0, 0, 0, -len(embedded) % (4 * GRID)))[None, None]
     for depth, layer in enumerate(frozen.layers):
         hidden = _block(frozen, layer, lanes, depth, hidden, rows)
-    read = hidden[:, 0]  # first tokens
-    if frozen.pooling == "mean":
-        read = torch.cat([_rows_of(hidden, run).mean(2) for run in rows], dim=1)
-    return lanes.heads(read.to(lanes.heads.dense.dtype), None)
+    return lanes.heads(hidden[:, 0].to(lanes.heads.dense.dtype), None)
 
 
 def _block(frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, rows: Sequence[Run]) -> Tensor:
-    """One layer, ``[K or 1, 1, tokens, d]`` to ``[K, 1, tokens, d]``, its first tokens if those are read."""
+    """One layer, ``[K or 1, 1, tokens, d]`` to ``[K, 1, tokens, d]``, of the last ``[K, 1, rows, d]``: first tokens."""
     if isinstance(layer.attention, AllTokens):
         context = _attended(layer.attention, hidden, rows)
     else:

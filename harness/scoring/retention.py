@@ -129,7 +129,7 @@ def _scores(
     """How many validation rows there are, and the scores of adapters under the parent's head, in their order."""
     recipe, where = Recipe.of([parent]), device.ready()
     _, parts, tokenizer = encoded(parent, plan.backbone, plan.splits[parent.target], ("validation",))
-    frozen = freeze(with_target(recipe, plan.backbone), PRECISIONS[recipe.precision], where, recipe.pooling)
+    frozen = freeze(with_target(recipe, plan.backbone), PRECISIONS[recipe.precision], where)
     own = f"heads.{parent.target}."
     stored = load_file(open_weights(store, parent.key, "adapter/model_head.safetensors"))
     head = {f"head.{name.removeprefix(own)}": value for name, value in stored.items()}

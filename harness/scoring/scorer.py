@@ -71,19 +71,16 @@ class Scorer(TextScorer):
         self.pad_id = load_tokenizer(self.backbone).padding
 
     @cached_property
-    def frozen(self) -> dict[str, Frozen]:
-        """The encoder that all lanes share, by what their heads read."""
-        poolings = dict.fromkeys(pack.pooling for pack in self.packs)
-        given = load_backbone(self.backbone), PRECISIONS[self.precision], self.device
-        return {pooling: freeze(*given, pooling) for pooling in poolings}
+    def frozen(self) -> Frozen:
+        """The encoder that all lanes share."""
+        return freeze(load_backbone(self.backbone), PRECISIONS[self.precision], self.device)
 
     @cached_property
     def packs(self) -> list[Pack]:
-        """The tasks by the shape of their adapters and what their heads read, which lanes must have in common."""
+        """The tasks by the shape of their adapters, which lanes must have in common."""
         alike: dict[str, list[ScoringTask]] = {}
         for task in self.tasks:
-            shared = [task.record.spec["adapter"], task.record.spec.get("pooling", "first")]
-            alike.setdefault(json.dumps(shared, sort_keys=True), []).append(task)
+            alike.setdefault(json.dumps(task.record.spec["adapter"], sort_keys=True), []).append(task)
         chosen = [tuple(same[i : i + MOST_LANES]) for same in alike.values() for i in range(0, len(same), MOST_LANES)]
         return [
             Pack(tasks, tuple(map(_reading, tasks)), state_of(self.store, tasks).to(self.device)) for tasks in chosen
@@ -106,7 +103,7 @@ class Scorer(TextScorer):
         has_segments = self.backbone.model_type == "bert"
         answers = []
         for pack in self.packs:
-            every = pack.logits(self.frozen[pack.pooling], encoded, self.pad_id, has_segments=has_segments)
+            every = pack.logits(self.frozen, encoded, self.pad_id, has_segments=has_segments)
             answers += [
                 Answers(task, logits[:, : task.outputs], cut[name])
                 for task, name, logits in zip(pack.tasks, pack.readings, every, strict=True)

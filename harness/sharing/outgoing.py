@@ -66,17 +66,12 @@ def export(store: Store, facts: Facts, out: Path, *, with_bin: bool = False) -> 
     """Write the adapter, its head and a card into the new folder ``out``, completely or not at all.
 
     ``with_bin`` adds the pickles that older versions of the library read. BadInput if ``out`` exists, or for a cell
-    whose adapter works only on top of an intermediate, or whose head reads what no head of the library reads.
+    whose adapter works only on top of an intermediate.
     """
     spec = facts.record.spec
     if spec["adapter"] is None or spec["intermediate"] is not None:
         on = f"on {spec['intermediate']}" if spec["intermediate"] else "as a whole model"
         raise BadInput(f"{facts.target} was trained {on}: only an adapter that stands on nothing can be exported alone")
-    if "pooling" in spec:
-        raise BadInput(
-            f"{facts.target}: its head reads the {spec['pooling']} of tokens, and the adapters library's the"
-            " first; train it in a study with pooling = 'first'"
-        )
     if out.exists():
         raise BadInput(f"{out} is there already; move it away, or give another --out")
     new_folder(out.parent)

@@ -150,7 +150,6 @@ def make_cell(
         "tags": task.tags if study.input_format == "tags" else None,
         "composition": study.composition if intermediate_name or role == MERGED else None,
         **({"start": study.start} if study.start != "task" and adapter else {}),
-        **({"pooling": study.pooling} if study.pooling != "first" else {}),
         "retry_collapsed": study.retry_collapsed,
         "trainer": trainer,
         "library": _library(adapter, study.device) if trainer == "library" else None,

@@ -153,7 +153,6 @@ class StudyConfig:
     controls: tuple[str, ...] = ()
     imported: Mapping[str, str] = field(default_factory=dict)  # keys of their records by name
     merged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by row: see harness.study.intermediates
-    pooling: str = "first"  # what a head reads of the last layer: its first token, or the mean of its tokens
     start: str = "task"  # of adapters' weights: drawn for each task, or one for all of a seed (shared)
     transfers: bool = True
     composition: str = "stack"

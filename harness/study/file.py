@@ -46,7 +46,6 @@ DATA = ("files", "synthetic")
 TRAINERS = ("lanes", "library")
 PRECISIONS = ("fp32", "bf16")
 STARTS = ("task", "shared")
-POOLINGS = ("first", "mean")
 COMPOSITIONS = ("stack", "stack-trainable", "sequential")
 CONTROLS = tuple(role.name for role in ROLES.values() if role.is_control and role.is_asked_for)
 KEPT = ("all", "adapters", "baselines")
@@ -330,7 +329,6 @@ def _check_closed(study: StudyConfig, where: str) -> None:
         ("precision", study.precision, PRECISIONS),
         ("composition", study.composition, COMPOSITIONS),
         ("start", study.start, STARTS),
-        ("pooling", study.pooling, POOLINGS),
         ("keep", study.keep, KEPT),
         ("adapter.method", study.adapter.method, tuple(METHODS)),
         *(("control", control, CONTROLS) for control in study.controls),

@@ -192,7 +192,6 @@ STUDY: Shape = {
     "imported": (_texts_by_name, "a table of texts", False),
     "merged": (_tables, "a table of tables", False),
     "start": (*TEXT, False),
-    "pooling": (*TEXT, False),
     "slurm": (_is_table, "a table", False),
     "ray": (_is_table, "a table", False),
     "analysis": (_or_nothing(_is_table), "a table", False),

@@ -97,7 +97,7 @@ def shape_of(recipe: Recipe, backbone: Backbone, parts: Mapping[str, Part], fami
     lengths = [len(window.ids) for part in parts.values() for windows in part.rows for window in windows]
     value_bytes = 2 if recipe.precision == "bf16" else 4
     return Shape(
-        layers=layers + (recipe.pooling == "mean"),  # its last layer is then as large as any
+        layers=layers,
         width=width,
         heads=heads,
         weights=2 * adapters + head,

@@ -173,31 +173,6 @@ def add_head(model: Any, recipe: Recipe) -> None:  # noqa: ANN401
         activation_function="tanh",
         multilabel=recipe.kind == "multilabel",
     )
-    if recipe.pooling == "mean":
-        read_mean(model.heads[recipe.target])
-
-
-def read_mean(head: Any) -> None:  # noqa: ANN401
-    """Have a head of the library's read the mean of a row's own tokens in place of the first."""
-    head.__class__ = type(f"{type(head).__name__}OfMean", (_OfMean, type(head)), {})
-
-
-class _OfMean:
-    """What goes before a class of the library's heads."""
-
-    def forward(
-        self,
-        outputs: Sequence[Tensor],
-        cls_output: Tensor | None,
-        attention_mask: Tensor,
-        *rest: object,
-        **named: object,
-    ) -> object:
-        from harness.training.lanes.forward import pooled
-
-        if cls_output is None:
-            cls_output = pooled(outputs[0], attention_mask, "mean", outputs[0].dtype)
-        return super().forward(outputs, cls_output, attention_mask, *rest, **named)  # type: ignore[misc]
 
 
 def add_fresh(model: Any, recipe: Recipe, name: str, purpose: str) -> None:  # noqa: ANN401

@@ -31,8 +31,7 @@ class Recipe:
 
     ``noise`` names each cell's own stream of dropout; without it all cells share one. ``adapter`` is None where a whole
     model is trained, ``composition`` where nothing is stacked; ``outputs`` is the number of logits of a row.
-    ``start`` says what an adapter's first weights are drawn for, ``pooling`` what a head reads (``first`` token or the
-    ``mean`` of tokens), ``below`` how many adapters lie side by side in the
+    ``start`` says what an adapter's first weights are drawn for, ``below`` how many adapters lie side by side in the
     widest intermediate; ``rule`` says how a merged one is made, and ``fusion_rate`` how fast a fusion learns.
     ``planned_device`` is the family of device (``cpu``, ``cuda``) where that decides numbers, else None.
     """
@@ -54,7 +53,6 @@ class Recipe:
     adapter: Mapping[str, Any] | None = None
     composition: str | None = None
     start: str = "task"
-    pooling: str = "first"
     below: int = 1
     rule: str = ""
     fusion_rate: float | None = None
@@ -89,7 +87,6 @@ class Recipe:
             adapter=spec.get("adapter"),
             composition=spec.get("composition"),
             start=spec.get("start", "task"),
-            pooling=spec.get("pooling", "first"),
             below=max(side_by_side(cell.merge) for cell in cells),
             rule=first.rule or "",
             fusion_rate=(first.merge or {}).get("learning_rate"),

@@ -1,9 +1,9 @@
 """The forward pass of many cells at once: one frozen encoder, K lanes of adapters and heads.
 
 All lanes see the same rows. Frozen layers are one matrix product over all lanes, adapters are batched products with
-weights ``[K, ...]``. Below the first adapter the lanes are equal and computed once; where heads read the first token,
-the last layer is computed for that alone, because nothing else reaches them. The mathematics of a stack is the
-library's (`seq_bn`): with h the dropped-out output of the feed-forward block, r its residual and N the layer's norm,
+weights ``[K, ...]``. Below the first adapter the lanes are equal and computed once; the last layer is computed for the
+first token only, because nothing else reaches the heads. The mathematics of a stack is the adapters library's
+(`seq_bn`): with h the dropped-out output of the feed-forward block, r its residual and N the layer's own norm,
 ``h <- A(N(h + r)) + h`` for the intermediate, then for the target, then ``N(h + r)``; here with ``s = h + r`` as
 ``s <- s + A(N(s))`` and ``N(s)``.
 """
@@ -105,10 +105,10 @@ class Heads:
     out: Tensor
     out_bias: Tensor
 
-    def __call__(self, pooled: Tensor, masks: tuple[Tensor, Tensor] | None) -> Tensor:
-        """Logits ``[K, b, outputs]`` from what they read of each row, ``[K, b, d]``."""
-        pooled = pooled if masks is None else pooled * masks[0]
-        inner = torch.baddbmm(self.dense_bias, pooled, self.dense.transpose(1, 2)).tanh()
+    def __call__(self, first: Tensor, masks: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Logits ``[K, b, outputs]`` from the first token's vectors ``[K, b, d]``."""
+        first = first if masks is None else first * masks[0]
+        inner = torch.baddbmm(self.dense_bias, first, self.dense.transpose(1, 2)).tanh()
         inner = inner if masks is None else inner * masks[1]
         return torch.baddbmm(self.out_bias, inner, self.out.transpose(1, 2))
 
@@ -151,26 +151,13 @@ def forward(frozen: Frozen, lanes: Lanes, batch: dict[str, Tensor], masks: Masks
     hidden_from = hidden_from.masked_fill(attention_mask == 0, torch.finfo(hidden_from.dtype).min)[:, None, None, :]
     for depth, layer in enumerate(frozen.layers):
         hidden = _block(frozen, layer, lanes, depth, hidden, hidden_from, masks)
-    read = pooled(hidden, attention_mask, frozen.pooling, lanes.heads.dense.dtype)
-    return lanes.heads(read, None if masks is None else masks.head)
-
-
-def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, dtype: torch.dtype) -> Tensor:
-    """What heads read of the last layer's ``hidden [..., b, t, d]`` with ``attention_mask [b, t]``: ``[..., b, d]``.
-
-    It is the first token, or the mean of a row's own tokens (Reimers and Gurevych 2019, section 3), never less than
-    fp32.
-    """
-    if pooling == "first":
-        return hidden[..., 0, :].to(dtype)
-    own = attention_mask.to(torch.promote_types(hidden.dtype, torch.float32)).unsqueeze(-1)
-    return ((hidden * own).sum(-2) / own.sum(-2)).to(dtype)
+    return lanes.heads(hidden[:, :, 0].to(lanes.heads.dense.dtype), None if masks is None else masks.head)
 
 
 def _block(
     frozen: Frozen, layer: Layer, lanes: Lanes, depth: int, hidden: Tensor, hidden_from: Tensor, masks: Masks | None
 ) -> Tensor:
-    """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t, d]``, of the last layer for the first token ``[K, b, 1, d]``."""
+    """One layer, ``[K or 1, b, t, d]`` to ``[K, b, t, d]``, of the last layer ``[K, b, 1, d]``."""
     attended = layer.attention(hidden, hidden_from, masks.attention[depth] if masks else None)
     hidden = hidden[:, :, : attended.shape[2]]
     scale = masks.scale if masks else 1.0

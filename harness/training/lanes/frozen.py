@@ -34,7 +34,7 @@ def norm(module: Any, dtype: torch.dtype, device: torch.device) -> Norm:  # noqa
     return Norm(module.weight.detach().to(device, dtype), module.bias.detach().to(device, dtype), module.eps)
 
 
-# Attention of many lanes at once: of all tokens, or in the last layer of the first token alone where heads read that.
+# Attention of many lanes at once: of all tokens, or in the last layer of the first token alone.
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _kept(weights: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """One frozen transformer layer; the last one's attention is that of what heads read."""
+    """One frozen transformer layer; the last one's attention is that of the first token alone."""
 
     attention: AllTokens | FirstToken
     attended: Linear
@@ -166,7 +166,6 @@ class Frozen:
     hidden_dropout: float
     attention_dropout: float
     head_dropout: float
-    pooling: str = "first"
 
     @property
     def device(self) -> torch.device:
@@ -177,15 +176,8 @@ class Frozen:
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def freeze(
-    model: Any,  # noqa: ANN401 - the library's classes share no type
-    dtype: torch.dtype = torch.float32,
-    device: torch.device = CPU,
-    pooling: str = "first",
-) -> Frozen:
+def freeze(model: Any, dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> Frozen:  # noqa: ANN401 - the library's classes share no type
     """Take a loaded BERT, RoBERTa or XLM-R model apart, in precision ``dtype``; no tensor requires a gradient.
-
-    ``pooling`` is what heads read of the last layer: its ``first`` token, or the ``mean`` of a row's own tokens.
 
     The model itself stays as it is: lanes are saved through it, in the precision in which they are trained.
     """
@@ -195,7 +187,7 @@ def freeze(
     return Frozen(
         embed=copy.deepcopy(base.embeddings).to(device, dtype).eval(),
         layers=tuple(
-            _layer(layer, dtype, device, of_first=depth == config.num_hidden_layers and pooling == "first")
+            _layer(layer, dtype, device, is_last=depth == config.num_hidden_layers)
             for depth, layer in enumerate(base.encoder.layer, 1)
         ),
         activation=base.encoder.layer[0].intermediate.intermediate_act_fn,
@@ -206,7 +198,6 @@ def freeze(
         hidden_dropout=config.hidden_dropout_prob,
         attention_dropout=config.attention_probs_dropout_prob,
         head_dropout=_head_dropout(config),
-        pooling=pooling,
     )
 
 
@@ -216,9 +207,9 @@ def _head_dropout(config: Any) -> float:  # noqa: ANN401
     return float(config.hidden_dropout_prob if own is None else own)
 
 
-def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, of_first: bool) -> Layer:  # noqa: ANN401
+def _layer(layer: Any, dtype: torch.dtype, device: torch.device, *, is_last: bool) -> Layer:  # noqa: ANN401
     output, feed = layer.attention.output, layer.output
-    attention = _of_first_token if of_first else _of_all_tokens
+    attention = _of_first_token if is_last else _of_all_tokens
     return Layer(
         attention=attention(layer.attention.self, dtype, device),
         attended=linear([output.dense], dtype, device),

@@ -31,8 +31,8 @@ class Masks:
     """Multipliers (0 or 1 / (1 - p)) of one micro-batch of ``b`` examples padded to ``t`` tokens.
 
     ``embedding`` is ``[b, t, d]``; per layer ``attention`` ``[b, heads, t, t]``, ``attended`` and ``output``
-    ``[b, t, d]``; the last layer has 1 in place of its first ``t``: it has one query, or its tokens share a mask where
-    heads read their mean. ``head`` is two of ``[b, d]``. Masks that lanes do not share have a first dimension ``K``.
+    ``[b, t, d]``; the last layer has one query, so 1 in place of its first ``t``. ``head`` is two of ``[b, d]``.
+    Masks that lanes do not share have a first dimension ``K``.
 
     In bf16, which cannot hold 1 / (1 - p), ``embedding``, ``attended`` and ``output`` are 0 or 1, and ``scale`` is what
     products with them are multiplied by in fp32; else it is 1.

@@ -182,7 +182,7 @@ def lane_trainer(attempt: Attempt, pad_id: int, device: torch.device) -> LaneTra
     network = with_target(recipe, attempt.backbone)
     state = state_of(network, recipe, attempt.cells, attempt.store).to(device)
     has_segments = attempt.backbone.model_type == "bert"
-    frozen = freeze(network, PRECISIONS[recipe.precision], device, recipe.pooling)
+    frozen = freeze(network, PRECISIONS[recipe.precision], device)
     return LaneTrainer(frozen, state, recipe, pad_id, has_segments=has_segments)
 
 

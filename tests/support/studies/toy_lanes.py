@@ -70,8 +70,7 @@ def trainer(made, lanes, *, rate=RATE, epochs=1, dtype=torch.float32, label="mul
     count = len(lanes)
     metric = METRICS.get(label, "macro_f1")
     recipe = Recipe("t", 1, metric, epochs, BATCH, 0.0, 1.0, "none", [rate] * count, [DECAY] * count)
-    pooling = changes.get("pooling", "first")
-    return LaneTrainer(freeze(made, dtype, pooling=pooling), state, replace(recipe, **changes), 1, has_segments=False)
+    return LaneTrainer(freeze(made, dtype), state, replace(recipe, **changes), 1, has_segments=False)
 
 
 def fitted(made, lanes, data, **options):
