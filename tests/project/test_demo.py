@@ -25,14 +25,19 @@ def cells():
 
 
 def test_every_cell_is_there_and_none_collapsed_alone(cells):
-    alone = cells[cells.intermediate.isna()]
-    assert (len(cells), len(alone)) == (25, 5)
+    alone = cells[cells.role == "baseline"]
+    assert cells.role.value_counts().to_dict() == {"transfer": 20, "baseline": 5, "floor": 13}
     assert (cells.status == "done").all()
     assert not alone.collapsed.any()
 
 
+def test_every_target_has_learned():
+    learned = pd.read_csv(Path(FOLDER) / "tables" / "learned.csv")
+    assert len(learned) == 5 and learned.has_learned.all(), learned[["target", "reason"]]
+
+
 def test_every_baseline_clearly_beats_its_floor(cells):
-    alone = cells[cells.intermediate.isna()]
+    alone = cells[cells.role == "baseline"]
     margin = alone.metric.map({"macro_f1": 0.1, "pearson_r": 0.3})
     assert (alone.score > alone.floor + margin).all(), alone[["target", "score", "floor"]]
 
