@@ -16,6 +16,7 @@ from harness.cli.main import main
 from harness.cli.status import MOST, lines, span
 from harness.cli.terminal import Plain, Screen, print_rows
 from harness.engines.status import status_of
+from tests.analysis.figures.test_unlearned_targets import results_of
 from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -208,3 +209,15 @@ def test_a_status_never_loads_torch(toy):
 )
 def test_spans_are_in_the_unit_that_fits(seconds, words):
     assert span(seconds) == words
+
+
+def test_status_says_which_targets_have_learned_and_why_others_have_not(tmp_path, capsys):
+    (store, _), _ = results_of(tmp_path, ["hope"])
+    assert main(["status", "fake", "--store", str(store.root)]) == 0
+    text = capsys.readouterr().out.splitlines()
+    assert "learned 1 of the 2 targets whose baseline is finished" in text
+    block = text.index("not learned 1")
+    assert text[block + 1].strip() == "hope, full: best epoch is the last in 1 of 1 seeds"
+    assert main(["status", "fake", "--store", str(store.root), "--json"]) == 0
+    targets = {row["target"]: row for row in json.loads(capsys.readouterr().out)["targets"]}
+    assert targets["hope"]["has_learned"] is False and targets["role"]["has_learned"] is True
