@@ -116,10 +116,10 @@ class Parcel:
     def group(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names start with ``prefix/``, without it."""
         start = f"{prefix}/"
-        found = {name.removeprefix(start): name for name in self._places if name.startswith(start)}
-        if not found:
+        names = {name.removeprefix(start): name for name in self._places if name.startswith(start)}
+        if not names:
             raise BadInput(f"{self.folder}: no tensors {prefix!r}; pack it again")
-        return {short: self._tensor(name) for short, name in found.items()}
+        return {short: self._tensor(name) for short, name in names.items()}
 
     def _tensor(self, name: str) -> Tensor:
         with safe_open(self._places[name], "pt") as file:

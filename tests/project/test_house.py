@@ -1,6 +1,7 @@
 """The house as CONTRIBUTING.md describes it: rooms that a reader can take in, imports that go down, nouns as names."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -8,23 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("adapters_store", "analysis", "harness", "tasks")
-MOST_ENTRIES = 14
-MOST_LINES = 500
-MOST_ARROWS = {"analysis": 45, "harness": 50}
-LISTS = {"harness/cli", "tasks/entries", "tests/harness/cli"}  # read as a list of nouns, each by itself
 EMPTY_WORDS = {"one", "found", "told"}
 STAIRCASE = {
     "analysis": "tables kept gains results ratings importance figures sections page manuscript report sharing",
-    "harness": "study raw training systems scoring search similarity run engines preflight sharing api cli",
+    "harness": "study raw training systems scoring search similarity run closed engines preflight sharing api cli",
 }
 
 
 def sources(folder):
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
-
-
-def folders(top):
-    return [path for path in (ROOT / top, *(ROOT / top).rglob("*")) if path.is_dir() and path.name != "__pycache__"]
 
 
 def tree(path):
@@ -71,19 +64,11 @@ def names_in(path):
                 yield name, getattr(node, "lineno", 0)
 
 
-@pytest.mark.parametrize("top", [*PACKAGES, "tests"])
-def test_a_folder_has_no_more_entries_than_a_reader_takes_in(top):
-    for folder in folders(top):
-        entries = [path.name for path in folder.iterdir() if path.name != "__pycache__" and path.suffix != ".pyc"]
-        is_list = str(folder.relative_to(ROOT)) in LISTS
-        assert is_list or len(entries) <= MOST_ENTRIES, f"{folder}: {len(entries)} entries; give a thought of it a room"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_file_is_one_thought_that_a_reader_can_hold(package):
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources(package)}
-    assert lengths
-    assert {str(path): lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
+def test_the_sum_of_product_lines_is_the_one_that_is_written_down():
+    total = sum(len(path.read_text(encoding="utf-8").splitlines()) for top in PACKAGES for path in sources(top))
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"\*\*([\d,]+) product lines\*\*", text)
+    assert int(written.replace(",", "")) == total, "say it in CONTRIBUTING.md, and in the commit what it gives"
 
 
 @pytest.mark.parametrize("package", STAIRCASE)
@@ -93,12 +78,11 @@ def test_every_room_stands_on_the_staircase(package):
 
 
 @pytest.mark.parametrize("package", STAIRCASE)
-def test_imports_between_rooms_go_down_and_are_few(package):
+def test_imports_between_rooms_go_down(package):
     floors = {room: floor for floor, room in enumerate(STAIRCASE[package].split())}
     drawn = arrows(package)
     upward = {f"{room} -> {other}": files for (room, other), files in drawn.items() if floors[room] < floors[other]}
     assert upward == {}, "a lower room may not know a higher one: move what both need down"
-    assert len(drawn) <= MOST_ARROWS[package], sorted(drawn)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
