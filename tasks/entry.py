@@ -76,6 +76,14 @@ COLUMN_FIELDS: Mapping[str, FieldType] = {
     "split_column": str,
     "split_files": dict,
     "skip_empty": bool,
+    "turn": str,
+    "speaker": str,
+    "roles": dict,
+    "only": list,
+    "dialogues": str,
+    "turns": str,
+    "annotations": str,
+    "annotation_text": str,
 }
 TASK_FIELDS: Mapping[str, FieldType] = {
     "id": str,
@@ -305,8 +313,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "files": "raw files (csv, tsv, json, jsonl, parquet, arrow; text also as .gz, .xz, .zip), below the data "
         "folder or else beside the entry; several are read one after another",
         "fallback_files": "smaller files that are read while `files` are not all there; a warning says so",
-        "reader": 'how files become rows; default: "table", one row per example; "numbered" takes labels from a file '
-        "of their own, by the numbers of the rows",
+        "reader": 'how files become rows; default: "table", one row per example; "turns" reads conversations, and '
+        '"numbered" takes labels from a file of their own, by the numbers of the rows',
         "theme": "`direct`, `abstract` or `adjacent`: how near the label is to empathy",
         "role": "what the task may be in a transfer: `both` (default), `intermediate`, `target`, or `control`: an "
         "intermediate without empathy, whose gains are told apart",
@@ -329,6 +337,16 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "unique_by": "columns; of rows that are equal in all of them the first is kept",
         "rationale": "column of the spans of the text that support the label, between |; "
         "`tasks check` counts those it lacks",
+    },
+    "A conversation (reader `turns`)": {
+        "turn": "column of a turn's number in its dialogue, which `group` names; default: the order of the file",
+        "speaker": "column of who says a turn; default: two people take turns",
+        "roles": "table from a speaker's name to `speaker` or `listener`; default: the first to speak is the speaker",
+        "only": "speakers whose turns are rows; the others' stand in the context alone",
+        "dialogues": "of nested JSON: where its dialogues are, a list or an object; default: the file itself",
+        "turns": "of nested JSON: where a dialogue's turns are; `.` where a dialogue is their list",
+        "annotations": "list in a dialogue with the labels of its turns, in their order, each with the turn's text",
+        "annotation_text": "where an annotation has the text; default: as `text`",
     },
     "The label": {
         "label": "column of the label, or a list: of 0/1 columns (multilabel), or of annotators' columns (`combine`)",

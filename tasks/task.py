@@ -385,8 +385,8 @@ class Task:
 
     def _check_reader(self) -> None:
         fields = [name for name in ("split_files", "split_column") if name in self.columns]
-        if fields and self.reader != "table":
-            raise BadEntry(f"`{fields[0]}` is for the reader 'table'; {self.reader!r} reads none")
+        if fields and self.reader not in ("table", "turns"):
+            raise BadEntry(f"`{fields[0]}` is for the readers 'table' and 'turns'; {self.reader!r} reads none")
         if self.label.combine and self.reader not in SEVERAL:
             raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
         if annotators := self.columns.get("annotators"):

@@ -23,6 +23,7 @@ from tasks.readers.esconv import esconv, gap_notes
 from tasks.readers.labels import class_names, examples, relabel, spelling_note
 from tasks.readers.rows import RawRow, column_names, uses_fallback
 from tasks.readers.table import joined, numbered, table
+from tasks.readers.turns import annotation_notes, turns
 from tasks.readers.wassa import wassa_essays, wassa_turns
 from tasks.task import Example, Task
 
@@ -31,6 +32,7 @@ NEXT_STEP = "name the `classes` in the entry or change `kind`"
 
 READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "table": table,
+    "turns": turns,
     "joined": joined,
     "numbered": numbered,
     "wassa_essays": wassa_essays,
@@ -42,7 +44,10 @@ READERS: Mapping[str, Callable[[Task, Path], Iterable[RawRow]]] = {
     "esconv": esconv,
     "parlai": parlai,
 }
-NOTES: Mapping[str, Callable[[Task, Path], list[str]]] = {"esconv": gap_notes}  # what a reader itself has to say
+NOTES: Mapping[str, Callable[[Task, Path], list[str]]] = {
+    "esconv": gap_notes,
+    "turns": annotation_notes,
+}  # what a reader itself has to say
 
 
 class TaskRows(NamedTuple):

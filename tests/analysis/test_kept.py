@@ -81,8 +81,10 @@ def frames_of(store, manifest, **options):
     return Frames.of(store, manifest, **{"draws": DRAWS} | options)
 
 
-def kept_files(store):
-    return [path for path in sorted(store.root.glob(f"measures/*/{MEASURE}")) if KEPT in path.read_text()]
+def kept_files(store, what=""):
+    """All files of kept results, or those of one frame: ``gains`` keeps ``learned``, which it needs, too."""
+    paths = [path for path in sorted(store.root.glob(f"measures/*/{MEASURE}")) if KEPT in path.read_text()]
+    return [path for path in paths if what in ("", unseal(path.read_bytes(), path)["inputs"]["what"])]
 
 
 def counted(monkeypatch, module=study_results, name="gains"):
@@ -157,10 +159,11 @@ def test_a_part_that_json_would_not_give_back_is_computed_each_time(study, part)
     assert kept_files(study[0]) == []
 
 
-@pytest.mark.parametrize("what", ["gains", "baselines", "controls", "others"])
+@pytest.mark.parametrize("what", ["gains", "learned", "baselines", "controls", "others"])
 def test_every_frame_of_a_study_is_kept_and_read_as_it_was(study, what):
     first = getattr(frames_of(*study), what)()
-    assert len(kept_files(study[0])) == 1
+    kept = kept_files(study[0], "") if what == "others" else kept_files(study[0], what)
+    assert len(kept) == 1
     assert len(first) > 2
     assert_same(first, getattr(frames_of(*study), what)())
 
@@ -278,7 +281,7 @@ def test_a_cell_that_is_finished_later_is_seen(study):
 @pytest.mark.parametrize("damage", ["changed", "cut short", "empty", "of another shape"])
 def test_a_damaged_result_is_computed_anew_and_replaced(study, caplog, damage):
     first = frames_of(*study).gains()
-    (path,) = kept_files(study[0])
+    (path,) = kept_files(study[0], "gains")
     raw = path.read_bytes()
     body = unseal(raw, path)
     body["result"]["frame"]["frame"]["rows"] += 1
@@ -322,7 +325,7 @@ def test_verify_asks_for_nothing_kept():
 def test_no_archive_carries_a_kept_result_and_none_is_taken_from_one(study, tmp_path):
     store, manifest = study
     frames_of(store, manifest).gains()
-    (path,) = kept_files(store)
+    (path,) = kept_files(store, "gains")
     measure = unseal(path.read_bytes(), path)
     archive(store, "fake", [], tmp_path / "own.tar.gz")
     restore(tmp_path / "own.tar.gz", Store(tmp_path / "elsewhere"))
@@ -352,7 +355,7 @@ def test_another_command_that_keeps_the_same_at_once_is_no_matter(study, monkeyp
 
     monkeypatch.setattr(study_results, "gains", meanwhile)
     assert_same(frames_of(*study).gains(), real(*study, draws=DRAWS))
-    assert len(kept_files(study[0])) == 1
+    assert len(kept_files(study[0], "gains")) == 1
     assert caplog.text == ""
 
 
@@ -432,6 +435,8 @@ def test_gc_lists_results_of_other_versions_and_of_studies_as_they_were(study):
     assert listed(version=version) == []
     assert listed(version="another")[0].startswith("of another version")
     shutil.rmtree(store.root / "objects" / manifest["cells"][1]["key"])
-    assert listed(version=version) == ["of a study as it was before, or of none"]
+    assert listed(version=version) == ["of a study as it was before, or of none"] * 2  # gains, and what they need
     assert listed(YOUNG, version=version) == []
-    assert key_of({"kind": KEPT, "inputs": dict(next(store.measures()).inputs)}) == kept_files(store)[0].parent.name
+    assert key_of({"kind": KEPT, "inputs": dict(next(store.measures()).inputs)}) in {
+        path.parent.name for path in kept_files(store)
+    }

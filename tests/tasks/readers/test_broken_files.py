@@ -18,18 +18,23 @@ from tasks.registry import Registry
 from tasks.synthetic import SAME_FILES, write
 from tasks.task import Task
 from tests.support.systems.intents import write_entry, write_intents
+from tests.tasks.readers.test_turns import ESCONV, INTERVIEWS
 
 
 def registry() -> Registry:
-    """The built-in tasks, and a user's own labels on the rows of one of them."""
+    """The built-in tasks, a user's own labels on the rows of one of them, and entries for conversations of two."""
     with tempfile.TemporaryDirectory() as folder:
         write_entry(Path(folder))
+        for name, entry in (("strategies", ESCONV), ("codes", INTERVIEWS)):
+            (Path(folder) / f"{name}.toml").write_text(entry, encoding="utf-8")
         return Registry.load([Path(folder)])
 
 
 REGISTRY = registry()
 # One task per reader and format, with the file that is broken (its place among all of the task's).
 CASES = {
+    "turns of a table": ("codes", 0),
+    "turns of nested JSON": ("strategies", 0),
     "questions": ("empdial_qint", 0),
     "questions from the test set": ("empdial_qact", 1),
     "motivational": ("mi_behavior", 0),
@@ -46,6 +51,7 @@ CASES = {
     "table in another encoding": ("iempathize", 0),
     "table with rationales": ("epitome_er_ordinal", 0),
 }
+SAME_DATA = {"iempathize_intent": "iempathize", "strategies": "esconv", "codes": "mi"}
 BITS = (
     b'"',
     b"\n",
@@ -74,7 +80,7 @@ EDITS = st.lists(
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for task, _ in CASES.values():
-        dataset = "iempathize" if task == "iempathize_intent" else REGISTRY.task(task).dataset.id
+        dataset = SAME_DATA.get(task) or REGISTRY.task(task).dataset.id
         found[task] = tmp_path_factory.mktemp(task)
         write(found[task], [SAME_FILES.get(dataset, dataset)], rows=24, seed=5)
         if task == "iempathize_intent":

@@ -28,7 +28,7 @@ ASKED, INTENT, CONV = (REGISTRY.task(name) for name in ("control_question", "emp
 FLAT = STRATEGY.columns["fallback_files"]
 LONGEST = 5  # turns of a line
 OF_CONVERSATIONS = {"wassa_turns", "empathetic_intents", "empathetic_pairs", "questions", "motivational", "esconv"}
-OF_CONVERSATIONS |= {"parlai"}
+OF_CONVERSATIONS |= {"parlai", "turns"}
 WORDS = st.text(alphabet="ab é.?[]0", min_size=1, max_size=8).map(str.strip).filter(bool)
 
 

@@ -1,0 +1,288 @@
+"""The reader for conversations of one's own: a turn a row in a table, or dialogues of turns in nested JSON.
+
+With ``group = "dialogue"``, ``turn = "number"``, ``speaker = "who"``, ``text = "said"`` and ``label = "move"`` it reads
+
+    dialogue,number,who,said,move
+    d7,1,client,I lost my job.,
+    d7,2,helper,When did it happen?,question
+
+as two rows, the first the context of the second; with ``only = ["helper"]`` only turns of the helper are rows.
+In JSON ``dialogues`` leads to the dialogues and ``turns`` to the turns of each, and what a turn lacks is looked for in
+its dialogue. Labels may lie in a list beside the turns, ``annotations``, which is matched by order and text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks.errors import BadEntry, BadRow
+from tasks.plain_text import nearest
+from tasks.readers.formats.text_table import cell, flatten, value_at
+from tasks.readers.labels import UNIT, label_text
+from tasks.readers.raw import json_value
+from tasks.readers.rows import RawRow, column_name, column_names, data_files, quote, required_column
+from tasks.readers.sets import set_of_cell, sets_of_files
+from tasks.readers.table import label_columns, read_table
+from tasks.task import Task, Turn
+
+ROLES = ("speaker", "listener")
+ITSELF = "."  # a path that leads nowhere: the list of turns is the dialogue, the text is the turn
+PARTS = ("group", "block", "turn", "speaker", "row_id", "split_column")  # columns beside text and label
+WORDS = ("turn", "speaker", "roles", "only", "dialogues", "turns", "annotations", "annotation_text")  # its own fields
+
+
+class _Said(NamedTuple):
+    """One turn as the file has it; ``cells`` are those of PARTS that the entry names, ``label`` is not checked yet."""
+
+    where: str
+    dialogue: str
+    text: str
+    label: str
+    cells: Mapping[str, str]
+
+
+def turns(task: Task, data: Path) -> Iterator[RawRow]:
+    """Yield every turn, or those of the speakers in ``only``, with all turns before and after it in its dialogue.
+
+    Dialogues stand in the order of the file, whatever order their rows are in. Of several files each has dialogues of
+    its own, since ids often restart. BadRow for a turn's number that is none or occurs twice, or an unknown speaker.
+    """
+    _check_entry(task)
+    files = data_files(task, data)
+    for path, split in zip(files, sets_of_files(task), strict=True):
+        dialogues: dict[str, list[_Said]] = {}
+        speakers: set[str] = set()
+        for said in _said(task, path):
+            dialogues.setdefault(said.dialogue, []).append(said)
+            speakers.add(said.cells.get("speaker", ""))
+        _check_speakers(task, path, speakers)
+        prefix = f"{path.stem}:" if len(files) > 1 else ""
+        for id, own in dialogues.items():
+            yield from _dialogue(task, prefix + id, _in_order(own), split)
+
+
+def annotation_notes(task: Task, data: Path) -> list[str]:
+    """A note on labels beside the turns that belong to no turn, if there are any."""
+    if not column_name(task, "annotations"):
+        return []
+    counts = [
+        (len(beside), sum(place is None for place in _places(task, said, beside)))
+        for path in data_files(task, data)
+        for _, _, said, beside in _nested(task, path)
+    ]
+    every, lost = map(sum, zip(*counts, strict=True)) if counts else (0, 0)
+    return [f"{lost} of {every} labels in `annotations` belong to no turn; left out"] if lost else []
+
+
+def _check_entry(task: Task) -> None:
+    required_column(task, "group" if not column_name(task, "turns") else "turns")
+    for name in ("dialogues", "annotations", "annotation_text"):
+        if column_name(task, name) and not column_name(task, "turns"):
+            raise BadEntry(
+                f"{task.entry_file}: `{name}` is for nested JSON; say with `turns` where a dialogue's turns are"
+            )
+    roles = task.columns.get("roles", {})
+    odd = [role for role in roles.values() if role not in ROLES] if isinstance(roles, Mapping) else []
+    if odd:
+        raise BadEntry(f"{task.entry_file}: `roles` has {odd[0]!r}; a role is {' or '.join(ROLES)}")
+    if (roles or column_names(task, "only")) and not column_name(task, "speaker"):
+        raise BadEntry(f"{task.entry_file}: `roles` and `only` name speakers; say with `speaker` which column has them")
+
+
+def _check_speakers(task: Task, path: Path, speakers: set[str]) -> None:
+    """BadRow for a name in ``only`` that nobody has, or a speaker without a role where ``roles`` names some."""
+    for name in column_names(task, "only"):
+        if name not in speakers:
+            raise BadRow(f"{path}:1: `only` {name!r} speaks no turn{nearest(name, speakers)}; {_listed(speakers)} do")
+    roles = task.columns.get("roles")
+    if isinstance(roles, Mapping) and (unknown := sorted(speakers - set(roles))):
+        raise BadRow(f"{path}:1: speaker {quote(unknown[0])} has no role; add it to `roles` in the entry")
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(map(quote, sorted(names)[:8]))
+
+
+def _in_order(said: Sequence[_Said]) -> Sequence[_Said]:
+    """The turns by their number, where they have any; BadRow for one that is no number, or a second time the same."""
+    if "turn" not in said[0].cells:
+        return said
+    first: dict[float, str] = {}
+    for own in said:
+        number = _number(own)
+        if number in first:
+            raise BadRow(f"{own.where}: turn {own.cells['turn']} of its dialogue is at {first[number]}, too; mend one")
+        first[number] = own.where
+    return sorted(said, key=_number)
+
+
+def _number(said: _Said) -> float:
+    try:
+        number = float(said.cells["turn"])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadRow(
+            f"{said.where}: turn {quote(said.cells['turn'])} is not a number; mend the row, or leave `turn` out"
+        )
+    return number
+
+
+def _dialogue(task: Task, group: str, said: Sequence[_Said], split: str) -> Iterator[RawRow]:
+    """Yield the rows of one dialogue, whose turns are in order."""
+    only, roles = column_names(task, "only"), _roles(task, said)
+    spoken = [Turn(role, own.text) for role, own in zip(roles, said, strict=True)]
+    for place, own in enumerate(said):
+        if only and own.cells["speaker"] not in only:
+            continue
+        before, after = (
+            tuple([turn for turn in part if turn.text.strip()]) for part in (spoken[:place], spoken[place + 1 :])
+        )
+        number = own.cells.get("turn") or str(place + 1)
+        id = own.cells.get("row_id") or f"{group}:{number}"
+        block = own.cells.get("block", group)
+        named = set_of_cell(task, own.where, own.cells["split_column"]) if "split_column" in own.cells else split
+        yield RawRow(own.where, id, group, block, before, own.text, own.label, (), named, after)
+
+
+def _roles(task: Task, said: Sequence[_Said]) -> list[str]:
+    """Who says each turn: by ``roles``, else the first to speak is the speaker; without names two take turns."""
+    if not column_name(task, "speaker"):
+        return [ROLES[place % 2] for place in range(len(said))]
+    names, roles = [own.cells["speaker"] for own in said], task.columns.get("roles")
+    if isinstance(roles, Mapping):
+        return [str(roles[name]) for name in names]
+    return [ROLES[name != names[0]] for name in names]
+
+
+# Where turns are: in the rows of a table, or in the dialogues of nested JSON.
+
+
+def _said(task: Task, path: Path) -> Iterator[_Said]:
+    """Every turn of a file, in its order."""
+    if not column_name(task, "turns"):
+        yield from _of_table(task, path)
+        return
+    wanted = (column_name(task, "text"), *_parts(task).values())
+    missing, known = {name for name in wanted if name != ITSELF}, dict[str, None]()
+    for id, dialogue, said, beside in _nested(task, path):
+        labels = _labels_beside(task, said, beside) if column_name(task, "annotations") else None
+        for place, turn in enumerate(said):
+            where = f"{path}: dialogue {id}, turn {place + 1}"
+            values = {name: _value(turn, dialogue, name) for name in wanted}
+            missing -= {name for name, value in values.items() if value is not None}
+            if missing:
+                known.update(dict.fromkeys([*flatten(_fields(turn)), *flatten(dialogue)]))
+            cells = {part: cell(where, name, values[name]).strip() for part, name in _parts(task).items()}
+            own = labels[place] if labels is not None else _label(task, where, turn, dialogue)
+            yield _Said(where, cells.pop("group", "") or id, cell(where, wanted[0], values[wanted[0]]), own, cells)
+    for name in sorted(missing):
+        hint = nearest(name, known) or f"; they have {', '.join(list(known)[:8]) or 'single values, called .'}"
+        raise BadRow(f"{path}: no turn and no dialogue has {name!r}{hint}")
+
+
+def _parts(task: Task) -> dict[str, str]:
+    return {part: name for part in PARTS if (name := column_name(task, part))}
+
+
+def _of_table(task: Task, path: Path) -> Iterator[_Said]:
+    parts, labels = _parts(task), label_columns(task)
+    raw = read_table(task, path, (column_name(task, "text"), *parts.values(), *labels))
+    text, label = raw.column(column_name(task, "text")), [raw.column(name) for name in labels]
+    places = {part: raw.column(name) for part, name in parts.items()}
+    for index, row in enumerate(raw.rows):
+        where, cells = raw.where(index), {part: row[place].strip() for part, place in places.items()}
+        if not cells["group"]:
+            raise BadRow(f"{where}: {parts['group']} is empty; every turn names its dialogue")
+        own = label_text(task.label, where, [row[place] for place in label])
+        yield _Said(where, cells.pop("group"), row[text], own, cells)
+
+
+def _nested(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, Any], list[Any], list[Any]]]:
+    """The id (its key or number), fields, turns and annotations of every dialogue of a JSON file."""
+    place, inside = column_name(task, "dialogues"), column_name(task, "turns")
+    every = _at(path, "the file", json_value(path), place) if place else json_value(path)
+    if isinstance(every, Mapping) and value_at(every, inside) is not None:
+        every = [every]  # the file is one dialogue
+    if not isinstance(every, Mapping | list):
+        raise BadRow(f"{path}: `dialogues` {place!r} leads to {_shape(every)}; name a list or an object of dialogues")
+    items = every.items() if isinstance(every, Mapping) else enumerate(every)
+    for key, dialogue in items:
+        what = f"dialogue {key}"
+        said = dialogue if inside == ITSELF else _at(path, what, dialogue, inside)
+        said = list(said.values()) if isinstance(said, Mapping) else said
+        if not isinstance(said, list):
+            raise BadRow(f"{path}: {what}: `turns` {inside!r} leads to {_shape(said)}; name its list of turns")
+        beside = column_name(task, "annotations")
+        listed = (_at(path, what, dialogue, beside) or []) if beside else []
+        yield str(key), dialogue if isinstance(dialogue, Mapping) else {}, said, listed
+
+
+def _at(path: Path, what: str, value: Any, name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    """The value at a dotted path; BadRow says what there is instead."""
+    if isinstance(value, Mapping) and (name in value or value_at(value, name) is not None):
+        return value_at(value, name)
+    known = list(value) if isinstance(value, Mapping) else []
+    hint = nearest(name, known) or (f"; it has {', '.join(map(str, known[:8]))}" if known else "")
+    raise BadRow(f"{path}: {what}, {_shape(value)}, has no {name!r}{hint}")
+
+
+def _shape(value: Any) -> str:  # noqa: ANN401
+    """What a JSON value is, in words."""
+    if isinstance(value, Mapping):
+        return f"an object of {len(value)} values"
+    return f"a list of {len(value)} values" if isinstance(value, list) else "a single value"
+
+
+def _fields(value: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    """A turn's values by name: those of an object, or of a list by their number."""
+    if isinstance(value, Mapping):
+        return value
+    return {str(number): inner for number, inner in enumerate(value)} if isinstance(value, list) else {}
+
+
+def _value(turn: Any, dialogue: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+    if name == ITSELF:
+        return turn
+    own = value_at(_fields(turn), name)
+    return value_at(dialogue, name) if own is None else own
+
+
+def _label(task: Task, where: str, turn: Any, dialogue: Mapping[str, Any]) -> str:  # noqa: ANN401
+    values = [_value(turn, dialogue, name) for name in label_columns(task)]
+    if task.label.kind == "multilabel" and isinstance(values[0], list):
+        return (task.label.separator or UNIT).join(map(str, values[0]))
+    return label_text(task.label, where, [cell(where, task.label.column, value) for value in values])
+
+
+# Labels in a list beside the turns.
+
+
+def _places(task: Task, said: Sequence[Any], beside: Sequence[Any]) -> list[int | None]:
+    """The turn of every annotation: the next one that has its text; None where none has."""
+    text = column_name(task, "text")
+    spoken = [_plain(_value(turn, {}, text)) for turn in said]
+    places: list[int | None] = []
+    start = 0
+    for annotation in beside:
+        wanted = _plain(_value(annotation, {}, column_name(task, "annotation_text") or text))
+        place = next((at for at in range(start, len(spoken)) if spoken[at] == wanted), None)
+        start = start if place is None else place + 1
+        places.append(place)
+    return places
+
+
+def _plain(value: object) -> str:
+    return " ".join(str(value or "").split())
+
+
+def _labels_beside(task: Task, said: Sequence[Any], beside: Sequence[Any]) -> list[str]:
+    """The label of every turn; empty where no annotation is its."""
+    labels = [""] * len(said)
+    for annotation, place in zip(beside, _places(task, said, beside), strict=True):
+        if place is not None:
+            labels[place] = _label(task, f"annotation of turn {place + 1}", annotation, {})
+    return labels

@@ -1,0 +1,315 @@
+"""Conversations of one's own: turns of a table or of nested JSON, each with what was said before and after it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from tasks.entry import tasks_of
+from tasks.errors import BadEntry, BadInput
+from tasks.readers import read, read_task
+from tasks.registry import Registry
+from tasks.splits.loading import load
+from tasks.synthetic import write
+from tasks.task import Turn
+
+HEADER = "dialogue,number,who,said,move"
+DIALOGUES = {
+    "d7": [("client", "I lost my job.", ""), ("helper", "When was that?", "question"), ("client", "Last week.", "")],
+    "d2": [("helper", "Hello there.", "greeting"), ("client", "Hi.", ""), ("helper", "Go on.", "question")],
+}
+TABLE = 'group = "dialogue"\nturn = "number"\nspeaker = "who"\n'
+NESTED = 'turns = "dialog"\nspeaker = "who"\n'
+
+
+def task_of(folder, more, *, files=("talk.csv",), label="move", kind="multiclass"):
+    entry = folder / "mine.toml"
+    entry.write_text(
+        f'id = "mine"\nfiles = {json.dumps(list(files))}\nreader = "turns"\ntext = "said"\nlabel = "{label}"\n'
+        f'kind = "{kind}"\n{more}',
+        encoding="utf-8",
+    )
+    (task,) = tasks_of(entry)
+    return task
+
+
+def rows_of_table(dialogues=DIALOGUES):
+    return [(id, str(place), *turn) for id, said in dialogues.items() for place, turn in enumerate(said, start=1)]
+
+
+def write_table(path, rows, header=HEADER):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header.split(","))
+        writer.writerows(rows)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+
+
+def named(said):
+    return [{"who": who, "said": text, "move": move} for who, text, move in said]
+
+
+def told(rows, task):
+    """What a reader gives, in plain words: group, context, text, label and what follows."""
+    return [
+        (row.group, [turn.text for turn in row.context], row.text, task.label.classes[row.label],
+         [turn.text for turn in row.after])
+        for row in rows
+    ]  # fmt: skip
+
+
+def by_hand(dialogues, only=None):
+    """The same from the dialogues themselves, without a reader."""
+    return [
+        (id, [t for _, t, _ in said[:i]], text, move, [t for _, t, _ in said[i + 1 :]])
+        for id, said in dialogues.items()
+        for i, (who, text, move) in enumerate(said)
+        if move and (only is None or who == only)
+    ]
+
+
+DROP = 'drop_labels = [""]\n'
+
+
+def test_rows_of_a_table_in_any_order_have_the_turns_before_and_after_them(tmp_path) -> None:
+    rows = rows_of_table()
+    random.Random(3).shuffle(rows)
+    write_table(tmp_path / "talk.csv", rows)
+    task, examples, _ = read_task(task_of(tmp_path, TABLE + DROP), tmp_path)
+    assert sorted(told(examples, task)) == sorted(by_hand(DIALOGUES))
+    assert {row.id for row in examples} == {"d7:2", "d2:1", "d2:3"}
+
+
+def test_without_numbers_the_order_is_that_of_the_file_though_dialogues_alternate(tmp_path) -> None:
+    first, second = ([row for row in rows_of_table() if row[0] == id] for id in DIALOGUES)
+    mixed = [row for pair in zip(first, second, strict=True) for row in pair]
+    write_table(tmp_path / "talk.csv", mixed)
+    task, examples, _ = read_task(task_of(tmp_path, TABLE.replace('turn = "number"\n', "") + DROP), tmp_path)
+    assert told(examples, task) == by_hand(DIALOGUES)
+
+
+def test_rows_of_others_and_rows_without_a_label_stand_in_the_context_alone(tmp_path) -> None:
+    every = {id: [(who, text, move or "other") for who, text, move in said] for id, said in DIALOGUES.items()}
+    write_table(tmp_path / "talk.csv", rows_of_table(every))
+    task, examples, _ = read_task(task_of(tmp_path, TABLE + 'only = ["helper"]\n'), tmp_path)
+    assert told(examples, task) == by_hand(every, only="helper")
+
+
+def test_who_speaks_first_is_the_speaker_unless_roles_say_who_is(tmp_path) -> None:
+    write_table(tmp_path / "talk.csv", rows_of_table())
+    by_place = read(task_of(tmp_path, TABLE + DROP), tmp_path)
+    assert by_place[0].context == (Turn("speaker", "I lost my job."),)
+    assert [turn.speaker for turn in by_place[2].context] == ["speaker", "listener"]  # the helper began
+    roles = 'roles = { client = "speaker", helper = "listener" }\n'
+    said = read(task_of(tmp_path, TABLE + DROP + roles), tmp_path)
+    assert [turn.speaker for turn in said[2].context] == ["listener", "speaker"]
+    nobody = read(task_of(tmp_path, TABLE.replace('speaker = "who"\n', "") + DROP), tmp_path)
+    assert [turn.speaker for turn in nobody[2].context] == ["speaker", "listener"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "more"),
+    [
+        (
+            "a list of dialogues",
+            [{"id": id, "dialog": named(said)} for id, said in DIALOGUES.items()],
+            'group = "id"\n',
+        ),
+        ("an object of dialogues", {id: {"dialog": named(said)} for id, said in DIALOGUES.items()}, ""),
+        (
+            "dialogues inside an object",
+            {"meta": {"version": 1}, "data": {"logs": {id: {"dialog": named(said)} for id, said in DIALOGUES.items()}}},
+            'dialogues = "data.logs"\n',
+        ),
+        (
+            "labels beside the turns",
+            {
+                id: {
+                    "dialog": [{"who": who, "said": text} for who, text, _ in said],
+                    "marks": [[f" {text}", move] for _, text, move in said if move],
+                }
+                for id, said in DIALOGUES.items()
+            },
+            'annotations = "marks"\nannotation_text = "0"\n',
+        ),
+    ],
+)
+def test_nested_json_is_read_as_the_table_is(tmp_path, shape, value, more) -> None:
+    write_json(tmp_path / "talk.json", value)
+    label = "1" if "annotations" in more else "move"
+    task = task_of(tmp_path, NESTED + more + DROP, files=("talk.json",), label=label)
+    task, examples, notes = read_task(task, tmp_path)
+    assert told(examples, task) == by_hand(DIALOGUES), shape
+    assert not [note for note in notes if "belong to no turn" in note]
+
+
+def test_a_list_of_lists_of_pairs_and_a_list_of_strings_are_dialogues(tmp_path) -> None:
+    write_json(tmp_path / "talk.json", [[[who, text, move] for who, text, move in said] for said in DIALOGUES.values()])
+    more = 'turns = "."\nspeaker = "0"\n' + DROP
+    entry = task_of(tmp_path, more, files=("talk.json",), label="2")
+    entry.columns["text"] = "1"
+    task, examples, _ = read_task(entry, tmp_path)
+    expected = [(str(list(DIALOGUES).index(row[0])), *row[1:]) for row in by_hand(DIALOGUES)]
+    assert told(examples, task) == expected
+    strings = {"a": {"quality": "high", "talk": ["one", "two"]}, "b": {"quality": "low", "talk": ["three", "four"]}}
+    write_json(tmp_path / "talk.json", strings)
+    entry = task_of(tmp_path, 'turns = "talk"\n', files=("talk.json",), label="quality", kind="binary")
+    entry.columns["text"] = "."
+    task, examples, _ = read_task(entry, tmp_path)
+    assert [row.text for row in examples] == ["one", "two", "three", "four"]
+    assert [task.label.classes[row.label] for row in examples] == ["high", "high", "low", "low"]  # of the dialogue
+
+
+def test_labels_that_belong_to_no_turn_are_counted_and_a_repeated_text_takes_the_next_label(tmp_path) -> None:
+    said = [("a", "Yes.", "first"), ("b", "Well.", ""), ("a", "Yes.", "second")]
+    dialogue = {
+        "dialog": [{"who": who, "said": text} for who, text, _ in said],
+        "marks": [["Yes.", "first"], ["Nobody said this.", "lost"], ["Yes.", "second"]],
+    }
+    write_json(tmp_path / "talk.json", [dialogue, dialogue])
+    more = NESTED + 'annotations = "marks"\nannotation_text = "0"\n' + DROP
+    task, examples, notes = read_task(task_of(tmp_path, more, files=("talk.json",), label="1"), tmp_path)
+    assert [task.label.classes[row.label] for row in examples] == ["first", "second"] * 2
+    assert "2 of 6 labels in `annotations` belong to no turn; left out" in notes
+
+
+def test_dialogues_of_several_files_are_their_own_though_ids_restart(tmp_path) -> None:
+    for name in ("train", "dev"):
+        write_table(tmp_path / f"{name}.csv", rows_of_table())
+    more = TABLE + DROP + 'split_files = { train = "train.csv", dev = "dev.csv" }\n'
+    examples = read(task_of(tmp_path, more, files=("train.csv", "dev.csv")), tmp_path)
+    assert {row.group for row in examples} == {"train:d7", "train:d2", "dev:d7", "dev:d2"}
+    assert {row.split for row in examples} == {"train", "validation"}
+
+
+def test_history_and_later_cut_what_is_read_and_splits_never_divide_a_dialogue(tmp_path) -> None:
+    made = {f"d{i}": [("ab"[j % 2], f"turn {j} of {i}", "xy"[(i + j) % 2]) for j in range(6)] for i in range(60)}
+    write_table(tmp_path / "talk.csv", rows_of_table(made))
+    task = task_of(tmp_path, TABLE + "history = 2\nlater = 1\n", kind="binary")
+    splits = load(task, tmp_path)
+    groups = [{row.group for row in part} for part in (splits.train, splits.validation, splits.test)]
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 60
+    for row in (*splits.train, *splits.test):
+        place = int(row.text.split()[1])
+        assert [turn.text.split()[1] for turn in row.context] == [str(i) for i in range(max(0, place - 2), place)]
+
+
+@pytest.mark.parametrize(
+    ("more", "change", "said"),
+    [
+        ('only = ["helpr"]\n', None, "`only` 'helpr' speaks no turn; did you mean 'helper'"),
+        ('roles = { client = "speaker" }\n', None, "speaker 'helper' has no role; add it to `roles`"),
+        ('roles = { client = "boss" }\n', None, "`roles` has 'boss'; a role is speaker or listener"),
+        ('dialogues = "logs"\n', None, "`dialogues` is for nested JSON"),
+        ("", ("d7,2", "d7,1"), r"talk.csv:3: turn 1 of its dialogue is at "),
+        ("", ("d7,2", "d7,two"), "talk.csv:3: turn 'two' is not a number; mend the row, or leave `turn` out"),
+        ("", ("d7,2", ",2"), "talk.csv:3: dialogue is empty; every turn names its dialogue"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place(tmp_path, more, change, said) -> None:
+    write_table(tmp_path / "talk.csv", rows_of_table())
+    if change:
+        path = tmp_path / "talk.csv"
+        path.write_text(path.read_text().replace(*change))
+    with pytest.raises((BadInput, BadEntry)) as caught:
+        read(task_of(tmp_path, TABLE + DROP + more), tmp_path)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "said"),
+    [
+        ({"logs": [1]}, 'dialogues = "log"\nturns = "dialog"\n', "has no 'log'; did you mean 'logs'"),
+        ([{"dialogue": []}], 'turns = "dialog"\n', "dialogue 0, an object of 1 values, has no 'dialog'; did you mean"),
+        ([{"dialog": 3}], 'turns = "dialog"\n', "`turns` 'dialog' leads to a single value; name its list of turns"),
+        (3, 'turns = "dialog"\n', "leads to a single value; name a list or an object of dialogues"),
+        ([{"dialog": [{"sad": "x", "move": "y"}]}], 'turns = "dialog"\n', "no turn and no dialogue has 'said'"),
+        ([{"dialog": [{"said": ["x"], "move": "y"}]}], 'turns = "dialog"\n', "column 'said' holds a list"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_what_is_there(tmp_path, value, more, said) -> None:
+    write_json(tmp_path / "talk.json", value)
+    with pytest.raises(BadInput) as caught:
+        read(task_of(tmp_path, more, files=("talk.json",)), tmp_path)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+WORDS = some.text(some.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=6)
+
+
+@settings(max_examples=40)
+@given(some.lists(some.lists(some.tuples(some.sampled_from("ab"), WORDS, some.sampled_from("xy")), min_size=1, max_size=5), min_size=2, max_size=5), some.randoms(use_true_random=False))  # fmt: skip  # noqa: E501
+def test_a_table_and_nested_json_of_the_same_dialogues_give_the_same_rows(tmp_path_factory, dialogues, rng) -> None:
+    folder = tmp_path_factory.mktemp("same")
+    ids = {str(number): said for number, said in enumerate(dialogues)}
+    rows = rows_of_table(ids)
+    rng.shuffle(rows)
+    write_table(folder / "talk.csv", rows)
+    write_json(folder / "talk.json", [{"dialog": named(said)} for said in dialogues])
+    classes = 'classes = ["x", "y"]\n'
+    one = read(task_of(folder, TABLE + classes), folder)
+    other = read(task_of(folder, NESTED + classes, files=("talk.json",)), folder)
+    by_id = defaultdict(list)
+    for row in (*one, *other):
+        by_id[row.id].append(row)
+    assert len(one) == len(other) == len(by_id)
+    assert all(first == second for first, second in by_id.values())
+
+
+ESCONV = """
+id = "strategies"
+reader = "turns"
+files = ["esconv/raw/ESConv.json"]
+turns = "dialog"
+speaker = "speaker"
+text = "content"
+label = "annotation.strategy"
+kind = "multiclass"
+only = ["supporter"]
+drop_labels = ["", "Other", "Others"]
+relabel = { Questions = "Question" }
+roles = { seeker = "speaker", supporter = "listener" }
+"""
+INTERVIEWS = """
+id = "codes"
+reader = "turns"
+files = ["mi/raw/MI Dataset.csv"]
+group = "dialog_id"
+speaker = "author"
+text = "text"
+label = "final agreed label"
+kind = "multiclass"
+only = ["listener"]
+drop_labels = ["", "-", "Other"]
+roles = { speaker = "speaker", listener = "listener" }
+"""
+
+
+@pytest.mark.parametrize(("entry", "task"), [(ESCONV, "esconv_strategy"), (INTERVIEWS, "mi_behavior")])
+def test_an_entry_reads_what_a_reader_of_its_own_reads_of_the_same_files(tmp_path, entry, task) -> None:
+    built_in = Registry.load().task(task)
+    write(tmp_path, [built_in.dataset.id], rows=150, seed=4)
+    (tmp_path / "own.toml").write_text(entry, encoding="utf-8")
+    (own,) = tasks_of(tmp_path / "own.toml")
+    ours, theirs = read_task(own, tmp_path), read_task(built_in, tmp_path)
+    assert len(ours.rows) == len(theirs.rows) > 40
+    for row, other in zip(ours.rows, theirs.rows, strict=True):
+        before = row.context
+        if task == "mi_behavior":  # its own reader keeps the latest of the speaker's sentences alone
+            before = [turn for turn in before if turn.speaker == "speaker"][-1:]
+        assert plain(before) == plain(other.context) and plain(row.after) == plain(other.after)
+        assert row.text.strip() == other.text.strip()
+        assert ours.task.label.classes[row.label] == theirs.task.label.classes[other.label]
+
+
+def plain(turns):
+    return [(turn.speaker, turn.text.strip()) for turn in turns]
