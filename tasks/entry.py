@@ -24,7 +24,7 @@ from tasks.plain_text import control_character, is_inside, nearest, read_toml
 from tasks.readers import READERS
 from tasks.readers.rows import BESIDE
 from tasks.readers.sets import sets_of_files
-from tasks.task import Dataset, Download, Instruction, Label, Task, why_taken
+from tasks.task import COMBINED, Dataset, Download, Instruction, Label, Task, why_taken
 
 FieldType = type | UnionType | GenericAlias
 TEXT_OR_LIST: FieldType = str | list
@@ -64,6 +64,7 @@ COLUMN_FIELDS: Mapping[str, FieldType] = {
     "row_id": str,
     "rationale": str,
     "annotators": list,
+    "annotator": str,
     "encoding": str,
     "delimiter": str,
     "escape": str,
@@ -198,6 +199,8 @@ def _label(entry: Mapping[str, Any]) -> Label:
     """The label of one column, or of a list of 0/1 columns."""
     columns = entry["label"]
     fields = _pick(entry, LABEL_FIELDS)
+    if entry.get("annotator") and isinstance(columns, str):
+        return Label(column=columns, columns=(columns,), **{"combine": COMBINED.get(entry["kind"], "")} | fields)
     if isinstance(columns, str):
         return Label(column=columns, **fields)
     return Label(column=", ".join(columns), columns=tuple(columns), **fields)
@@ -365,6 +368,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "drop_labels": "labels whose rows are left out",
         "annotators": "columns of what every annotator answered, where `label` is a column of its own; the leaderboard "
         "then says how well one of them does",
+        "annotator": "column of who gave a row's label, where a row is one annotator's; the rows of an item (of one "
+        "`row_id`, or of equal texts) become one, by `combine`",
         "label_sources": "which annotators' labels count, for readers that know several",
     },
     "Splits": {

@@ -18,19 +18,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks import columns
+from tasks.columns import LOOKED_AT, cells_of, repeats
 from tasks.errors import BadRow
 from tasks.readers.formats.columnar import COLUMNAR
+from tasks.readers.formats.delimited import SEPARATOR_LINE
 from tasks.readers.formats.streams import decodes, open_bytes, read_text
 from tasks.readers.formats.text_table import Raw
-from tasks.readers.labels import DECIMAL_COMMA, TRUTH
+from tasks.readers.labels import DECIMAL_COMMA, LISTED, TRUTH, names_in_list
 from tasks.readers.raw import CONVERTED, JSON_LINES, ending_of, read_raw
-from tasks.readers.sets import SETS
 from tasks.task import COMBINED, why_taken
 
 DELIMITERS = (",", ";", "\t", "|")
 BACKSLASH = "\\"
-SET_COLUMNS = ("split", "set", "partition", "subset")
 LONGEST_HEADER = 1 << 20  # characters
+BY_HAND = (
+    'if these are dialogues, write the entry by hand: reader = "turns", with `turns`, `text`, `speaker` and `label`'
+)
+MOST_LISTED = 12  # columns in a line
 NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "reply", "response", "response_post", "utterance", "sentence", "essay", "tweet", "message", "post",
              "comment", "content", "body"),
@@ -48,7 +53,6 @@ SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARA
            "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
 MOST_CLASSES = 100
 FEWEST_SCALE_POINTS = 3
-LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
 
 
 @dataclass(frozen=True)
@@ -95,14 +99,152 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
     fields: dict[str, object] = {name: value for name, value in stated.items() if value}
     for name in _columns_of(fields):
         file.raw.column(name)
+    if guessed and (nested := columns.nested(file.raw)):
+        raise BadRow(f"{file.raw.path}:1: {nested}; {BY_HAND}")
     for part in guessed:
         taken = _columns_of(fields)
         if part not in fields and (guess := _guess(file.raw, part, taken)):
             fields[part] = guess
+    if guessed:
+        fields |= _several_rows(file.raw, fields)
     fields |= _of_label(file.raw, fields)
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(file.raw, str(fields["text"])))
     return fields | _gaps(file.raw, fields) | _sets(file.raw, fields) | _format(file)
+
+
+def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
+    """What rows that are no items by themselves ask for: those of one annotator each, or turns of a dialogue."""
+    taken = _columns_of(fields)
+    if not isinstance(fields.get("label"), str) or "text" not in fields:
+        return {}
+    text, group = str(fields["text"]), str(fields.get("group", ""))
+    who = columns.annotator(raw, taken) if repeats(raw, text) else ""
+    by = {"annotator": who} if who else {}
+    own = (
+        columns.of_turns(raw, group, [*taken, who], by_annotators=bool(who))
+        if group and "context" not in fields
+        else {}
+    )
+    if own and (not who or "turn" in own):
+        return {"reader": "turns"} | dict[str, object](own | by) | _only(raw, fields, own.get("speaker", ""))
+    item = columns.item(raw, text, [*taken, who]) if who and "row_id" not in fields else ""
+    return {**by, **({"row_id": item} if item else {})}
+
+
+def _only(raw: Raw, fields: Mapping[str, object], speaker: str) -> dict[str, object]:
+    """The speakers whose turns have a label, where those of others have none or say so (``n/a``)."""
+    if not speaker:
+        return {}
+    who, label = raw.column(speaker), raw.column(str(fields["label"]))
+    labelled: dict[str, bool] = {}
+    for row in raw.rows[:LOOKED_AT]:
+        has_one = row[label].strip().casefold() not in ("", *columns.MISSING)
+        labelled[row[who].strip()] = labelled.get(row[who].strip(), False) or has_one
+    names = sorted(name for name, has_any in labelled.items() if has_any)
+    return {"only": names} if 0 < len(names) < len(labelled) else {}
+
+
+def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
+    """What a person should look at before believing a proposal, each in one line."""
+    raw, taken = file.raw, _columns_of(fields)
+    return [
+        *_other_labels(file, fields),
+        *_other_texts(raw, fields),
+        *_ungrouped(raw, fields, taken),
+        *_odd_labels(raw, fields),
+    ]
+
+
+def label_candidates(file: ReadableFile, but: Sequence[str] = ()) -> str:
+    """The columns that could be the label, each with its kind: ``strategy (multiclass), V (continuous)``."""
+    names = [f"{name} ({_kind_in_words(file.raw, name)})" for name in columns.labels(file.raw, but)]
+    return ", ".join(names[:MOST_LISTED]) + (
+        f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    )
+
+
+def _other_labels(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
+    """The columns beside the label that could be it."""
+    parts = ("text", "label", "group", "row_id", "split_column", "annotator", "turn", "speaker")
+    others = label_candidates(file, [name for part in parts for name in _named(fields.get(part))])
+    return [f"other columns that could be the label: {others}"] if others else []
+
+
+def _named(value: object) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, list) else [str(value)] if value else []
+
+
+def _kind_in_words(raw: Raw, name: str) -> str:
+    try:
+        return str(_kind(raw, name)["kind"])
+    except BadRow:
+        return "no kind"
+
+
+def _other_texts(raw: Raw, fields: Mapping[str, object]) -> list[str]:
+    """Columns of texts that the proposal leaves unread."""
+    used = [str(fields[part]) for part in ("text", "context", "label") if part in fields]
+    others = [name for name in raw.header if name not in used and columns.is_text(cells_of(raw, name))]
+    return [f"texts that are not read: {', '.join(others)}; what was said before is `context`"] if others else []
+
+
+def _ungrouped(raw: Raw, fields: Mapping[str, object], taken: Sequence[str]) -> list[str]:
+    """What looks like a group beside the group, or in its place; and that rows count as independent where none is."""
+    ruled_out = [
+        *taken,
+        *(str(fields[part]) for part in ("annotator", "turn", "speaker", "split_column") if part in fields),
+    ]
+    others = [f"{name} (a value has {rows:.1f} rows)" for name, rows in columns.groups(raw, ruled_out).items()]
+    if "group" in fields or fields.get("annotator"):
+        more = f"what repeats, too: {', '.join(others)}; if such rows belong together, write it as `block` or `group`"
+        return [more] if others else []
+    what = f"; {', '.join(others)} may say what belongs together: write it as `group`" if others else ""
+    return [f"not grouped: rows count as independent{what}"]
+
+
+def _odd_labels(raw: Raw, fields: Mapping[str, object]) -> list[str]:
+    """Labels that may mean that there is none, a scale and its other readings, and labels that a group decides."""
+    label = fields.get("label")
+    if not isinstance(label, str) or label not in raw.header:
+        return []
+    cells, lines = _labels_of_rows(raw, label, fields), []
+    spoken_for = fields.get("drop_labels", [])
+    for name, share in columns.missing(cells).items():
+        if isinstance(spoken_for, list) and name not in spoken_for:
+            lines.append(
+                f"{name!r} is {100 * share:.0f} % of the labels: if it means that there is none, write "
+                f"drop_labels = {json.dumps([name], ensure_ascii=False)}"
+            )
+    if fields.get("kind") == "ordinal":
+        lines.append(
+            'the labels are steps of a scale; for a measurement write kind = "continuous", for classes "multiclass"'
+        )
+    if {cell.casefold() for cell in cells} & {"true", "false"} and set(cells) & {"0", "1"}:
+        lines.append("true or false and 1 or 0 stand in one column: they are different labels; join them by `relabel`")
+    group = fields.get("group")
+    if isinstance(group, str) and group in raw.header and _is_of_groups(raw, label, group):
+        lines.append(
+            f"every {group} has one {label} alone: rows of a group are one judgement, and few groups say little"
+        )
+    return lines
+
+
+def _labels_of_rows(raw: Raw, label: str, fields: Mapping[str, object]) -> list[str]:
+    """The labels of the rows that a proposal keeps: of the speakers in ``only`` where it names some."""
+    only, speaker = fields.get("only"), fields.get("speaker")
+    if not (isinstance(only, list) and isinstance(speaker, str)):
+        return cells_of(raw, label)
+    who, what = raw.column(speaker), raw.column(label)
+    return [row[what].strip() for row in raw.rows[:LOOKED_AT] if row[who].strip() in only and row[what].strip()]
+
+
+def _is_of_groups(raw: Raw, label: str, group: str) -> bool:
+    """Whether a label never changes within a group, of which some have several rows."""
+    where, what = raw.column(group), raw.column(label)
+    pairs = {(row[where], row[what]) for row in raw.rows[:LOOKED_AT]}
+    known = {first for first, _ in pairs}
+    return len(pairs) == len(known) < len(raw.rows[:LOOKED_AT])
 
 
 def entry_text(fields: Mapping[str, object]) -> str:
@@ -116,12 +258,6 @@ def task_id(name: str) -> str:
     """An id made of a file's or data set's name; for ``train`` it is ``train_task``, since ``train`` is taken."""
     id = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "task"
     return f"{id}_task" if why_taken(id) else id
-
-
-def cells_of(raw: Raw, column: str) -> list[str]:
-    """The first cells of a column that are not empty."""
-    position = raw.column(column)
-    return [cells[position].strip() for cells in raw.rows[:LOOKED_AT] if cells[position].strip()]
 
 
 def _toml(value: object) -> str:
@@ -150,6 +286,8 @@ def _encoding(path: Path) -> str:
 def _delimiter(path: Path, encoding: str) -> str:
     """Delimiter that an entry must name: the one most frequent in the first line, or empty for the ending's own."""
     header = read_text(path, encoding or "utf-8", "", lambda file: file.readline(LONGEST_HEADER))
+    if SEPARATOR_LINE.fullmatch(header):
+        return ""  # it names itself
     counts = Counter({delimiter: header.count(delimiter) for delimiter in DELIMITERS})
     best, count = counts.most_common(1)[0]
     is_usual = best == "," and ending_of(path) == ".csv"
@@ -162,19 +300,39 @@ def _format(file: ReadableFile) -> dict[str, object]:
 
 def _guess(raw: Raw, part: str, taken: Sequence[str]) -> str:
     """The column with a role, by its name or, for text and label, by what it holds; empty if there is none."""
-    free = [name for name in raw.header if name not in taken and not _holds_lists(raw, name)]
+    free = [name for name in raw.header if name not in taken and _may_be(raw, part, name)]
+    likely = [name for name in columns.groups(raw, taken) if name in free] if part == "group" else []
+    if likely:
+        return likely[0]
     named = [name for usual in NAMES[part] for name in free if name.lower().rpartition(".")[2] == usual]
     suited = [name for name in named if _suits(raw, part, name)]
     if suited:
         return suited[0]
+    if part == "row_id":
+        ids = [name for name in free if columns.words_of(name)[-1:] == ["id"] and _suits(raw, part, name)]
+        return ids[0] if len(ids) == 1 else ""
     if part == "text":
         lengths = {name: _mean_length(raw, name) for name in free}
         longest = max(lengths, key=lambda name: lengths[name], default="")
-        return longest if longest and lengths[longest] > 12 else ""
+        is_text = longest and any(" " in cell for cell in cells_of(raw, longest))
+        return longest if longest and ((lengths[longest] > 12 and is_text) or _is_unspaced(raw, longest)) else ""
+    likely = list(columns.labels(raw, taken)) if part == "label" else []
+    return likely[0] if len(likely) == 1 else ""
+
+
+def _may_be(raw: Raw, part: str, name: str) -> bool:
+    """Whether a column can have the role at all: sets are no label, ids no text, lists nothing but several labels."""
+    cells = cells_of(raw, name)
     if part == "label":
-        classes = [name for name in free if 2 <= len(set(cells_of(raw, name))) <= 20 and _repeats(raw, name)]
-        return classes[0] if len(classes) == 1 else ""
-    return ""
+        return not columns.names_sets(cells) and bool(name)
+    return not _holds_lists(raw, name) and bool(name) and not (part == "group" and columns.names_sets(cells))
+
+
+def _is_unspaced(raw: Raw, name: str) -> bool:
+    """Whether a column holds texts of a script that has no spaces."""
+    cells = cells_of(raw, name)
+    letters = sum(len(cell) for cell in cells)
+    return letters > 4 * len(cells) and bool(_language(cells)) and not repeats(raw, name)
 
 
 def _suits(raw: Raw, part: str, name: str) -> bool:
@@ -183,7 +341,7 @@ def _suits(raw: Raw, part: str, name: str) -> bool:
     if part == "row_id":
         return len(set(cells)) == len(raw.rows[:LOOKED_AT])
     if part == "group":
-        return len(cells) == len(raw.rows[:LOOKED_AT]) and _repeats(raw, name)
+        return len(cells) == len(raw.rows[:LOOKED_AT]) and repeats(raw, name)
     return bool(cells)
 
 
@@ -191,11 +349,6 @@ def _holds_lists(raw: Raw, name: str) -> bool:
     """Whether the cells are lists of JSON, of which an entry can name single values only."""
     cells = cells_of(raw, name)
     return bool(cells) and all(cell[0] == "[" and cell[-1] == "]" for cell in cells)
-
-
-def _repeats(raw: Raw, name: str) -> bool:
-    cells = cells_of(raw, name)
-    return len(set(cells)) < len(cells)
 
 
 def _mean_length(raw: Raw, name: str) -> float:
@@ -230,16 +383,14 @@ def _gaps(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
 def _sets(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """The column that names published sets, by its name and what it holds."""
     for name in raw.header:
-        cells = {cell.casefold() for cell in cells_of(raw, name)}
-        if name.lower() in SET_COLUMNS and len(cells) > 1 and cells <= set(SETS) and name not in _columns_of(fields):
+        if name not in _columns_of(fields) and columns.names_sets(cells_of(raw, name)):
             return {"split_column": name}
     return {}
 
 
 def _of_annotators(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     """Kind of several label columns: one per class where all hold 0 and 1, else one per annotator."""
-    columns = [str(name) for name in _columns_of({"label": fields["label"]})]
-    cells = {cell for name in columns for cell in cells_of(raw, name)}
+    cells = {cell for name in _columns_of({"label": fields["label"]}) for cell in cells_of(raw, name)}
     kind = fields.get("kind")
     if kind == "multilabel" or (kind is None and {cell.lower() for cell in cells} <= set(TRUTH)):
         return {"kind": "multilabel"}
@@ -257,22 +408,38 @@ def _decimal(cells: set[str]) -> dict[str, object]:
 
 
 def _kind(raw: Raw, label: str) -> dict[str, object]:
-    """Kind of the label, with its separator if it has one; BadRow when its cells suit no kind."""
+    """Kind of the label, with what else its cells ask for; BadRow when they suit no kind."""
     cells = cells_of(raw, label)
     distinct = set(cells)
     if len(distinct) < 2:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; a label has two or more")
     if len(distinct) == 2:
         return {"kind": "binary"}
-    if decimal := _decimal(distinct):
-        return {"kind": "continuous", **decimal}
-    if numbers := _numbers(distinct):
-        return {"kind": _kind_of_numbers(numbers, label)}
-    if separated := _separator(cells):
-        return {"kind": "multilabel", **separated}
+    if kind := _kind_of_quantities(distinct, label) or _kind_of_names(cells):
+        return kind
     if len(distinct) > MOST_CLASSES:
         raise BadRow(f"{raw.path}:1: column {label!r} holds {len(distinct)} distinct labels; is it another column?")
     return {"kind": "multiclass"}
+
+
+def _kind_of_quantities(distinct: set[str], label: str) -> dict[str, object]:
+    """The kind of labels that are numbers, with a decimal comma or as percentages; nothing for others."""
+    if decimal := _decimal(distinct):
+        return {"kind": "continuous", **decimal}
+    if all(columns.PERCENT.fullmatch(cell) for cell in distinct):
+        return {"kind": "continuous"}
+    numbers = _numbers(distinct)
+    return {"kind": _kind_of_numbers(numbers, label)} if numbers else {}
+
+
+def _kind_of_names(cells: Sequence[str]) -> dict[str, object]:
+    """The kind of labels that are words of a scale, or several names in one cell; nothing for others."""
+    if all(names_in_list(cell) is not None for cell in cells):
+        return {"kind": "multilabel", "separator": LISTED}
+    if steps := columns.scale(cells):
+        return {"kind": "ordinal", "classes": steps}
+    separated = _separator(cells)
+    return {"kind": "multilabel", **separated} if separated else {}
 
 
 def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
@@ -280,7 +447,10 @@ def _kind_of_numbers(numbers: Sequence[float], label: str) -> str:
     is_whole = all(number == int(number) for number in numbers)
     if not is_whole or len(numbers) > 11:
         return "continuous"
-    is_scale = any(word in label.lower() for word in SCALES) or (min(numbers) == 1 and len(numbers) >= 5)
+    steps = {number - min(numbers) for number in numbers}
+    is_scale = any(word in label.lower() for word in SCALES) or (
+        min(numbers) in (0, 1) and len(steps) - 1 == max(steps)
+    )
     return "ordinal" if is_scale and len(numbers) >= FEWEST_SCALE_POINTS else "multiclass"
 
 

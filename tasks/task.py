@@ -387,10 +387,18 @@ class Task:
         fields = [name for name in ("split_files", "split_column") if name in self.columns]
         if fields and self.reader not in ("table", "turns"):
             raise BadEntry(f"`{fields[0]}` is for the readers 'table' and 'turns'; {self.reader!r} reads none")
-        if self.label.combine and self.reader not in SEVERAL:
-            raise BadEntry(f"`combine` is for the readers 'table' and 'joined'; {self.reader!r} reads one label")
+        if self.label.combine and self.reader not in (*SEVERAL, "turns"):
+            raise BadEntry(
+                f"`combine` is for the readers 'table', 'joined' and 'turns'; {self.reader!r} reads one label"
+            )
         if annotators := self.columns.get("annotators"):
             self._check_annotators(annotators)
+        is_read = self.reader in ("table", "turns") and not annotators and self.label.kind != "multilabel"
+        if self.columns.get("annotator") and not is_read:
+            raise BadEntry(
+                "`annotator` names who gave a row's label, for the readers 'table' and 'turns' and labels of one class "
+                "or number; remove it, or `annotators`"
+            )
 
     def _check_annotators(self, columns: object) -> None:
         if self.reader not in SEVERAL:

@@ -18,9 +18,10 @@ from harness.api import Study
 from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import print_json, verbatim
+from tasks.columns import cells_of
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
-from tasks.proposal import cells_of, entry_text, proposal, read_file, task_id
+from tasks.proposal import entry_text, label_candidates, proposal, read_file, remarks, task_id
 from tasks.readers.rows import refuse_folder
 from tasks.registry import Registry
 from tasks.task import KINDS, why_taken
@@ -123,15 +124,16 @@ def new_task(options: argparse.Namespace) -> int:
     from tasks.splits.contamination import Texts
 
     folders = [Path(folder) for folder in options.registry or [DEFAULT_REGISTRY]]
-    entry = _entry(folders[0], options)
+    entry, doubts = _entry(folders[0], options)
     file, splits = _write(entry, folders, Path(options.data))
     facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
     if not options.json:
         verbatim(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}")
         print(_check(facts))
+        verbatim(_listed(doubts))
     result = None if options.skip_training else _train(splits.task.id, folders, options)
     if options.json:
-        print_json({"entry": str(file), "check": facts, "dry_training": result})
+        print_json({"entry": str(file), "check": facts, "look_at": doubts, "dry_training": result})
         return 0
     if result:
         print(
@@ -142,8 +144,8 @@ def new_task(options: argparse.Namespace) -> int:
     return 0
 
 
-def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
-    """Fields of the entry: from flags, then from the columns, confirmed by whoever sits at a terminal."""
+def _entry(folder: Path, options: argparse.Namespace) -> tuple[dict[str, object], list[str]]:
+    """Fields of the entry, from flags and columns, confirmed by whoever sits at a terminal; and what to look at."""
     from harness.raw.hub_dataset import PREFIX
 
     path, defaults = _hub_file(options) if options.file.startswith(PREFIX) else _local_file(folder, options)
@@ -162,13 +164,19 @@ def _entry(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     fields = proposal(table, fields_wanted)
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
         print(_columns(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
-        fields = proposal(table, fields_wanted | _ask(fields, fields_wanted), guessed=())
+        print(_listed(remarks(table, fields)))
+        own = {name: value for name, value in fields.items() if name not in ASKED}
+        fields = own | proposal(table, fields_wanted | _ask(fields, fields_wanted), guessed=())
     for name in MANDATORY:
         if name not in fields:
-            raise BadEntry(
-                f"{path}: no column looks like the {name}; give --{name}; the columns are {', '.join(table.raw.header)}"
-            )
-    return fields
+            could = label_candidates(table) if name == "label" else ""
+            others = f"{could} could be it" if could else f"the columns are {', '.join(table.raw.header)}"
+            raise BadEntry(f"{path}: no column looks like the {name}, or several do; give --{name}; {others}")
+    return fields, remarks(table, fields)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"look at   {line}" for line in lines)
 
 
 def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
@@ -252,7 +260,10 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
         raise BadInput(f"there is a task {id!r} already; give another --id")
     with atomic(file) as draft:
         draft.write_text(entry_text(entry), encoding="utf-8")
-        splits = load(tasks_of(draft)[0], data)
+        try:
+            splits = load(tasks_of(draft)[0], data)
+        except BadInput as problem:
+            raise type(problem)(str(problem).replace(str(draft), str(file))) from None
     return file, splits
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tasks.readers.labels import UNIT, index_of, label_names, number_of, renamed
-from tasks.readers.rows import RawRow, column_names
+from tasks.readers.rows import RawRow, column_name, column_names
 from tasks.task import Task
 
 
@@ -23,7 +23,7 @@ class Annotators:
         self._rename, self._dropped = label_names(task), set(column_names(task, "drop_labels")) | {""}
         self._indices = {name: index for index, name in enumerate(task.label.classes)}
         self._marks: list[list[str | float]] = []
-        self._ties = 0
+        self._ties = self._most = 0
 
     def combine(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
         """Yield the rows with one label each: the mean or the majority of the annotators' labels; gaps do not count.
@@ -33,7 +33,7 @@ class Annotators:
         """
         for row in rows:
             every = renamed(row.label.split(UNIT), self._rename, self._dropped)
-            named = [mark for mark in every if mark]
+            named, self._most = [mark for mark in every if mark], len(every)
             if not named:
                 if "" not in column_names(self._task, "drop_labels") and not row.label.replace(UNIT, ""):
                     yield row._replace(label="")
@@ -55,10 +55,12 @@ class Annotators:
         several = [row for row in marks if len(row) > 1]
         value = krippendorff(several, is_number=is_number)
         alpha = "not defined" if value is None else f"{value:.2f}"
+        column = column_name(self._task, "annotator")
         columns = self._task.label.columns
+        who = f"{self._most} annotators ({column})" if column else f"{len(columns)} annotators ({', '.join(columns)})"
         how = "interval" if is_number else "nominal"
         notes = [
-            f"{len(columns)} annotators ({', '.join(columns)}): Krippendorff's alpha ({how}) {alpha} over the "
+            f"{who}: Krippendorff's alpha ({how}) {alpha} over the "
             f"{len(several)} of {len(marks)} rows that several have labelled"
         ]
         if self._ties:

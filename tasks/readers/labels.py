@@ -6,6 +6,7 @@ For example, in a task with ``classes = ["no", "weak", "strong"]`` and ``relabel
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from tasks.errors import BadRow
 from tasks.readers.rows import RawRow, column_name, column_names, kept_turns, quote
 from tasks.task import Answer, Example, Label, Task
 
+LISTED = "[]"  # the `separator` of class names in a list, as Python or JSON writes one
 UNIT = "\x1f"  # between the class names of a row whose classes are columns, or the labels of several annotators
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
@@ -105,8 +107,24 @@ def _multilabel(label: Label, indices: Mapping[str, int], row: RawRow) -> tuple[
 
 def class_names(label: Label, text: str) -> list[str]:
     """Class names in the label of a raw row: one, or for a multilabel label any number; an empty text has none."""
-    names = text.split(label.separator or UNIT) if label.kind == "multilabel" else [text]
+    if label.kind != "multilabel":
+        names = [text]
+    elif label.separator == LISTED:
+        names = names_in_list(text) or []
+    else:
+        names = text.split(label.separator or UNIT)
     return [name.strip() for name in names if name.strip()]
+
+
+def names_in_list(cell: str) -> list[str] | None:
+    """The names in a cell that is a list as Python or JSON writes it, ``['warm', 'calm']``; None for another cell."""
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    try:
+        value = ast.literal_eval(cell)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return [str(name) for name in value] if isinstance(value, list) else None
 
 
 def label_text(label: Label, where: str, cells: Sequence[str]) -> str:
@@ -139,6 +157,7 @@ def number_of(label: Label, row: RawRow) -> float:
     """Value of a continuous label; BadRow when it is no finite number or outside the declared range."""
     _refuse_empty(label, row)
     text = row.label.replace(",", ".") if label.decimal == "," and "." not in row.label else row.label
+    text = text.rstrip().removesuffix("%")  # 87% is 87
     try:
         value = math.nan if label.decimal == "," and "." in row.label else float(text)
     except ValueError:

@@ -12,13 +12,13 @@ is for labels of one's own of a table without ids, by the numbers of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
 from tasks.readers.formats.text_table import Cells, Raw
-from tasks.readers.labels import label_text
+from tasks.readers.labels import UNIT, label_text
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import (
     RawRow,
@@ -40,8 +40,14 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
     """Yield the rows of all files in order; of rows equal in the ``unique_by`` columns only the first is kept.
 
     A row without an id column is named by its number over all files, counted from 0 before any is dropped. Only
-    the columns that the task names are kept of a file.
+    the columns that the task names are kept of a file. Where a column names the ``annotator`` of a row, the rows of one
+    item become one row.
     """
+    rows = _of_files(task, data)
+    return _by_item(task, rows) if column_name(task, "annotator") else rows
+
+
+def _of_files(task: Task, data: Path) -> Iterator[RawRow]:
     seen: set[tuple[str, ...]] = set()
     number = 0
     sets = sets_of_files(task)
@@ -51,6 +57,29 @@ def table(task: Task, data: Path) -> Iterator[RawRow]:
         raw = read_table(task, path, wanted_columns(task))
         yield from _rows(task, raw, number, seen, split, _labels(task, raw))
         number += len(raw.rows)
+
+
+def _by_item(task: Task, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+    """One row per item, in the order of their first rows, with every annotator's label in the order of their names.
+
+    An item is an id, or where the entry names no ``row_id`` a text in its context. BadRow with both lines where two
+    rows of an item differ in what they say, or are of one annotator.
+    """
+    items: dict[object, list[RawRow]] = {}
+    for row in rows:
+        items.setdefault(row.id if column_name(task, "row_id") else (row.context, row.text), []).append(row)
+    annotators = sorted({row.marks[0] for own in items.values() for row in own})
+    says_group = bool(column_name(task, "group"))
+    for first, *others in items.values():
+        labels = {first.marks[0]: first}
+        for row in others:
+            is_other_group = says_group and row.group != first.group
+            if is_other_group or (row.text, row.context) != (first.text, first.context):
+                raise BadRow(f"{row.where}: text, context or group differ from those of its item at {first.where}")
+            if (known := labels.setdefault(row.marks[0], row)) is not row:
+                raise BadRow(f"{row.where}: its annotator has labelled the item at {known.where}; keep one of the rows")
+        label = UNIT.join(labels[name].label if name in labels else "" for name in annotators)
+        yield first._replace(label=label, marks=())
 
 
 def read_table(task: Task, path: Path, columns: tuple[str, ...]) -> Raw:
@@ -67,7 +96,7 @@ def wanted_columns(task: Task) -> tuple[str, ...]:
 
 def _unlabelled_columns(task: Task) -> tuple[str, ...]:
     """Those without the label's."""
-    parts = (column_name(task, part) for part in ("text", *OPTIONAL))
+    parts = (column_name(task, part) for part in ("text", *OPTIONAL, "annotator"))
     return (*filter(None, parts), *column_names(task, "unique_by"), *column_names(task, "annotators"))
 
 
@@ -77,8 +106,9 @@ def label_columns(task: Task) -> tuple[str, ...]:
 
 
 def _marks_at(task: Task, raw: Raw) -> list[int]:
-    """Where the columns of annotators beside the label stand; nowhere, unless the entry names them."""
-    return [raw.column(name) for name in column_names(task, "annotators")]
+    """Where the columns of annotators beside the label stand, or that of their names; nowhere without either."""
+    names = column_names(task, "annotators") or filter(None, [column_name(task, "annotator")])
+    return [raw.column(name) for name in names]
 
 
 _LabelOf = Callable[[int, Cells], str]  # of the row with this number in its file, by its cells

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from tasks.errors import BadEntry, BadRow
 from tasks.plain_text import nearest
+from tasks.readers.formats.json_rows import in_words
 from tasks.readers.formats.text_table import cell, flatten, value_at
 from tasks.readers.labels import UNIT, label_text
 from tasks.readers.raw import json_value
@@ -30,8 +31,7 @@ from tasks.task import Task, Turn
 
 ROLES = ("speaker", "listener")
 ITSELF = "."  # a path that leads nowhere: the list of turns is the dialogue, the text is the turn
-PARTS = ("group", "block", "turn", "speaker", "row_id", "split_column")  # columns beside text and label
-WORDS = ("turn", "speaker", "roles", "only", "dialogues", "turns", "annotations", "annotation_text")  # its own fields
+PARTS = ("group", "block", "turn", "speaker", "row_id", "split_column", "annotator")  # columns beside text and label
 
 
 class _Said(NamedTuple):
@@ -52,6 +52,7 @@ def turns(task: Task, data: Path) -> Iterator[RawRow]:
     """
     _check_entry(task)
     files = data_files(task, data)
+    every: list[tuple[str, str, list[_Said]]] = []
     for path, split in zip(files, sets_of_files(task), strict=True):
         dialogues: dict[str, list[_Said]] = {}
         speakers: set[str] = set()
@@ -60,8 +61,29 @@ def turns(task: Task, data: Path) -> Iterator[RawRow]:
             speakers.add(said.cells.get("speaker", ""))
         _check_speakers(task, path, speakers)
         prefix = f"{path.stem}:" if len(files) > 1 else ""
-        for id, own in dialogues.items():
-            yield from _dialogue(task, prefix + id, _in_order(own), split)
+        every += [(prefix + id, split, own) for id, own in dialogues.items()]
+    annotators = sorted({said.cells.get("annotator", "") for _, _, own in every for said in own})
+    for group, split, own in every:
+        turns = _by_turn(own, annotators) if column_name(task, "annotator") else own
+        yield from _dialogue(task, group, _in_order(turns), split)
+
+
+def _by_turn(said: Sequence[_Said], annotators: Sequence[str]) -> list[_Said]:
+    """The rows of several annotators on one turn as one, with the label of each in the order of their names."""
+    turns: dict[str, dict[str, _Said]] = {}
+    for own in said:
+        of_turn = turns.setdefault(own.cells["turn"], {})
+        first = next(iter(of_turn.values()), own)
+        if own.text != first.text:
+            raise BadRow(f"{own.where}: its text differs from that of the same turn at {first.where}; mend one")
+        if (known := of_turn.setdefault(own.cells["annotator"], own)) is not own:
+            raise BadRow(f"{own.where}: its annotator has labelled the turn at {known.where}; keep one of the rows")
+    return [
+        next(iter(of_turn.values()))._replace(
+            label=UNIT.join(of_turn[name].label if name in of_turn else "" for name in annotators)
+        )
+        for of_turn in turns.values()
+    ]
 
 
 def annotation_notes(task: Task, data: Path) -> list[str]:
@@ -84,6 +106,8 @@ def _check_entry(task: Task) -> None:
             raise BadEntry(
                 f"{task.entry_file}: `{name}` is for nested JSON; say with `turns` where a dialogue's turns are"
             )
+    if column_name(task, "annotator"):
+        required_column(task, "turn")
     roles = task.columns.get("roles", {})
     odd = [role for role in roles.values() if role not in ROLES] if isinstance(roles, Mapping) else []
     if odd:
@@ -208,14 +232,14 @@ def _nested(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, Any], li
     if isinstance(every, Mapping) and value_at(every, inside) is not None:
         every = [every]  # the file is one dialogue
     if not isinstance(every, Mapping | list):
-        raise BadRow(f"{path}: `dialogues` {place!r} leads to {_shape(every)}; name a list or an object of dialogues")
+        raise BadRow(f"{path}: `dialogues` {place!r} leads to {in_words(every)}; name a list or an object of dialogues")
     items = every.items() if isinstance(every, Mapping) else enumerate(every)
     for key, dialogue in items:
         what = f"dialogue {key}"
         said = dialogue if inside == ITSELF else _at(path, what, dialogue, inside)
         said = list(said.values()) if isinstance(said, Mapping) else said
         if not isinstance(said, list):
-            raise BadRow(f"{path}: {what}: `turns` {inside!r} leads to {_shape(said)}; name its list of turns")
+            raise BadRow(f"{path}: {what}: `turns` {inside!r} leads to {in_words(said)}; name its list of turns")
         beside = column_name(task, "annotations")
         listed = (_at(path, what, dialogue, beside) or []) if beside else []
         yield str(key), dialogue if isinstance(dialogue, Mapping) else {}, said, listed
@@ -223,18 +247,12 @@ def _nested(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, Any], li
 
 def _at(path: Path, what: str, value: Any, name: str) -> Any:  # noqa: ANN401 - whatever the file holds
     """The value at a dotted path; BadRow says what there is instead."""
-    if isinstance(value, Mapping) and (name in value or value_at(value, name) is not None):
-        return value_at(value, name)
-    known = list(value) if isinstance(value, Mapping) else []
-    hint = nearest(name, known) or (f"; it has {', '.join(map(str, known[:8]))}" if known else "")
-    raise BadRow(f"{path}: {what}, {_shape(value)}, has no {name!r}{hint}")
-
-
-def _shape(value: Any) -> str:  # noqa: ANN401
-    """What a JSON value is, in words."""
-    if isinstance(value, Mapping):
-        return f"an object of {len(value)} values"
-    return f"a list of {len(value)} values" if isinstance(value, list) else "a single value"
+    inside = _fields(value)
+    if name in inside or value_at(inside, name) is not None:
+        return value_at(inside, name)
+    known = list(inside)[:8]
+    hint = nearest(name, inside) or (f"; it has {', '.join(map(str, known))}" if known else "")
+    raise BadRow(f"{path}: {what}, {in_words(value)}, has no {name!r}{hint}")
 
 
 def _fields(value: Any) -> Mapping[str, Any]:  # noqa: ANN401

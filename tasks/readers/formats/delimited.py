@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from array import array
 from collections.abc import Iterator
 from itertools import chain
@@ -13,6 +14,7 @@ from tasks.errors import BadEntry, BadRow
 from tasks.readers.formats.text_table import Cells, Raw, check_header, picker
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=(.)\"?\r?\n?", re.IGNORECASE)  # what spreadsheets put above the header
 
 
 class Dialect(NamedTuple):
@@ -44,17 +46,21 @@ def from_delimited(path: Path, file: TextIO, wanted: Cells | None, dialect: Dial
 def _records(path: Path, file: TextIO, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Yield each record with the line on which it starts."""
     delimiter, escape = dialect.delimiter, dialect.escape
+    first = file.readline()
+    named = SEPARATOR_LINE.fullmatch(first)
+    delimiter, lines = (named[1], file) if named else (delimiter, chain([first] if first else [], file))
+    skipped = int(bool(named))
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise BadEntry(f"{path}: delimiter {delimiter!r} cannot separate cells; give one other character")
     if escape and (len(escape) != 1 or escape in f'"\r\n{delimiter}'):
         raise BadEntry(f"{path}: escape {escape!r} cannot escape quotes; give one other character, such as a backslash")
-    reader = csv.reader(file, delimiter=delimiter, escapechar=escape or None, strict=True)
-    start = 1
+    reader = csv.reader(lines, delimiter=delimiter, escapechar=escape or None, strict=True)
+    start = 1 + skipped
     try:
         for cells in reader:
             if cells:
                 yield start, cells
-            start = reader.line_num + 1
+            start = reader.line_num + 1 + skipped
     except csv.Error as error:
         hint = "" if escape else '; escaped by a backslash they need `escape = "\\\\"` in the entry'
         raise BadRow(

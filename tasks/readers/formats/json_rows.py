@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,6 +13,8 @@ from tasks.readers.formats.text_table import Cells, Raw, tabulate
 
 MOST_CHARACTERS = 1 << 28  # of an array, which has to be in memory whole
 BLANKS = re.compile(r"[ \t\r\n]*")
+NESTED = ("objects", "lists")
+AS_TURNS = 'write reader = "turns" and name with `dialogues` and `turns` where they are'
 
 
 def from_lines(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
@@ -30,9 +32,38 @@ def from_array(path: Path, file: TextIO, wanted: Cells | None) -> Raw:
         )
     if text.lstrip().startswith("["):
         return Raw(path, *_encodable(path, tabulate(path, _items(path, text), wanted)))
+    if shape := nested_shape(text):
+        raise BadRow(f"{path}:1: {shape}, and rows are a list of objects, or one object a line; dialogues: {AS_TURNS}")
     lines = enumerate(text.split("\n"), start=1)
     objects = ((number, _object(path, number, line)) for number, line in lines if line.strip())
     return Raw(path, *_encodable(path, tabulate(path, objects, wanted)))
+
+
+def nested_shape(text: str) -> str:
+    """In words what a JSON file holds that is one object and no row; empty for objects in lines, or no JSON."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict) or ("\n" not in text.strip() and _kind_of(list(value.values())) not in NESTED):
+        return ""
+    return in_words(value)
+
+
+def in_words(value: object) -> str:
+    """What a JSON value is, and what it holds: ``an object of 834 lists of objects``."""
+    if not isinstance(value, dict | list):
+        return "a single value"
+    inner = list(value.values()) if isinstance(value, dict) else value
+    what = _kind_of(inner)
+    of = f" of {_kind_of(inner[0])}" if what == "lists" else ""
+    return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(inner)} {what}{of}"
+
+
+def _kind_of(values: Sequence[object]) -> str:
+    """What all values are, in one word."""
+    words = [(dict, "objects"), (list, "lists"), (str, "texts")]
+    return next((word for kind, word in words if values and all(isinstance(value, kind) for value in values)), "values")
 
 
 def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -49,7 +80,10 @@ def _items(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "too large or nested too deeply"
             raise BadRow(f"{path}:{line}: not a valid JSON array: {reason}; get the file again") from None
         if not isinstance(value, dict):
-            raise BadRow(f"{path}:{line}: an item of the array is no object; rows are objects with names and values")
+            raise BadRow(
+                f"{path}:{line}: an item of the array is {in_words(value)}, and rows are objects with names and "
+                f"values; where its items are dialogues, {AS_TURNS}"
+            )
         yield line, value
         position = _past_blanks(text, position)
         if text[position : position + 1] == ",":

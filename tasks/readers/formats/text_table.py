@@ -57,10 +57,10 @@ def position(path: Path, header: Cells, name: str) -> int:
 
 
 def check_header(path: Path, header: Sequence[str]) -> None:
-    """Refuse a header that names a column twice."""
+    """Refuse a header that names a column twice; several without a name are what spreadsheets leave."""
     seen: set[str] = set()
     for name in header:
-        if name in seen:
+        if name and name in seen:
             raise BadRow(f"{path}:1: column {name!r} occurs twice; rename one of them")
         seen.add(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_a_label_of_one_annotator_that_cannot_be_is_refused_with_its_line(
         (MEAN + 'combin = "mean"\n', "did you mean 'combine'"),
         (MAJORITY + 'decimal = ","\n', "decimal ',' is not"),
         (MEAN + 'decimal = ";"\n', "decimal ';' is not"),
-        (MEAN + 'reader = "esconv"\n', "`combine` is for the readers 'table' and 'joined'"),
+        (MEAN + 'reader = "esconv"\n', "`combine` is for the readers 'table', 'joined' and 'turns'"),
     ],
 )
 def test_what_cannot_be_combined_is_refused_in_the_entry(tmp_path: Path, entry: str, said: str) -> None:
@@ -231,3 +232,86 @@ def test_annotators_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, 
         )
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# A row of one annotator each.
+
+LONG = 'reader = "table"\ntext = "text"\nlabel = "rating"\nannotator = "who"\n'
+
+
+def long_task(folder, rows, more='kind = "continuous"\nrow_id = "item"\n', header="item,who,text,rating"):
+    (folder / "long.csv").write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    (folder / "long.toml").write_text(f'id = "long"\nfiles = ["long.csv"]\n{LONG}{more}', encoding="utf-8")
+    (task,) = tasks_of(folder / "long.toml")
+    return task
+
+
+def test_the_rows_of_an_item_are_one_row_with_what_each_annotator_said(tmp_path):
+    rows = [("i1", "b", "One.", 3), ("i2", "a", "Two.", 1), ("i1", "a", "One.", 5), ("i2", "c", "Two.", 2)]
+    task = long_task(tmp_path, rows)
+    read = read_task(task, tmp_path)
+    assert [(row.id, row.text, row.label, row.marks) for row in read.rows] == [
+        ("i1", "One.", 4.0, (5.0, 3.0, None)),
+        ("i2", "Two.", 1.5, (1.0, None, 2.0)),
+    ]
+    assert any("3 annotators (who): Krippendorff's alpha" in note for note in read.notes)
+
+
+def test_a_wide_table_of_the_same_annotators_gives_the_same_rows_and_agreement(tmp_path):
+    rng = random.Random(5)
+    wide = [(f"i{i}", f"Text {i}.", [rng.choice(["x", "y", ""]) for _ in range(4)]) for i in range(60)]
+    wide = [row for row in wide if any(row[2])]
+    long = [(id, f"a{k}", text, mark) for id, text, marks in wide for k, mark in enumerate(marks) if mark]
+    rng.shuffle(long)
+    ours = read_task(long_task(tmp_path, long, 'kind = "binary"\nrow_id = "item"\n'), tmp_path)
+    table = ["item,text,a0,a1,a2,a3", *(",".join([id, text, *marks]) for id, text, marks in wide)]
+    (tmp_path / "wide.csv").write_text("\n".join(table) + "\n")
+    (tmp_path / "wide.toml").write_text(
+        'id = "wide"\nfiles = ["wide.csv"]\ntext = "text"\nlabel = ["a0", "a1", "a2", "a3"]\nkind = "binary"\n'
+        'combine = "majority"\nrow_id = "item"\n',
+        encoding="utf-8",
+    )
+    (task,) = tasks_of(tmp_path / "wide.toml")
+    theirs = read_task(task, tmp_path)
+    assert sorted(ours.rows) == sorted(theirs.rows)
+    assert {note.partition("alpha")[2] for note in ours.notes} == {note.partition("alpha")[2] for note in theirs.notes}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("i1", "a", "One.", 3), ("i1", "b", "Another.", 4)], "long.csv:3: text, context or group differ"),
+        ([("i1", "a", "One.", 3), ("i1", "a", "One.", 4)], "long.csv:3: its annotator has labelled the item at"),
+    ],
+)
+def test_rows_of_an_item_that_contradict_each_other_are_refused_with_both_lines(tmp_path, rows, said):
+    with pytest.raises(BadInput) as caught:
+        read_task(long_task(tmp_path, rows), tmp_path)
+    assert said in str(caught.value) and "long.csv:2" in str(caught.value)
+
+
+def test_without_an_id_rows_of_equal_texts_are_one_item(tmp_path):
+    rows = [("i1", "b", "One.", 3), ("i2", "a", "One.", 5), ("i3", "a", "Two.", 1)]
+    read = read_task(long_task(tmp_path, rows, 'kind = "continuous"\n'), tmp_path)
+    assert [(row.text, row.label) for row in read.rows] == [("One.", 4.0), ("Two.", 1.0)]
+
+
+def test_turns_of_several_annotators_are_one_turn_in_the_context(tmp_path):
+    rows = [(d, t, who, f"{d} says {t}", ("x", "y")[(t + (who == "a")) % 2]) for d in ("d1", "d2") for t in (1, 2, 3) for who in "abc"]  # fmt: skip  # noqa: E501
+    random.Random(2).shuffle(rows)
+    (tmp_path / "turns.csv").write_text(
+        "\n".join(["dialogue,turn,who,said,code", *(",".join(map(str, r)) for r in rows)])
+    )
+    (tmp_path / "turns.toml").write_text(
+        'id = "turns_of"\nfiles = ["turns.csv"]\nreader = "turns"\ngroup = "dialogue"\nturn = "turn"\ntext = "said"\n'
+        'label = "code"\nkind = "binary"\nannotator = "who"\n',
+        encoding="utf-8",
+    )
+    (task,) = tasks_of(tmp_path / "turns.toml")
+    read = read_task(task, tmp_path)
+    assert len(read.rows) == 6
+    for row in read.rows:
+        place = int(row.id.partition(":")[2])
+        assert [turn.text for turn in row.context] == [f"{row.group} says {t}" for t in range(1, place)]
+        assert read.task.label.classes[row.label] == ("x", "y")[place % 2]  # two of three say so
+        assert len(row.marks) == 3

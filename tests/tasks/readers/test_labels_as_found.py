@@ -178,9 +178,8 @@ def test_a_cell_that_names_no_set_is_refused_with_its_line(tmp_path: Path) -> No
 def test_a_column_of_sets_is_proposed(tmp_path: Path) -> None:
     official(tmp_path, 'split_column = "fold"\n', column=True)
     path = tmp_path / "all.csv"
-    assert "split_column" not in proposal(read_file(path), {})
-    path.write_text(path.read_text().replace("dialogue,fold", "dialogue,split"))
-    assert proposal(read_file(path), {})["split_column"] == "split"
+    assert proposal(read_file(path), {})["split_column"] == "fold"
+    assert proposal(read_file(path), {})["label"] != "fold"
 
 
 def test_a_new_task_of_twelve_rows_takes_folds_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -229,7 +229,11 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path, more, change, said) 
     ("value", "more", "said"),
     [
         ({"logs": [1]}, 'dialogues = "log"\nturns = "dialog"\n', "has no 'log'; did you mean 'logs'"),
-        ([{"dialogue": []}], 'turns = "dialog"\n', "dialogue 0, an object of 1 values, has no 'dialog'; did you mean"),
+        (
+            [{"dialogue": []}],
+            'turns = "dialog"\n',
+            "dialogue 0, an object of 1 lists of values, has no 'dialog'; did you mean",
+        ),
         ([{"dialog": 3}], 'turns = "dialog"\n', "`turns` 'dialog' leads to a single value; name its list of turns"),
         (3, 'turns = "dialog"\n', "leads to a single value; name a list or an object of dialogues"),
         ([{"dialog": [{"sad": "x", "move": "y"}]}], 'turns = "dialog"\n', "no turn and no dialogue has 'said'"),

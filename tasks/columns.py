@@ -1,0 +1,234 @@
+"""What columns of an unknown file look like, by their names and cells: sets, ids that recur, speakers, scales, gaps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from tasks.readers.formats.text_table import Raw
+from tasks.readers.sets import SETS
+
+LOOKED_AT = 2000  # rows; enough to distinguish a label from a text
+# Words in the names of columns, the likeliest first; ``dialogId`` and ``dialog_id`` have the words dialog and id.
+OF_GROUPS = (
+    *(
+        "group",
+        "dialog",
+        "dialogue",
+        "conversation",
+        "conv",
+        "transcript",
+        "session",
+        "chat",
+        "call",
+        "interview",
+        "thread",
+    ),
+    *("post", "story", "document", "doc", "essay", "article", "video", "user", "author", "writer", "speaker"),
+)
+OF_DIALOGUES = OF_GROUPS[: OF_GROUPS.index("post")]
+OF_TURNS = ("turn", "utterance", "position", "order", "seq", "sequence", "number", "idx", "index", "line")
+OF_SPEAKERS = ("speaker", "role", "interlocutor", "author", "who", "sender", "actor", "participant", "person")
+OF_ANNOTATORS = ("annotator", "rater", "coder", "worker", "labeler", "labeller", "judge")
+MISSING = ("n/a", "na", "none", "null", "nan", "-", "--", "?", "missing")  # as a class: no label, or a class of its own
+SCALES = (  # words of scales, lowest first
+    ("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),
+    ("strongly disagree", "disagree", "neither agree nor disagree", "agree", "strongly agree"),
+    ("strongly disagree", "disagree", "somewhat disagree", "neutral", "somewhat agree", "agree", "strongly agree"),
+    ("never", "rarely", "sometimes", "often", "always"),
+    ("very low", "low", "medium", "high", "very high"),
+    ("low", "moderate", "high"),
+    ("none", "mild", "moderate", "severe"),
+    ("none", "weak", "strong"),
+    ("not at all", "slightly", "moderately", "very", "extremely"),
+    ("very negative", "negative", "neutral", "positive", "very positive"),
+    ("no", "weak", "strong"),
+    ("poor", "fair", "good", "very good", "excellent"),
+)
+FEWEST_STEPS, MOST_CLASSES = 3, 100
+PERCENT = re.compile(r"[+-]?\d+(?:\.\d+)?\s*%")
+
+
+def cells_of(raw: Raw, column: str) -> list[str]:
+    """The first cells of a column that are not empty."""
+    position = raw.column(column)
+    return [cells[position].strip() for cells in raw.rows[:LOOKED_AT] if cells[position].strip()]
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name, in small letters."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name.rpartition(".")[2])]
+
+
+def is_named(name: str, words: Sequence[str]) -> bool:
+    """Whether a column's name has one of these words."""
+    return any(word in words for word in words_of(name))
+
+
+def names_sets(cells: Sequence[str]) -> bool:
+    """Whether cells are nothing but names of published sets, of more than one."""
+    names = {cell.casefold() for cell in cells}
+    return len({SETS.get(name) for name in names}) > 1 and names <= set(SETS)
+
+
+def repeats(raw: Raw, name: str) -> bool:
+    """Whether a value of the column occurs twice."""
+    cells = cells_of(raw, name)
+    return len(set(cells)) < len(cells)
+
+
+def groups(raw: Raw, taken: Sequence[str]) -> dict[str, float]:
+    """Columns that look like what rows belong together by, the likeliest first, with the rows a value has on average.
+
+    Their names have a word of OF_GROUPS, or end in ``id`` and each value is one run of rows; no cell is empty.
+    """
+    likely: dict[str, float] = {}
+    for name in raw.header:
+        cells = cells_of(raw, name)
+        distinct = len(set(cells))
+        is_whole = len(cells) == len(raw.rows[:LOOKED_AT]) and not names_sets(cells)
+        in_runs = 1 < distinct < len(cells) and _runs(cells) == distinct
+        recurs = in_runs or (is_named(name, OF_GROUPS) and 2 < distinct <= 0.75 * len(cells))
+        is_id = is_named(name, OF_GROUPS) or words_of(name)[-1:] == ["id"]
+        if name not in taken and is_whole and is_id and recurs and not is_named(name, OF_ANNOTATORS):
+            likely[name] = len(cells) / distinct
+    return dict(sorted(likely.items(), key=lambda item: _rank(item[0])))
+
+
+def _rank(name: str) -> int:
+    return min([OF_GROUPS.index(word) for word in words_of(name) if word in OF_GROUPS], default=len(OF_GROUPS))
+
+
+def _runs(cells: Sequence[str]) -> int:
+    """How many runs of equal cells there are."""
+    return 1 + sum(cell != following for cell, following in pairwise(cells))
+
+
+def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool = False) -> dict[str, str]:
+    """The columns of a turn's number and of who speaks, where the rows of a group look like turns of a dialogue.
+
+    A number may recur in a dialogue where rows are ``by_annotators``.
+    """
+    free = [name for name in raw.header if name not in (*taken, group)]
+    speakers = [name for name in free if is_named(name, OF_SPEAKERS) and _takes_turns(raw, group, name)]
+    numbers = [name for name in free if is_named(name, OF_TURNS) and _counts(raw, group, name, may_recur=by_annotators)]
+    if not is_named(group, OF_DIALOGUES) or not (speakers or numbers):
+        return {}
+    return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
+
+
+def _by_group(raw: Raw, group: str, name: str) -> list[list[str]]:
+    where, what = raw.column(group), raw.column(name)
+    cells: dict[str, list[str]] = {}
+    for row in raw.rows[:LOOKED_AT]:
+        cells.setdefault(row[where], []).append(row[what].strip())
+    return [own for own in cells.values() if len(own) > 1]
+
+
+def _takes_turns(raw: Raw, group: str, name: str) -> bool:
+    """Whether most groups have several speakers, each of whom may speak again."""
+    own = _by_group(raw, group, name)
+    return bool(own) and sum(1 < len(set(cells)) for cells in own) > len(own) / 2
+
+
+def _counts(raw: Raw, group: str, name: str, *, may_recur: bool) -> bool:
+    """Whether the cells of every group are different whole numbers."""
+    own = _by_group(raw, group, name)
+    are_numbers = bool(own) and all(cell.isdecimal() for cells in own for cell in cells)
+    return are_numbers and (may_recur or all(len(set(cells)) == len(cells) for cells in own))
+
+
+def item(raw: Raw, text: str, taken: Sequence[str]) -> str:
+    """The column of what several annotators have labelled: an id that recurs, always with the same text; or none."""
+    texts = raw.column(text)
+    for name in raw.header:
+        where = raw.column(name)
+        pairs = {(row[where], row[texts]) for row in raw.rows[:LOOKED_AT]}
+        is_id = words_of(name)[-1:] in (["id"], ["item"])
+        if name not in taken and is_id and len({first for first, _ in pairs}) == len(pairs) and repeats(raw, name):
+            return name
+    return ""
+
+
+def nested(raw: Raw) -> str:
+    """In words, the column of JSON whose cells are lists of turns, with what a turn has; empty if there is none."""
+    for name in raw.header:
+        cells = cells_of(raw, name)[:20]
+        if not cells or not all(cell.startswith(("[{", "[[")) for cell in cells):
+            continue
+        with suppress(ValueError, RecursionError):
+            turn = json.loads(cells[0])[0]
+            texts = turn.values() if isinstance(turn, dict) else turn
+            if any(isinstance(value, str) and " " in value for value in texts):
+                has = f" of objects with {', '.join(turn)}" if isinstance(turn, dict) else " of lists"
+                return f"column {name!r} holds lists{has}"
+    return ""
+
+
+def annotator(raw: Raw, taken: Sequence[str]) -> str:
+    """The column of who annotated a row, where several rows are of one item; empty if there is none."""
+    names = [name for name in raw.header if name not in taken and is_named(name, OF_ANNOTATORS)]
+    return next((name for name in names if repeats(raw, name)), "")
+
+
+def scale(cells: Sequence[str]) -> list[str]:
+    """The classes of cells that are words of one scale, lowest first; none where they are of no known scale."""
+    spelled = {" ".join(cell.casefold().split()): cell for cell in cells}
+    for words in SCALES:
+        steps = [spelled[word] for word in words if word in spelled]
+        if len(steps) == len(spelled) >= FEWEST_STEPS:
+            return steps
+    return []
+
+
+def missing(cells: Sequence[str]) -> dict[str, float]:
+    """Labels that often mean that there is none, with their share."""
+    counts = Counter(cells)
+    return {name: count / len(cells) for name, count in counts.items() if name.casefold() in MISSING}
+
+
+def labels(raw: Raw, taken: Sequence[str]) -> Mapping[str, int]:
+    """Columns that could be the label, with their number of values: not ids, groups, turns, sets, people or texts."""
+    others = {*taken, *groups(raw, ())}
+    could: dict[str, int] = {}
+    for name in raw.header:
+        cells = cells_of(raw, name)
+        distinct = set(cells)
+        is_number = bool(distinct) and all(_is_number(cell) for cell in distinct)
+        is_possible = 1 < len(distinct) <= MOST_CLASSES or (distinct and (is_number or _are_several(distinct)))
+        if name and name not in others and is_possible and not _is_other(name, cells, is_number=is_number):
+            could[name] = len(distinct)
+    return could
+
+
+def is_text(cells: Sequence[str]) -> bool:
+    """Whether cells are long, of several words, and mostly different."""
+    return bool(cells) and sum(map(len, cells)) / len(cells) > 25 and len(set(cells)) > len(cells) / 4
+
+
+def _is_other(name: str, cells: Sequence[str], *, is_number: bool) -> bool:
+    """Whether a column is sets, people, a text, an id, or the number of a turn or row."""
+    if names_sets(cells) or is_named(name, (*OF_SPEAKERS, *OF_ANNOTATORS)):
+        return True
+    if not is_number:
+        return is_text(cells) or words_of(name)[-1:] == ["id"] or len(set(cells)) == len(cells) > 2
+    if any(mark in cell for cell in cells for mark in ".%,"):
+        return False
+    return words_of(name)[-1:] == ["id"] or is_named(name, OF_TURNS) or len(set(cells)) == len(cells)
+
+
+def _are_several(distinct: set[str]) -> bool:
+    """Whether cells are few names in many combinations."""
+    return any(2 <= len({part.strip() for cell in distinct for part in cell.split(mark)}) <= 50 for mark in ",;|")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.rstrip("% "))
+    except ValueError:
+        return False
+    return True
