@@ -35,6 +35,7 @@ from harness.engines.time_left import TimeLeft, time_left
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
 from harness.sharing.stored import stored_manifest
+from harness.study.file import study_names
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -112,8 +113,10 @@ def span(seconds: float) -> str:
 
 
 def study_words(study: str) -> str:
-    """What is typed to run a study that a store has under this name."""
-    return f"{study.removesuffix(SMOKE)} --smoke" if study.endswith(SMOKE) else study
+    """What is typed to run a study that a store has under this name: the name of a built-in one, or a file."""
+    name = study.removesuffix(SMOKE)
+    typed = name if name in study_names() else f"{name}.toml"
+    return f"{typed} --smoke" if study.endswith(SMOKE) else typed
 
 
 def _runs(pack: PackStatus) -> bool:
@@ -253,7 +256,7 @@ def _print_study(store: Store, name: str, *, is_json: bool, where: Sequence[str]
     first, *others = lines(now, left)
     print("\n".join([f"{first} ({_by_role(manifest['cells'], now.stored)})", *_learned_lines(targets), *others]))
     if now.counts["done"] == len(now.cells):
-        print_next("report", study_words(name), *where)
+        print_next("report", name, *where)
 
 
 def _targets(store: Store, name: str) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -199,7 +201,7 @@ def check_tasks(options: argparse.Namespace) -> int:
     registry = Registry.load([Path(folder) for folder in options.registry])
     chosen = [registry.task(options.id)] if options.id else list(registry.tasks.values())
     with Steps(quiet=options.quiet) as steps, without_collection():
-        splits, missing = _load_splits(registry, options, steps)
+        splits, missing, broken = _load_splits(registry, options, steps)
         asked = [getattr(kind[options.id], name) for kind in splits.values() for name in PARTS] if options.id else None
         parts = [getattr(task_splits, name) for task_splits in splits["clean"].values() for name in PARTS]
         texts = Texts(parts, asked, lambda done, of: steps.show(100 * done // of, 100, "comparing texts, percent"))
@@ -211,39 +213,48 @@ def check_tasks(options: argparse.Namespace) -> int:
     contacts = _contacts(splits, texts, options)
     if options.json:
         rows = [{"splits": kind} | contact._asdict() for kind, pairs in contacts.items() for contact in pairs]
-        print_json({"tasks": facts, "contamination": rows, "left_out": texts.left_out._asdict(), "missing": missing})
-        return 0
+        counts = {"tasks": facts, "contamination": rows, "left_out": texts.left_out._asdict()}
+        print_json({**counts, "missing": missing, "broken": broken})
+        return 2 if broken else 0
     _print_facts(facts, is_single=bool(options.id))
     for kind, pairs in contacts.items():
         _print_contacts(kind, pairs)
+    for line in _mended(contacts["clean"], splits["clean"]):
+        print(line)
     if any(texts.left_out):
         print(f"\nnear duplicates: {texts.left_out}")
     for path in _write_contacts(contacts, Path(options.out or "results/check"), options.id):
         print(path)
-    return 0
+    for reason in broken.values():
+        print(f"left out, since it cannot be used: {reason}", file=sys.stderr)
+    return 2 if broken else 0
 
 
 def _load_splits(
     registry: Registry, options: argparse.Namespace, steps: Steps
-) -> tuple[dict[str, dict[str, Splits]], dict[str, str]]:
-    """Splits of both kinds by task, and why a task has none; BadInput where that is the one asked for."""
+) -> tuple[dict[str, dict[str, Splits]], dict[str, str], dict[str, str]]:
+    """Splits of both kinds by task, and why a task has none: no files, or files or an entry that cannot be used.
+
+    BadInput where that is the one asked for.
+    """
     from tasks.splits.loading import KINDS, load_kinds
 
     ids = Path(options.splits) if options.splits else None
     splits: dict[str, dict[str, Splits]] = {kind: {} for kind in KINDS}
     missing: dict[str, str] = {}
+    broken: dict[str, str] = {}
     tasks = sorted(registry.tasks.values(), key=lambda task: task.id != options.id)  # the one asked for comes first
     for number, task in enumerate(tasks, start=1):
         try:
             for kind, task_splits in load_kinds(task, Path(options.data), ids, hashed=not options.id).items():
                 splits[kind][task.id] = task_splits
-        except MissingData as reason:
+        except BadInput as reason:
             if task.id == options.id:
                 raise BadInput(str(reason)) from None
-            missing[task.id] = str(reason)
+            (missing if isinstance(reason, MissingData) else broken)[task.id] = str(reason)
         steps.show(number, len(tasks), "reading tasks")
     in_order = {kind: {name: named[name] for name in registry.tasks if name in named} for kind, named in splits.items()}
-    return in_order, missing
+    return in_order, missing, broken
 
 
 def _tokens(splits: Splits, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -328,6 +339,21 @@ def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
         return
     lines = [_line(Contact(", ".join(intermediates), *key)) for key, intermediates in targets.items()]  # type: ignore[arg-type]
     print_rows(lines, as_json=False)
+
+
+def _mended(contacts: Sequence[Contact], splits: Mapping[str, Splits]) -> list[str]:
+    """The lines of entries that keep tasks of several families apart that share texts or groups."""
+    families = {name: own.task.dataset.family for name, own in splits.items()}
+    shared: dict[frozenset[str], set[str]] = {}
+    for contact in contacts:
+        both = frozenset(families[name] for name in (contact.target, contact.intermediate) if name in families)
+        if contact.is_contaminated and len(both) == 2:
+            shared.setdefault(both, set()).update((contact.target, contact.intermediate))
+    return [
+        f"to split {', '.join(sorted(names))} alike, write in the entry of each: family = {json.dumps(min(both))}, and "
+        "by the same `group`"
+        for both, names in sorted(shared.items(), key=lambda item: sorted(item[0]))
+    ]
 
 
 def _line(contact: Contact) -> dict[str, object]:

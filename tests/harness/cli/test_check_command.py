@@ -78,3 +78,43 @@ def test_an_audit_as_json_has_a_row_per_task(data: Path, capsys: pytest.CaptureF
 def test_a_folder_of_ids_that_is_not_there_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "audit", "--data", str(data), "--splits", str(data / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+def entries_of(folder: Path, *, family: str = "") -> list[str]:
+    """Two tasks of one's own on the same texts, and one whose group leaves a single unit; words that name them."""
+    texts = [f"A reply that says one thing and another, number {i} of many more." for i in range(120)]
+    rows = [f'g{i // 4},"{text}",{"ab"[i % 2]},{"xyz"[i % 3]},all' for i, text in enumerate(texts)]
+    (folder / "own.csv").write_text("\n".join(["thread,reply,first,second,unit", *rows]) + "\n", encoding="utf-8")
+    common = 'files = ["own.csv"]\ntext = "reply"\n' + (f'family = "{family}"\n' if family else "")
+    for label, kind, group in (
+        ("first", "binary", "thread"),
+        ("second", "multiclass", "thread"),
+        ("broken", "", "unit"),
+    ):
+        more = (
+            f'id = "own_{label}"\n{common}label = "{label.replace("broken", "first")}"\nkind = "{kind or "binary"}"\n'
+        )
+        (folder / f"{label}.toml").write_text(more + f'group = "{group}"\n', encoding="utf-8")
+    return ["tasks", "check", "--registry", str(folder), "--data", str(folder / "none")]
+
+
+def test_tasks_that_share_texts_are_shown_the_line_that_splits_them_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own").mkdir()
+    words = [*entries_of(tmp_path / "own"), "--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(words) == 2  # one entry is wrong, and the others are checked all the same
+    shown = capsys.readouterr()
+    assert 'to split own_first, own_second alike, write in the entry of each: family = "own_first"' in shown.out
+    assert "own_broken" in shown.err and shown.err.count("left out, since it cannot be used: ") == 1
+    (tmp_path / "alike").mkdir()
+    words = [
+        *entries_of(tmp_path / "alike", family="mine"),
+        "--store",
+        str(tmp_path / "r"),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert "alike, write" not in shown.out and "own_first" in shown.out

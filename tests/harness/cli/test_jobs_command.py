@@ -113,7 +113,7 @@ def test_cancel_ends_the_driver_and_takes_its_note_away_but_no_checkpoint(cancel
     code, text = cancel()
     assert process.wait() == -signal.SIGTERM
     assert (code, text[0]) == (0, f"process {process.pid} ended")
-    assert text[1].endswith("to go on: empathy-transfer run toy")
+    assert text[1].endswith("to go on: empathy-transfer run toy.toml")
     assert kept.is_file()
     assert not notes.progress(toy)
 

@@ -62,7 +62,7 @@ def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
     assert text[2].startswith("  one -> two: epoch 1 of 4, 0 s an epoch, process ")
     assert text[3:7] == ["failed 1", "  two: RuntimeError: out of memory", "not run 1", "  1 on two, which failed"]
     assert text[-2] == f"why one failed: empathy-transfer logs {KEYS['two', None][:12]}"
-    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy"
+    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy.toml"
 
 
 def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):
@@ -70,7 +70,7 @@ def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):
     note(toy, ("one", None), host="node7", pid=11, epoch=2, since=then, written=then)
     _, text = command()
     assert "  one: epoch 2 of 4; no word for 12 min: process 11 on node7 may be gone, or slow" in text
-    assert "stalled packs go on from their last epoch: empathy-transfer run toy" in text
+    assert "stalled packs go on from their last epoch: empathy-transfer run toy.toml" in text
 
 
 def test_a_study_that_nobody_runs_says_how_to_go_on(command, toy):
@@ -79,7 +79,7 @@ def test_a_study_that_nobody_runs_says_how_to_go_on(command, toy):
     assert text[1] == "waiting 3"
     assert text[2].startswith("about 3 min of work left, one pack at a time (from the seconds that 1 finished cell")
     assert text[3] == "backbone's config and tokenizer: 1 not in keys of schema 1 (see: store migrate)"
-    assert text[4:] == ["nothing runs; to train what waits: empathy-transfer run toy"]
+    assert text[4:] == ["nothing runs; to train what waits: empathy-transfer run toy.toml"]
 
 
 def test_as_json_everything_is_a_field(command, toy):
