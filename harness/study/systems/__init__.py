@@ -33,6 +33,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -55,6 +56,9 @@ ROOM = "harness.systems.kinds"
 OF_STUDIES = ("kind", "tasks")  # fields of [system.NAME] that are no settings of the kind
 ENCODER = "encoder"  # weights of a kind that every backbone of a study is
 FURTHER = ("LOCAL", "ADDED", "SMOKE", "check", "leaving")  # what a file may declare and most do not
+DECLARED = ("VERSION", "READS", "Config", "fit", "load")  # what every file declares
+MEANT = (*DECLARED, "PACKAGES", "passes", "kept_bytes", "CHECKPOINT_COPIES", "identity", *FURTHER)
+ALIKE, SAME_START, SHORT = 0.8, 4, 8  # likeness, or first letters of a short name, from which one is meant for another
 LEAK, NO_LEAK = "leak", "none"  # a field of settings, and its value where predictions see no answer
 WINDOW = "window"  # a field of settings: how many earlier and later turns rows have
 
@@ -269,8 +273,9 @@ class Kind:
 
     @classmethod
     def of(cls, name: str, module: ModuleType) -> Kind:
-        """The kind that a module declares; BadStudy naming the first thing that it lacks."""
-        for part in ("VERSION", "READS", "Config", "fit", "load"):
+        """The kind that a module declares; BadStudy naming the first thing that it lacks or misspells."""
+        _check_names(name, module)
+        for part in DECLARED:
             if not hasattr(module, part):
                 raise BadStudy(f"system {name!r}: {module.__file__} has no {part}, which every system declares")
         parameters = getattr(module.Config, "__dataclass_params__", None)
@@ -309,6 +314,27 @@ class Kind:
             return self.config(**given)
         except ValueError as problem:
             raise BadStudy(f"{where}: {problem}") from None
+
+
+def _check_names(name: str, module: ModuleType) -> None:
+    """BadStudy for a public name that looks like one of the contract's, which the file does not declare."""
+    absent = [part for part in MEANT if not hasattr(module, part)]
+    for own, value in vars(module).items():
+        if own.startswith("_") or own in MEANT or getattr(value, "__module__", module.__name__) != module.__name__:
+            continue
+        for part in absent:
+            if _is_meant(own, part):
+                raise BadStudy(
+                    f"system {name!r}: {module.__file__} declares {own}, which nothing reads; did you mean {part}? "
+                    f"If not, call it _{own}"
+                )
+
+
+def _is_meant(own: str, part: str) -> bool:
+    """Whether a name may be meant for a part of the contract: alike, or begun alike and not made of it."""
+    first, other = own.casefold(), part.casefold()
+    begins = first[:SAME_START] == other[:SAME_START] and len(other) <= SHORT and not first.startswith(f"{other}_")
+    return begins or SequenceMatcher(None, first, other).ratio() >= ALIKE
 
 
 def _is_like(value: object, default: object) -> bool:

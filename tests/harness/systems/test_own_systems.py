@@ -70,6 +70,29 @@ def test_a_file_that_is_no_system_is_refused_in_one_line(name, text, refusal, tm
     assert own_files() == ()
 
 
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ('PACKAGE = ("torch",)', "PACKAGES"),
+        ("def pass_count(config):\n    return 2.0", "passes"),
+        ("def keep_bytes(config, outputs, backbone):\n    return 1", "kept_bytes"),
+        ("def identify(config):\n    return {}", "identity"),
+        ('locals = ("url",)', "LOCAL"),
+        ("def checked(config, name, task):\n    return None", "check"),
+    ],
+)
+def test_a_name_that_looks_like_one_of_the_contract_is_refused_with_the_nearest(slip, meant, tmp_path):
+    text = FILES[0].read_text()
+    (tmp_path / "own.py").write_text(f"{text}\n\n{slip}\n")
+    with pytest.raises(BadStudy, match=rf"which nothing reads; did you mean {meant}\?") as problem:
+        add_files([tmp_path / "own.py"])
+    assert "\n" not in str(problem.value)
+    further = "CLASSES = 3\n\n\ndef check_of_rows(rows):\n    return rows\n\n\n_PACKAGE = 1\n"
+    (tmp_path / "fine.py").write_text(f"{text}\n\n{further}")
+    add_files([tmp_path / "fine.py"])
+    systems._own.clear()
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A study with both systems after a run here."""
