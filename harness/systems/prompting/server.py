@@ -14,9 +14,12 @@ import http.client
 import json
 import os
 import re
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
@@ -30,6 +33,7 @@ KEY, OPENAI_KEY, OPENAI = "EMPATHY_API_KEY", "OPENAI_API_KEY", "api.openai.com"
 CHAT = "/chat/completions"
 FORMAT = "response_format"  # the field of a call that asks for an answer by a JSON schema
 NO_SCHEMA = frozenset({400, 415, 422})  # statuses of servers or models that take none
+WHOLE = 10  # times the wait for bytes: what a whole call may take, so that a server that trickles holds no run
 MOST_BYTES = 1 << 20  # of an answer; those asked for here have some hundred
 PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})  # statuses that another call may not meet
 NO_MONEY = "insufficient_quota"  # a 429 that no waiting mends
@@ -108,6 +112,8 @@ def key_for(parts: SplitResult) -> str:
 class Server:
     """Where prompts are sent; ``timeout`` is in seconds, of a connection and of every wait for bytes.
 
+    A whole call may take WHOLE times that.
+
     >>> Server("http://127.0.0.1:8000/v1").post({"model": "m", "messages": []})     # doctest: +SKIP
     """
 
@@ -140,16 +146,25 @@ class Server:
             connection.connect()
         except OSError as problem:
             raise NoAnswer(f"cannot be reached ({_cause(problem)})", is_reached=False) from None
+        is_over = threading.Event()
+        deadline = threading.Timer(WHOLE * self.timeout, _end, (connection.sock, is_over))
+        deadline.daemon = True
+        deadline.start()
         try:
             connection.request("POST", f"{parts.path.rstrip('/')}{CHAT}", body, headers)
             response = connection.getresponse()
             content = response.read(MOST_BYTES + 1)
+            if is_over.is_set():
+                raise ConnectionError
             return response.status, dict(response.headers.items()), content
         except TimeoutError:
             raise NoAnswer(f"no answer within {self.timeout:g} s", is_paid=True) from None
         except (OSError, http.client.HTTPException) as problem:
-            raise NoAnswer(f"the connection broke ({type(problem).__name__})", is_paid=True) from None
+            whole = f"no whole answer within {WHOLE * self.timeout:g} s"
+            broke = f"the connection broke ({type(problem).__name__})"
+            raise NoAnswer(whole if is_over.is_set() else broke, is_paid=True) from None
         finally:
+            deadline.cancel()
             connection.close()
 
     def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
@@ -176,6 +191,13 @@ class Server:
                 ' of the system to "text", unless its model, answer_tokens or limit are what it refuses'
             )
         return f"server {self.name} refuses the call ({said}); see model, answer_tokens, limit and window of the system"
+
+
+def _end(connection: socket.socket, is_over: threading.Event) -> None:
+    """End a call from outside: whoever waits for its bytes wakes up."""
+    is_over.set()
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _cause(problem: OSError) -> str:

@@ -296,3 +296,39 @@ def test_an_address_with_a_password_is_refused_without_it():
     with pytest.raises(ValueError, match="has a name or password in it") as problem:
         checked_address(f"https://me:{KEY}@elsewhere.org/v1")
     assert KEY not in str(problem.value)
+
+
+@pytest.mark.parametrize("at_once", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{"])
+def test_a_server_that_trickles_bytes_is_not_waited_for_beyond_the_whole_call(at_once):
+    listening = socket.create_server(("127.0.0.1", 0))
+    is_done = threading.Event()
+
+    def trickle():
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(at_once)
+            while not is_done.wait(0.05):  # each wait for bytes is short
+                try:
+                    connection.sendall(b" " if at_once else b"H")
+                except OSError:
+                    return
+
+    served = threading.Thread(target=trickle, daemon=True)
+    served.start()
+    server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", timeout=0.1)
+    try:
+        with pytest.raises(NoAnswer, match="no whole answer within 1 s") as problem:
+            server.post({"model": MODEL, "messages": []})
+        assert problem.value.is_paid
+    finally:
+        is_done.set()
+        served.join()
+        listening.close()
+
+
+def test_a_call_that_is_over_leaves_no_deadline_behind(server):
+    before = threading.active_count()
+    for _ in range(5):
+        Server(server.url, 30.0).post({"model": MODEL, "messages": [{"role": "user", "content": "a prompt"}]})
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer) and not thread.finished.is_set()]  # fmt: skip  # noqa: E501
+    assert threading.active_count() <= before + 5
