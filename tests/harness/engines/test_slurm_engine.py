@@ -293,3 +293,30 @@ def test_of_an_array_only_the_element_that_is_cancelled_fails_and_what_stands_on
     assert failed == {"two (baseline)"}
     assert {label for label, (_, was_run) in outcomes.items() if not was_run} == {"two -> one", "two -> three"}
     assert slurm.arrays[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("noted", "seen", "restarts", "is_own"),
+    [
+        (5000.0, 5000.0, 0, True),
+        (5000.0, 5000.9, 0, True),  # Slurm keeps whole seconds
+        (5000.0, 4998.0, 0, False),  # the number is of an earlier job, which Slurm remembers
+        (5000.0, 5002.0, 0, False),
+        (5000.0, 5002.0, 1, True),  # restarted since
+        (5000.0, 0.0, 0, True),  # Slurm does not say
+        (0.0, 9000.0, 0, True),  # a note of an earlier version, written at 10,000
+        (0.0, 10599.0, 0, True),
+        (0.0, 10601.0, 0, False),
+    ],
+)
+def test_a_job_is_a_notes_own_only_if_it_was_submitted_when_the_note_says(monkeypatch, noted, seen, restarts, is_own):
+    note = notes.Progress(
+        "running", "toy", ("key",), "one", "slurm", job="12", written=10000.0, submitted=noted,
+        job_name="empathy-toy", user=os.getuid(), cluster="here",
+    )  # fmt: skip
+    status = slurm_queue.JobStatus("RUNNING", "", "empathy-toy", os.getuid(), "me", seen)
+    monkeypatch.setattr(slurm_queue, "jobs", lambda users: {"12": status})
+    monkeypatch.setattr(slurm_queue, "state_and_restarts", lambda job: ("RUNNING", restarts))
+    found = slurm_queue.look([note], "here")[note]
+    assert (found is status) == is_own
+    assert is_own or found.state == "GONE"
