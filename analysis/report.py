@@ -28,7 +28,7 @@ from analysis.gains.power import visible_gains
 from analysis.gains.significance import DRAWS
 from analysis.page.document import ReportContent, write_page
 from analysis.page.scores import ScoresContent, write_scores_page
-from analysis.results.leaderboard import has_systems
+from analysis.results.leaderboard import Leaderboard, has_systems
 from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
@@ -36,7 +36,7 @@ from analysis.sections import systems as system_sections
 from analysis.sections.answers import all_answers, raced, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
-from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores
+from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores, sentences_of_systems
 from analysis.sections.paper_tables import write_tables
 from analysis.sections.question import Question
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
@@ -86,7 +86,8 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     planned, study = study, study.of_adapters
     drawings = out / FIGURES
     frames = Frames(Snapshot.of(store), study.manifest, study.draws, study.seed, study.question.kept)
-    board, boards = _leaderboard(frames, planned, out)
+    leaderboard = _leaderboard(frames, planned, out)
+    board, boards = _board_section(leaderboard, planned, out)
     context, contexts = _context(frames.probes(), study, out)
     glance = write_maps(study.gains, study.manifest, drawings, study.question.kept)
     faced = study.gains, study.controls, study.merged, study.baselines, study.cells
@@ -102,7 +103,10 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
     figures = write_figures(
         results, question.counted, printed, note=question.note, similarities=similarities, kept=question.kept
     )
-    top = sentences(study, visible, answer)
+    if leaderboard is not None and study.gains.empty:
+        top = sentences_of_systems(planned, leaderboard)
+    else:
+        top = sentences(study, visible, answer)
     main = (
         study_sections.opening(study),
         Section(IN_SHORT, [Bullets(top)]),
@@ -167,15 +171,24 @@ def write_scores_report(question: Question, progress: Progress = silent) -> Writ
     return Written(page, tuple(top))
 
 
-def _leaderboard(frames: Frames, study: StudyResults, out: Path) -> tuple[Section | None, list[FigureFiles]]:
-    """Write frames and figures of the leaderboard; its section, and the figures; none of a study without systems."""
+def _leaderboard(frames: Frames, study: StudyResults, out: Path) -> Leaderboard | None:
+    """The leaderboard, its frames written; None of a study without systems."""
     if not has_systems(study.manifest):
-        return None, []
+        return None
     board = frames.board()
     if study.rationales is not None:
         board = replace(board, rationales=study.rationales)
     for name, frame in board.frames.items():
         write_frames(frame, out / TABLES / name)
+    return board
+
+
+def _board_section(
+    board: Leaderboard | None, study: StudyResults, out: Path
+) -> tuple[Section | None, list[FigureFiles]]:
+    """The section of a leaderboard, and its figures, drawn; none without one."""
+    if board is None:
+        return None, []
     drawn = write_boards(board.board, study.manifest, out / FIGURES, study.question.kept)
     drawn += write_reliability(board, study.manifest, out / FIGURES, study.question.kept)
     return system_sections.leaderboard(study, board, drawn), drawn

@@ -13,9 +13,11 @@ import pandas as pd
 from adapters_store.roles import BASELINE
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.learned import Claims, claims
+from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import LEVEL
 from analysis.importance.guarded import NOT_TESTED
 from analysis.importance.mixed.tested import SIGNED
+from analysis.results.leaderboard import Leaderboard
 from analysis.sections.importance import Answer
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
@@ -44,6 +46,37 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
     ]
+
+
+def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
+    """The same of a study without transfers: on every target the best contestant, those tied with it, and the adapter.
+
+    ``study`` has all its cells, ``board`` is its leaderboard.
+    """
+    ranked = board.board[board.board["rank"].notna()]
+    places = list(ranked.groupby(["target", "setting"], sort=False))
+    lines = [_best_system(study, place, rows, board.pairs) for place, rows in places[:MOST_NAMED]]
+    more = [f"{len(places) - MOST_NAMED} more targets stand on the leaderboard."] if len(places) > MOST_NAMED else []
+    return [_studied(study), *lines, *more, _cautions(study, study.gains, board.board)]
+
+
+def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
+    """The contestant with the highest score on a target, whoever is tied with it, and how far the adapter is."""
+    (target, setting), best = place, rows.sort_values("rank").iloc[0]
+    is_tied = rows.is_tied.eq(True).fillna(False) & (rows.role != BASELINE)
+    tied = list(rows.system[(rows.system != best.system) & is_tied])
+    text = (
+        f"Best on {study.title(target)}{_with(setting)}: {best.system}, {number(best.score, 2)} (95 % interval"
+        f" {interval(best.low, best.high, 2)}){f', tied with {few(tied)}' if tied else ''}"
+    )
+    alone = rows[rows.role == BASELINE]
+    if alone.empty or best.role == BASELINE:
+        return f"{text}."
+    own, of_place = alone.iloc[0], (pairs.target == target) & (pairs.setting == setting)
+    both = pairs[of_place & pairs.a.isin([best.system, own.system]) & pairs.b.isin([best.system, own.system])]
+    verdict = "significantly less" if both.significant.any() else "not significantly less"
+    apart = f"{number(100 * (best.score - own.score), 1)} points and {verdict}"
+    return f"{text}; the {own.system} has {number(own.score, 2)}, {apart}."
 
 
 def sentences_of_scores(question: Question, answer: Answer) -> list[str]:
@@ -216,8 +249,8 @@ def _by_what_errors(question: Question) -> str:
     return "" if question.results.errors == "measured" else ", by standard errors that are approximated from the scores"
 
 
-def _cautions(study: StudyResults, tested: pd.DataFrame) -> str:
-    reasons = list(_reasons(study, tested))
+def _cautions(study: StudyResults, tested: pd.DataFrame, board: pd.DataFrame | None = None) -> str:
+    reasons = [*_reasons(study, tested), *([] if board is None else _reasons_of_board(study, board))]
     return f"Reasons for caution: {'; '.join(reasons) or 'none of those that are checked here'}."
 
 
@@ -245,6 +278,18 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
             yield f"{count} of {len(tested)} gains {_be(count)} {what}"
+
+
+def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]:
+    """What limits a comparison of systems: one training run, few groups, answers that leak."""
+    if (board.n_seeds <= 1).all():
+        yield "every score is from one training run, and another seed may give another"
+    small = board[board.n_groups < FEW_GROUPS].drop_duplicates("target")
+    if len(small):
+        named = [f"{study.title(row.target)} ({row.n_groups})" for row in small.itertuples()]
+        yield f"few groups of test rows: {few(named)}"
+    if leaking := list(dict.fromkeys(board.system[board.is_leaking])):
+        yield f"{few(leaking)} predicted test rows from their own answers and {_be(len(leaking))} not ranked"
 
 
 def _still_learning(study: StudyResults) -> Iterator[str]:

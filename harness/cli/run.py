@@ -95,11 +95,17 @@ def run_study(options: argparse.Namespace) -> int:
 def print_answer(study: Study) -> None:
     """What a finished study says in short; what explains gains takes longer to compute, and ``report`` says it."""
     from analysis.gains.power import visible_gains
-    from analysis.sections.in_short import sentences
-    from analysis.sections.study_results import StudyResults
+    from analysis.results.leaderboard import has_systems
+    from analysis.sections.in_short import sentences, sentences_of_systems
+    from analysis.sections.study_results import Frames, StudyResults
 
-    results = StudyResults.of(study.store, study.manifest(), Path("results") / study.config.name)
-    print("", *sentences(results, visible_gains(results.gains)), sep="\n")
+    manifest = study.manifest()
+    results = StudyResults.of(study.store, manifest, Path("results") / study.config.name)
+    if results.gains.empty and has_systems(manifest):
+        lines = sentences_of_systems(results, Frames.of(study.store, manifest).board())
+    else:
+        lines = sentences(results, visible_gains(results.gains))
+    print("", *lines, sep="\n")
 
 
 def run_demo(options: argparse.Namespace) -> int:

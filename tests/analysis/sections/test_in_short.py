@@ -12,10 +12,11 @@ import pytest
 
 from analysis.gains.power import visible_gains
 from analysis.importance.mixed.tested import SIGNED
+from analysis.report import report
 from analysis.sections.blocks import Section
 from analysis.sections.importance import Answer
-from analysis.sections.in_short import seeds_of, sentences
-from analysis.sections.study_results import StudyResults
+from analysis.sections.in_short import seeds_of, sentences, sentences_of_systems
+from analysis.sections.study_results import Frames, StudyResults
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 F1 = (FakeTask("hope"), FakeTask("role"))
@@ -231,3 +232,32 @@ def test_what_explains_gains_comes_with_the_slopes_that_would_have_been_found(tm
         said = "\n".join(sentences(study, pd.DataFrame(), answer("ratings explain gains", slopes=given)))
         assert "Ratings explain gains." in said
         assert (sentence in said) if sentence else ("A slope" not in said)
+
+
+def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_adapter_is(tmp_path):
+    tasks = (FakeTask("hope", rows=300, groups=60), FakeTask("role", rows=60, groups=12))
+    store, manifest = fake_study(
+        tmp_path / "store",
+        tasks,
+        systems=("majority", "tfidf", "encoder"),
+        helpful=[("encoder", "hope")],
+        study={"transfers": False},
+    )
+    manifest["cells"] = [cell for cell in manifest["cells"] if cell["role"] != "transfer"]
+    results = StudyResults.of(store, manifest, tmp_path / "results", draws=300)
+    board = Frames.of(store, manifest, draws=300).board()
+    first, hope, role, cautions = sentences_of_systems(results, board)
+    assert "8 of 8 cells are finished" in first
+    rows = board.board.set_index(["target", "system"])
+    best, alone = rows.loc[("hope", "encoder")], rows.loc[("hope", "adapter alone")]
+    assert best["rank"] == 1 and not alone.is_tied
+    assert hope.startswith(f"Best on Title of hope: encoder, {best.score:.2f} (95 % interval {best.low:.2f} to ")
+    assert "tied with" not in hope
+    apart = f"{100 * (best.score - alone.score):.1f} points and significantly less"
+    assert hope.endswith(f"the adapter alone has {alone.score:.2f}, {apart}.")
+    assert role.startswith("Best on Title of role: ")
+    assert "every score is from one training run" in cautions
+    assert "few groups of test rows: Title of role (12)" in cautions
+    written = report(store, manifest, tmp_path / "out", draws=300)
+    assert written.sentences[1] == hope
+    assert "Nothing can be said" not in written.page.read_text(encoding="utf-8").partition("## Learned")[0]
