@@ -49,7 +49,7 @@ SCALES = (  # words of scales, lowest first
     ("no", "weak", "strong"),
     ("poor", "fair", "good", "very good", "excellent"),
 )
-FEWEST_STEPS, MOST_CLASSES = 3, 100
+FEWEST_STEPS, MOST_CLASSES, FEWEST_TURNS = 3, 100, 2.5
 PERCENT = re.compile(r"[+-]?\d+(?:\.\d+)?\s*%")
 
 
@@ -111,14 +111,21 @@ def _runs(cells: Sequence[str]) -> int:
 def of_turns(raw: Raw, group: str, taken: Sequence[str], *, by_annotators: bool = False) -> dict[str, str]:
     """The columns of a turn's number and of who speaks, where the rows of a group look like turns of a dialogue.
 
-    A number may recur in a dialogue where rows are ``by_annotators``.
+    A number may recur in a dialogue where rows are ``by_annotators``. Dialogues have FEWEST_TURNS rows on average.
     """
+    rows = cells_of(raw, group)
+    if len(rows) < FEWEST_TURNS * len(set(rows)):
+        return {}
     free = [name for name in raw.header if name not in (*taken, group)]
     speakers = [name for name in free if is_named(name, OF_SPEAKERS) and _takes_turns(raw, group, name)]
-    numbers = [name for name in free if is_named(name, OF_TURNS) and _counts(raw, group, name, may_recur=by_annotators)]
+    numbers = [name for name in free if _is_number_of_turn(name) and _counts(raw, group, name, may_recur=by_annotators)]
     if not is_named(group, OF_DIALOGUES) or not (speakers or numbers):
         return {}
     return {part: names[0] for part, names in (("turn", numbers), ("speaker", speakers)) if names}
+
+
+def _is_number_of_turn(name: str) -> bool:
+    return is_named(name, OF_TURNS) and not is_named(name, OF_SPEAKERS)
 
 
 def _by_group(raw: Raw, group: str, name: str) -> list[list[str]]:

@@ -51,6 +51,7 @@ FORMS = {
     "truth.csv": ({"label": "is_kind", "kind": "binary"}, 24, ""),
     "turns.csv": (TURNS | {"text": "utterance", "label": "strategy", "only": ["helper"], "drop_labels": [""]}, 12, ""),
     "turns_by_annotators.csv": ({"reader": "turns", "group": "session_id", "turn": "turn_number", "speaker": "role", "annotator": "coder", "label": "code"}, 12, ""),
+    "two_essays_of_a_pair.csv": ({"reader": None, "group": "conversation_id", "text": "essay", "label": "emotion"}, 24, "speaker_id"),
     "two_texts.csv": ({"text": "hypothesis", "label": "relation"}, 24, "texts that are not read: premise"),
     "unnamed_index.csv": ({"text": "text", "label": "label"}, 24, ""),
     "utf16.csv": (REPLY | {"encoding": "utf-16"}, 24, ""),
