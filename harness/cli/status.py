@@ -35,7 +35,6 @@ from harness.engines.time_left import TimeLeft, time_left
 from harness.preflight.smoke import SMOKE
 from harness.run.notes import Failure
 from harness.sharing.stored import stored_manifest
-from harness.study.file import study_names
 from tasks.errors import BadInput
 from tasks.plain_text import counted
 
@@ -114,6 +113,8 @@ def span(seconds: float) -> str:
 
 def study_words(study: str) -> str:
     """What is typed to run a study that a store has under this name: the name of a built-in one, or a file."""
+    from harness.study.file import study_names
+
     name = study.removesuffix(SMOKE)
     typed = name if name in study_names() else f"{name}.toml"
     return f"{typed} --smoke" if study.endswith(SMOKE) else typed

@@ -91,7 +91,7 @@ def test_status_says_what_was_noted_and_how_to_go_on(store, status):
     assert "races 1" in lines
     assert "  one, seed 1, full: stalled; one left after epoch 3; 1 of 2 go on" in lines
     (advice,) = [line for line in lines if "goes on" in line]
-    assert advice.endswith("empathy-transfer choose one --study toy --rounds 3,5")
+    assert advice.endswith("empathy-transfer choose one --study toy.toml --rounds 3,5")
     assert not [line for line in lines if "empathy-transfer run" in line]
     (race,) = json.loads(status("--json"))["races"]
     assert (race["target"], race["state"], race["left"], race["rounds"]) == ("one", "stalled", {"one": 3}, [3, 5])
