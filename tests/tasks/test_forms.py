@@ -21,12 +21,15 @@ TURNS = {"reader": "turns", "group": "conversation", "turn": "turn", "speaker": 
 FORMS = {
     "agreement.csv": ({"kind": "ordinal", "classes": ["strongly disagree", "disagree", "neutral", "agree", "strongly agree"]}, 25, "steps of a scale"),
     "annotations_long.csv": ({"annotator": "annotator", "row_id": "item", "text": "text", "label": "rating", "kind": "ordinal"}, 12, ""),
+    "batches_of_annotators.csv": ({"annotator": "rater", "row_id": "sentence_id", "text": "sentence", "label": "verdict"}, 12, ""),
     "backslashes.csv": (REPLY | {"escape": "\\", "kind": "binary"}, 24, "not grouped"),
     "chinese.csv": ({"text": "text", "language": "zh", "kind": "binary"}, 24, ""),
     "codes.csv": ({"label": "code", "kind": "multiclass"}, 24, ""),
     "dashes.csv": ({"label": "code", "kind": "multiclass"}, 24, "'-' is 33 % of the labels"),
     "decimal_comma.csv": ({"label": "score", "kind": "continuous", "decimal": ",", "delimiter": ";"}, 24, ""),
+    "do_not_know.csv": ({"label": "how_often", "kind": "multiclass", "classes": None}, 24, ""),
     "essays.csv": ({"group": "article_id", "row_id": "essay_id", "text": "essay", "label": "empathy", "kind": "continuous"}, 24, ""),
+    "exchanges.csv": ({"group": "exchange_id", "label": "tone"}, 24, ""),
     "file_order.csv": ({"reader": "turns", "group": "dialogue_id", "speaker": "speaker", "turn": None, "label": "act"}, 24, ""),
     "frequency.csv": ({"kind": "ordinal", "classes": ["never", "rarely", "sometimes", "often", "always"]}, 25, ""),
     "from_zero.csv": ({"label": "Empathy", "kind": "ordinal", "classes": None}, 24, 'for a measurement write kind = "continuous"'),
@@ -57,6 +60,7 @@ FORMS = {
     "utf16.csv": (REPLY | {"encoding": "utf-16"}, 24, ""),
     "western.csv": (REPLY | {"encoding": "cp1252"}, 24, ""),
     "windows.csv": (REPLY | {"encoding": None, "kind": "binary"}, 24, ""),
+    "writers_first.csv": ({"group": "story_id", "label": "mood"}, 24, "author_id"),
     "writers_and_articles.csv": ({"group": "article_id", "label": "distress", "kind": "continuous"}, 24, "writer_id"),
 }  # fmt: skip
 ASKED = {

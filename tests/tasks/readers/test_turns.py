@@ -203,6 +203,50 @@ def test_history_and_later_cut_what_is_read_and_splits_never_divide_a_dialogue(t
         assert [turn.text.split()[1] for turn in row.context] == [str(i) for i in range(max(0, place - 2), place)]
 
 
+def test_numbers_are_counted_and_not_spelled_and_silence_is_no_turn(tmp_path) -> None:
+    said = [("ab"[i % 2], "" if i == 4 else f"turn {i}", "xy"[i % 2]) for i in range(12)]
+    rows = rows_of_table({"d": said})
+    random.Random(4).shuffle(rows)
+    write_table(tmp_path / "talk.csv", rows)
+    examples = read(task_of(tmp_path, TABLE + "skip_empty = true\n", kind="binary"), tmp_path)
+    spoken = [f"turn {i}" for i in range(12) if i != 4]
+    assert [row.text for row in examples] == spoken
+    for place, row in enumerate(examples):
+        assert [turn.text for turn in (*row.context, *row.after)] == spoken[:place] + spoken[place + 1 :]
+
+
+def test_columns_of_ids_and_of_what_dialogues_share_are_taken(tmp_path) -> None:
+    rows = [(*row, f"id{number}", f"article {row[0]}") for number, row in enumerate(rows_of_table())]
+    write_table(tmp_path / "talk.csv", rows, HEADER + ",own,article")
+    examples = read(task_of(tmp_path, TABLE + DROP + 'row_id = "own"\nblock = "article"\n'), tmp_path)
+    assert [(row.id, row.group, row.block) for row in examples] == [
+        ("id1", "d7", "article d7"),
+        ("id3", "d2", "article d2"),
+        ("id5", "d2", "article d2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            [("d", 1, "a", "Yes.", "x"), ("d", 1, "b", "No.", "x")],
+            "talk.csv:3: its text differs from that of the same turn",
+        ),
+        (
+            [("d", 1, "a", "Yes.", "x"), ("d", 1, "a", "Yes.", "y")],
+            "talk.csv:3: its annotator has labelled the turn at",
+        ),
+    ],
+)
+def test_annotators_that_contradict_each_other_on_a_turn_are_refused(tmp_path, rows, said) -> None:
+    write_table(tmp_path / "talk.csv", rows)
+    more = 'group = "dialogue"\nturn = "number"\nannotator = "who"\n'
+    with pytest.raises(BadInput) as caught:
+        read(task_of(tmp_path, more, kind="binary"), tmp_path)
+    assert said in str(caught.value) and "talk.csv:2" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [
