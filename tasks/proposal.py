@@ -107,6 +107,8 @@ def proposal(file: ReadableFile, stated: Mapping[str, object], guessed: Sequence
             fields[part] = guess
     if guessed:
         fields |= _several_rows(file.raw, fields)
+        if fields.get("group") and fields["group"] == fields.get("row_id"):
+            del fields["group"]
     fields |= _of_label(file.raw, fields)
     if "text" in fields and "language" not in fields:
         fields |= _language(cells_of(file.raw, str(fields["text"])))
@@ -128,7 +130,8 @@ def _several_rows(raw: Raw, fields: Mapping[str, object]) -> dict[str, object]:
     )
     if own and (not who or "turn" in own):
         return {"reader": "turns"} | dict[str, object](own | by) | _only(raw, fields, own.get("speaker", ""))
-    item = columns.item(raw, text, [*taken, who]) if who and "row_id" not in fields else ""
+    others = [name for name in taken if name != group]  # an item's id recurs as a group's does
+    item = columns.item(raw, text, [*others, who]) if who and "row_id" not in fields else ""
     return {**by, **({"row_id": item} if item else {})}
 
 
