@@ -40,7 +40,9 @@ COLUMNS = {
     "df": Declared("float64", "degrees of freedom behind it"),
     "p_corrected": Declared("float64", "p after the correction by which gains are called significant"),
     "size": Declared("float64", "area of the square as a share of its place"),
-    "is_significant": Declared("bool", "framed: the corrected p is at most .05; not if the target has not learned"),
+    "is_significant": Declared(
+        "bool", "framed: the corrected p is at most .05; not if the target has not learned or the pair is in doubt"
+    ),
     "is_collapsed": Declared("bool", "marked: the cell or its baseline has collapsed"),
     "is_contaminated": Declared("bool", "marked: test items are training material"),
     "is_unlearned": Declared("bool", "in brackets: the target alone has not learned"),
@@ -108,13 +110,14 @@ def _of_pair(pair: Any, may_be_claimed: bool) -> dict[str, Any]:  # noqa: ANN401
         return {"status": "same task", **marks}
     if pair.n_seeds == 0 or not np.isfinite(pair.points):
         return {"status": "missing" if pair.n_seeds == 0 else "undefined", **marks}
+    doubts = {f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")}
     return {
         "status": "done",
         **{name: getattr(pair, name) for name in ("points", "low", "high", "df")},
         "p_corrected": pair.p_bh,
         "size": share_of_place(pair.points, pair.low, pair.high, pair.df),
-        "is_significant": bool(pair.significant) and may_be_claimed,
-        **{f"is_{name}": _holds(getattr(pair, name)) for name in ("collapsed", "contaminated")},
+        "is_significant": bool(pair.significant) and may_be_claimed and not any(doubts.values()),
+        **doubts,
     }
 
 

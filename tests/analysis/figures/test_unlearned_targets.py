@@ -73,3 +73,13 @@ def test_nothing_is_marked_where_all_have_learned(tmp_path) -> None:
     frame = map_frame(results.gains, manifest, setting="full")
     assert not frame.is_unlearned.any() and frame.is_significant.sum() == 2
     assert BRACKETS not in {label.text for label in map_plan(frame, "a title").labels()}
+
+
+@pytest.mark.parametrize("doubt", ["collapsed", "contaminated"])
+def test_a_pair_in_doubt_has_no_frame_on_the_map(tmp_path, doubt) -> None:
+    (_, manifest), results = results_of(tmp_path, [])
+    gains = results.gains.assign(**{doubt: (results.gains.target == "hope").astype("boolean")})
+    frame = map_frame(gains, manifest, setting="full")
+    shown = frame[frame.intermediate != frame.target].set_index("target")
+    assert dict(shown.is_significant) == {"hope": False, "role": True}
+    assert dict(shown[f"is_{doubt}"]) == {"hope": True, "role": False}
