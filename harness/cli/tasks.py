@@ -291,6 +291,8 @@ def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None
         print("effect: smallest gain in points that a paired test finds (power 80 %, level 5 %), from the test groups")
         return
     for name, value in facts[0].items():
+        if value is None:  # nobody's people, no backbone to count tokens by
+            continue
         if isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values()):
             for inner, numbers in value.items():
                 print(f"{name:19} {inner:24} {_text(numbers)}")

@@ -64,6 +64,10 @@ IN_TABLES = {  # fields of a table that may be meant where its name is left out
     for field in dataclasses.fields(kind)
     if field.name not in FIELDS
 }
+MEANT = {  # words of the command line or of others, and what a study file has for them
+    "limit": "; write max_train, max_val and max_test, or type --limit",
+    "rows": "; write max_train, max_val and max_test",
+}
 TYPES: Mapping[object, tuple[str, type]] = {  # of fields: in words, and the class of the value or of its parts
     str: ("a text", str),
     str | None: ("a text", str),
@@ -207,7 +211,8 @@ def _refuse_unknown(values: Mapping[str, Any], where: str) -> None:
         for key in table:
             if key not in allowed:
                 written = {name: prefix + name for name in sorted(allowed)} | ({} if prefix else IN_TABLES)
-                raise BadStudy(f"{where}: unknown field {prefix + key!r}{nearest(key, written, written)}")
+                hint = MEANT.get(key) if not prefix else None
+                raise BadStudy(f"{where}: unknown field {prefix + key!r}{hint or nearest(key, written, written)}")
 
 
 def _names_in(table: object) -> set[str]:

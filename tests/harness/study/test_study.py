@@ -99,6 +99,10 @@ def test_overrides_change_one_field_each():
         ("tasks = [", r"mine\.toml:\d+: not valid TOML"),
         ("", "`tasks` is missing"),
         ('tasks = ["epitome_er"]\nbackbon = "x"', "unknown field 'backbon'; did you mean 'backbone'"),
+        (
+            'tasks = ["epitome_er"]\nlimit = 250',
+            "unknown field 'limit'; write max_train, max_val and max_test, or type --limit",
+        ),
         ('tasks = ["epitome_er"]\n[training]\nepoch = 1', "'training.epoch'; did you mean 'training.epochs'"),
         ('tasks = ["epitome_er", "epitome_er"]', "names something twice: epitome_er"),
         ('tasks = "epitome_er"', "tasks is a list"),
