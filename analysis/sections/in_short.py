@@ -278,6 +278,18 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
             yield f"{count} of {len(tested)} gains {_be(count)} {what}"
+    yield from _shared_by_families(study, tested)
+
+
+def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
+    """Tasks of several families that share test items: what takes families for unrelated does not know of it."""
+    family = {name: task["family"] for name, task in study.manifest["tasks"].items()}
+    shared = tested[tested.contaminated.fillna(False).astype(bool)] if len(tested) else tested
+    pairs = {tuple(sorted((pair.intermediate, pair.target))) for pair in shared.itertuples()}
+    apart = sorted(pair for pair in pairs if family[pair[0]] != family[pair[1]])
+    if apart:
+        named = [" and ".join(map(study.title, pair)) for pair in apart]
+        yield f"tests over families take for unrelated what shares texts ({few(named)}): give both one `family`"
 
 
 def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]:

@@ -261,3 +261,23 @@ def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_ad
     written = report(store, manifest, tmp_path / "out", draws=300)
     assert written.sentences[1] == hope
     assert "Nothing can be said" not in written.page.read_text(encoding="utf-8").partition("## Learned")[0]
+
+
+@pytest.mark.parametrize("is_one_family", [True, False])
+def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one_family):
+    store, manifest = fake_study(
+        tmp_path / "store", BOTH, systems=("tfidf",), flags={("hope", "role"): ["contaminated"]}
+    )
+    for name, task in manifest["tasks"].items():
+        task["family"] = "one" if is_one_family else name
+    store.write_manifest("fake", manifest)
+    results = StudyResults.of(store, manifest, tmp_path / "results", draws=200)
+    results = replace(
+        results,
+        gains=results.gains.assign(
+            contaminated=((results.gains.intermediate == "hope") & (results.gains.target == "role")).astype("boolean")
+        ),
+    )
+    last = sentences(results, visible_gains(results.gains))[-1]
+    said = "tests over families take for unrelated what shares texts (Title of hope and Title of role): give both one"
+    assert (said in last) != is_one_family
