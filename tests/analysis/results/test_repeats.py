@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from analysis.results.leaderboard import leaderboard
+from analysis.results.leaderboard import Contestant, leaderboard
 from analysis.results.repeats import _drawn_sizes, nadeau_bengio, pairwise
 from analysis.results.repeats_calibration import repeats_calibration, simulated_scores
 from tests.support.studies.small_study import ONE, small_study
@@ -163,3 +163,24 @@ def test_a_leaderboard_over_repeats_has_means_over_them(tmp_path):
     scores = shown.board.set_index("system").score
     assert pair.points == pytest.approx(100 * (scores["majority"] - scores["tfidf"]))
     assert (shown.pairs.p_max >= shown.pairs.p).all()
+
+
+def test_what_leaks_takes_no_part_in_the_maxima_over_repeats(tmp_path, monkeypatch):
+    study = small_study(
+        tmp_path / "runs",
+        *("transfers=false", 'systems=["majority", "tfidf"]', f'tasks=["{ONE}"]'),
+        *("protocol.shares=[0.6, 0.2, 0.2]", "protocol.repeats=4", "max_test=60"),
+    )
+    assert study.run().is_complete
+    manifest = study.store.manifest("tiny")
+    every = leaderboard(study.store, manifest, draws=400)
+    monkeypatch.setattr(Contestant, "is_leaking", property(lambda own: own.name == "tfidf"))
+    shown = leaderboard(study.store, manifest, draws=400)
+    of_leak = (shown.pairs.a == "tfidf") | (shown.pairs.b == "tfidf")
+    assert of_leak.sum() == 2 and shown.pairs.p_max[of_leak].isna().all()
+    assert not shown.pairs.significant[of_leak].any()
+    (alone,) = shown.pairs[~of_leak].itertuples()
+    assert alone.p_max == pytest.approx(alone.p, abs=0.05)  # a maximum over one pair is that pair's own test
+    before = every.pairs.set_index(["a", "b"]).p_max[alone.a, alone.b]
+    assert alone.p_max <= before  # a smaller family
+    assert pd.isna(shown.board.set_index("system")["rank"]["tfidf"])
