@@ -111,7 +111,8 @@ def store(trainer, folder):
 
 def harness_logits(store, intermediate, target, loss=""):
     cells = json.loads((store / "studies" / f"hand{loss}.json").read_text())["cells"]
-    key = next(c["key"] for c in cells if (c["intermediate"], c["target"]) == (intermediate, target))
+    trained = [c for c in cells if not c.get("system")]  # and no floor
+    key = next(c["key"] for c in trained if (c["intermediate"], c["target"]) == (intermediate, target))
     frame = pd.read_parquet(store / "objects" / key / "test.parquet")
     return frame[[c for c in frame if c.startswith("logit_")]].to_numpy()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -39,9 +40,9 @@ def test_eighteen_tasks_and_a_column_go_from_raw_files_to_a_comparison(tmp_path,
     manifest = store.manifest("muddy-waters-smoke")
     assert set(manifest["tasks"]) == set(load_study("muddy-waters").tasks)
     done = [cell for cell in manifest["cells"] if cell["key"] in store]
-    assert sum(cell["intermediate"] is None for cell in done) == 18
-    assert sum(cell["intermediate"] is not None for cell in done) == 17
-    backbone = store.get(done[0]["key"]).spec["backbone"]
+    assert Counter(cell["role"] for cell in done) == {"floor": 3, "baseline": 18, "transfer": 17}
+    trained = next(cell for cell in done if cell["role"] == "baseline")
+    backbone = store.get(trained["key"]).spec["backbone"]
     config = json.loads((tmp_path / "tiny-roberta" / "config.json").read_text(encoding="utf-8"))
     assert backbone["model_type"] == config["model_type"] == "roberta"
     results = tmp_path / "results"
