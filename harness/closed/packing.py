@@ -75,19 +75,17 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
         raise BadInput(f"--folder {folder}: is not empty; name a new one")
     if megabytes * MEGABYTE <= OURS:
         raise BadInput(f"--megabytes {megabytes}: part-1 alone has some {OURS // MEGABYTE}; say more, such as 60")
-    tensors = _encoder(plan)
-    packed, packs, carried = Packed(), [], dict[str, str]()
-    writer = _Packs(plan, store, tensors)
+    config, tensors = _encoder(plan)
+    packed, packs, writer = Packed(), [], _Packs(plan, store, tensors)
     for step in steps_of(plan, store, GridReport()):
         going = []
         for cell in step.pack.cells:
-            if reason := writer.why_left(cell, carried):
+            if reason := writer.why_left(cell):
                 packed.left[cell.label] = reason
             else:
                 going.append(cell)
         if going:
-            carried |= {cell.key: cell.target for cell in going}
-            packs.append(writer.pack(going, carried))
+            packs.append(writer.pack(going))
             packed.cells += going
     if not packs:
         why = next(iter(packed.left.values()), "the store has every cell")
@@ -105,7 +103,7 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
     }
     first = part_of(folder, 1)
     (first / PLAN).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
-    (first / CONFIG).write_text(json.dumps(writer.config), encoding="utf-8")
+    (first / CONFIG).write_text(json.dumps(config), encoding="utf-8")
     (first / "train.py").write_text(STARTER, encoding="utf-8")
     _write_source(first / SOURCE)
     folders = [part_of(folder, number) for number in range(1, parts + 1)]
@@ -113,29 +111,30 @@ def pack(plan: Plan, store: Store, folder: Path, megabytes: int) -> Packed:
     return packed
 
 
-def _encoder(plan: Plan) -> dict[str, Tensor]:
-    """The backbone's tensors; BadBackbone for one that the closed node cannot compute."""
+def _encoder(plan: Plan) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """FIELDS of the backbone's config, and its tensors; BadBackbone for one that the closed node cannot compute."""
     network = model.load_backbone(plan.backbone)
     if network.config.hidden_act not in ACTIVATIONS:
         raise BadBackbone(
             f"backbone {plan.backbone.name!r}: its activation {network.config.hidden_act!r} is none of "
             f"{', '.join(ACTIVATIONS)}, which a closed node computes; train it where the library is"
         )
+    config = {name: getattr(network.config, name, None) for name in FIELDS}
     state = network.base_model.state_dict()
-    return {f"backbone/{name}": value for name, value in state.items() if name.startswith(PARTS)}
+    return config, {f"backbone/{name}": value for name, value in state.items() if name.startswith(PARTS)}
 
 
 @dataclass
 class _Packs:
-    """Packs as plain JSON; what they need goes into ``tensors``, the same once."""
+    """Packs as plain JSON; what they need goes into ``tensors``, the same once; ``carried``: their cells."""
 
     plan: Plan
     store: Store
     tensors: dict[str, Tensor]
-    config: dict[str, Any] = field(default_factory=dict)
+    carried: set[str] = field(default_factory=set)
     _starts: dict[str, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
 
-    def why_left(self, cell: Cell, carried: Mapping[str, str]) -> str:
+    def why_left(self, cell: Cell) -> str:
         """Why a cell is trained here; empty for one that can go."""
         if (name := name_of_system(cell.spec)) != "lanes":
             return f"it is trained by {name!r}"
@@ -145,12 +144,13 @@ class _Packs:
             return "its task has folds"
         if cell.spec["retry_collapsed"]:
             return "it may ask for a second attempt (retry_collapsed)"
-        if absent := [key for key in cell.stands_on if key not in carried and key not in self.store]:
+        if absent := [key for key in cell.stands_on if key not in self.carried and key not in self.store]:
             return f"it stands on a cell that stays ({absent[0][:12]})"
         return ""
 
-    def pack(self, cells: Sequence[Cell], carried: Mapping[str, str]) -> dict[str, Any]:
+    def pack(self, cells: Sequence[Cell]) -> dict[str, Any]:
         """One pack: its cells, and the names of its rows, of where its lanes start and of what they stand on."""
+        self.carried.update(cell.key for cell in cells)
         recipe = Recipe.of(cells)
         _, parts, tokenizer = encoded(cells[0], self.plan.backbone, self.plan.splits[cells[0].target])
         rows = {name: self._kept("rows", tensors_of(part, has_labels=name != "test")) for name, part in parts.items()}
@@ -160,7 +160,7 @@ class _Packs:
             "rows": rows,
             "padding": tokenizer.padding,
             "start": start,
-            "stands_on": {cell.key: self._stands_on(cell, carried, random) for cell in cells if cell.intermediate},
+            "stands_on": {cell.key: self._stands_on(cell, random) for cell in cells if cell.intermediate},
         }
 
     def _start(self, recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -169,18 +169,17 @@ class _Packs:
         name = json.dumps(drawn, sort_keys=True)
         if name not in self._starts:
             network = with_target(recipe, self.plan.backbone)
-            self.config = {field: getattr(network.config, field, None) for field in FIELDS}
             weights = fresh(network, recipe.target), random_adapter(network, recipe)
             first, second = ({"tensors": self._kept("start", own), "names": list(own)} for own in weights)
             self._starts[name] = first, second
         return self._starts[name]
 
-    def _stands_on(self, cell: Cell, carried: Mapping[str, str], random: Mapping[str, Any]) -> dict[str, Any]:
+    def _stands_on(self, cell: Cell, random: Mapping[str, Any]) -> dict[str, Any]:
         """The key of a cell of this parcel, or the tensors that stand under this cell."""
         key = cell.intermediate_key
         if key is None:
             return dict(random)
-        if key in carried:
+        if key in self.carried:
             return {"cell": key}
         weights = parent_adapter(self.store, key, str(cell.intermediate))
         return {"tensors": self._kept("adapter", weights), "names": list(weights)}

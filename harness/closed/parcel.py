@@ -6,7 +6,6 @@ go as token ids: no text, no id and no group of a row, and no label of a test ro
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from adapters_store.disk import atomic
 from harness.training.inputs import Encoded
+from harness.training.tensors import digest_of
 from harness.training.trained import Part
 from tasks.errors import BadInput
 
@@ -64,12 +65,8 @@ def part_from(tensors: Mapping[str, Tensor]) -> Part:
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """16 digits of the sha256 of names, types, shapes and values: what is the same is carried once."""
-    sha = hashlib.sha256()
-    for name, value in sorted(tensors.items()):
-        sha.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        sha.update(value.contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
-    return sha.hexdigest()[:16]
+    """16 digits of the tensors' sha256: what is the same is carried once."""
+    return digest_of(tensors)[:16]
 
 
 # Tensors in parts.
@@ -116,15 +113,17 @@ class Parcel:
     def group(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names start with ``prefix/``, without it."""
         start = f"{prefix}/"
-        names = {name.removeprefix(start): name for name in self._places if name.startswith(start)}
-        if not names:
+        by_path: dict[Path, list[str]] = {}
+        for name, path in self._places.items():
+            if name.startswith(start):
+                by_path.setdefault(path, []).append(name)
+        if not by_path:
             raise BadInput(f"{self.folder}: no tensors {prefix!r}; pack it again")
-        return {short: self._tensor(name) for short, name in names.items()}
-
-    def _tensor(self, name: str) -> Tensor:
-        with safe_open(self._places[name], "pt") as file:
-            value: Tensor = file.get_tensor(name)
-        return value
+        tensors: dict[str, Tensor] = {}
+        for path, names in by_path.items():
+            with safe_open(path, "pt") as file:
+                tensors |= {name.removeprefix(start): file.get_tensor(name) for name in names}
+        return tensors
 
     @cached_property
     def _places(self) -> dict[str, Path]:
@@ -156,10 +155,8 @@ def write_outcomes(path: Path, outcomes: Mapping[str, Outcome]) -> None:
         f"{key}/{name}": value.contiguous() for key, own in outcomes.items() for name, value in own.logits.items()
     }
     facts = json.dumps({key: own.facts for key, own in outcomes.items()}, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}")
-    save_file(tensors, half, {"schema": str(SCHEMA), "facts": facts, "digest": digest(tensors)})
-    half.replace(path)
+    with atomic(path) as part:
+        save_file(tensors, part, {"schema": str(SCHEMA), "facts": facts, "digest": digest(tensors)})
 
 
 def read_outcomes(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Outcome]]:

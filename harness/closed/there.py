@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from adapters_store import Store
+from adapters_store.disk import atomic
 from harness.closed.bare import bare_encoder
 from harness.closed.parcel import CONFIG, MEGABYTE, Outcome, Parcel, part_from, part_of, read_outcomes, write_outcomes
 from harness.study.backbones.backbone import Backbone
@@ -51,14 +52,16 @@ class TimeIsUp(Exception):
     """The minutes are over; every lane has its checkpoint."""
 
 
+@dataclass(frozen=True)
 class CarriedBackbone(Backbone):
-    """The backbone as it is known there: its config lies in part-1, its weights among the tensors."""
+    """The backbone as it is known there: its config lies in part-1, its weights (``size`` bytes) apart."""
+
+    size: int = 0
 
     @property
     def weight_bytes(self) -> int:
         """The size of the weights' file where it was packed."""
-        plan: dict[str, int] = Parcel(self.folder.parent).plan if self.folder else {}
-        return plan["weight_bytes"]
+        return self.size
 
 
 def main(folder: Path, arguments: Sequence[str] | None = None) -> int:
@@ -123,7 +126,8 @@ class Job:
         return [
             Cell(**own)
             for own in pack["cells"]
-            if own["key"] not in self._outcomes or own["key"] in self._needed - self._kept
+            if own["key"] not in self._outcomes
+            or (own["key"] in self._needed and not self._adapter(own["key"]).exists())
         ]
 
     @cached_property
@@ -131,21 +135,22 @@ class Job:
         """Cells that had an outcome when this call began."""
         return {key for _, key, _ in read_outcomes(sorted(self.out.glob("*.safetensors")))}
 
-    @property
+    @cached_property
     def _needed(self) -> set[str]:
-        """Cells on which others stand that have no outcome."""
+        """Cells on which others stand that had no outcome when this call began."""
         grounds = [(key, own) for pack in self.parcel.plan["packs"] for key, own in pack["stands_on"].items()]
         return {own["cell"] for key, own in grounds if "cell" in own and key not in self._outcomes}
 
-    @property
-    def _kept(self) -> set[str]:
-        return {path.stem for path in (self.state / "adapters").glob("*.safetensors")}
+    def _adapter(self, key: str) -> Path:
+        """Where the adapter of a cell is kept on which others stand."""
+        return self.state / "adapters" / f"{key}.safetensors"
 
     def _train(self, pack: Mapping[str, Any], cells: Sequence[Cell]) -> None:
         """Train the cells of a pack as lanes, from their checkpoints where there are any."""
         clocks, device = _clocks(), self.device.ready()
         parts = {name: part_from(self.parcel.group(rows)) for name, rows in pack["rows"].items()}
-        backbone = CarriedBackbone(**self.parcel.plan["backbone"], folder=part_of(self.parcel.folder, 1))
+        plan = self.parcel.plan
+        backbone = CarriedBackbone(**plan["backbone"], folder=part_of(self.parcel.folder, 1), size=plan["weight_bytes"])
         no_texts: Any = None  # rows are carried as they are encoded
         attempt = Attempt(cells, Recipe.of(cells), backbone, no_texts, Store(self.state), self._watch, self.device, RUN)
         points = Checkpoints(attempt.store, RUN, len(cells), device)
@@ -178,7 +183,7 @@ class Job:
             return None
         own = pack["stands_on"][cell.key]
         if "cell" in own:
-            return load_file(self.state / "adapters" / f"{own['cell']}.safetensors")
+            return load_file(self._adapter(own["cell"]))
         return self._start(own)
 
     def _watch(self, what: str, epoch: int, epochs: int) -> None:
@@ -192,9 +197,9 @@ class Job:
         """Keep the adapters on which cells stand that have no outcome."""
         for cell, lane in zip(cells, finished, strict=True):
             if cell.key in self._needed:
-                (self.state / "adapters").mkdir(parents=True, exist_ok=True)
                 own = {name: value for name, value in lane.weights.items() if not name.startswith("head.")}
-                save_file(own, self.state / "adapters" / f"{cell.key}.safetensors")
+                with atomic(self._adapter(cell.key)) as part:
+                    save_file(own, part)
 
     def _write(self) -> None:
         """Write the outcomes of this call; a file that has become large is left behind, and another begun."""

@@ -6,7 +6,6 @@ stage for all of them before the stage before is removed: whenever the process d
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from adapters_store import Store, disk
 from adapters_store.disk import write
-from harness.training.tensors import CPU, name_of
+from harness.training.tensors import CPU, digest_of, name_of
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +122,7 @@ class Checkpoints:
         own = [(new - old) / self.lanes for new, old in zip(now, self._started, strict=True)]
         spent = [earlier + more for earlier, more in zip(self.earlier(key), own, strict=True)]
         text = json.dumps({**self._identity(key, stage), **checkpoint.facts, "seconds": spent}, allow_nan=False)
-        return save(tensors, {"facts": text, "sha256": _digest(tensors, text)})
+        return save(tensors, {"facts": text, "sha256": digest_of(tensors, text)})
 
     def _loaded(self, path: Path, key: str, stage: int) -> Checkpoint | None:
         """The content of a file, None with a warning when it is not what was written here."""
@@ -132,7 +131,7 @@ class Checkpoints:
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
                 text = file.metadata()["facts"]
-                problem = "" if file.metadata()["sha256"] == _digest(tensors, text) else "its checksum differs"
+                problem = "" if file.metadata()["sha256"] == digest_of(tensors, text) else "its checksum differs"
                 facts = json.loads(text)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             problem, tensors, facts = f"{type(error).__name__}", {}, {}
@@ -142,12 +141,3 @@ class Checkpoints:
             log.warning("%s: not a checkpoint of this cell (%s); it is ignored", path, problem)
             return None
         return Checkpoint(tensors, facts)
-
-
-def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    """The sha256 of the facts and of all tensors: names, types, shapes and bytes."""
-    digest = hashlib.sha256(text.encode())
-    for name, value in sorted(tensors.items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.view(torch.uint8).numpy().data if value.numel() else b"")
-    return digest.hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -19,6 +20,15 @@ def to_device(value: Tensor, device: torch.device) -> Tensor:
 def lanes_of(value: Tensor, lanes: Sequence[int]) -> Tensor:
     """These lanes of a tensor ``[K, ...]``, copied."""
     return value.index_select(0, torch.tensor(lanes, dtype=torch.int64, device=value.device))
+
+
+def digest_of(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """The sha256 of a text and of tensors, in the order of their names: names, types, shapes and bytes."""
+    digest = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().view(torch.uint8).numpy().data if value.numel() else b"")
+    return digest.hexdigest()
 
 
 def name_of(device: torch.device) -> str:
