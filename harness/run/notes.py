@@ -88,9 +88,9 @@ class Noted:
         write(self.store, self.pack, now)
 
     def watch(self, what: str, epoch: int, epochs: int) -> None:
-        """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what`` starts the count anew."""
+        """Say that ``epoch`` epochs of ``epochs`` are finished; another ``what``, or a jump, starts the count anew."""
         written = time.time()
-        if (self.now.label, self.now.state) != (what, "running") or epoch <= self.now.epoch:
+        if (self.now.label, self.now.state) != (what, "running") or epoch != self.now.epoch + 1:
             self.now = replace(self.now, first_epoch=epoch, since=written)
         now = replace(self.now, state="running", label=what, epoch=epoch, epochs=epochs, written=written)
         self.now = replace(now, host=socket.gethostname(), pid=os.getpid())

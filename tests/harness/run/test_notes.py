@@ -46,6 +46,15 @@ def test_a_note_says_who_waits_and_then_who_runs_where(noted, store, pack, monke
     assert not store.pack_folder(pack.id).exists()
 
 
+def test_epochs_that_a_checkpoint_had_are_not_counted_as_trained_now(noted, store, monkeypatch):
+    clock = iter([100.0, 130.0, 160.0])
+    monkeypatch.setattr(notes.time, "time", lambda: next(clock))
+    for epoch in (0, 15, 16):  # the pack begins, finds its checkpoint, and trains
+        noted.watch("one", epoch, 24)
+    (running,) = notes.progress(store).values()
+    assert running.seconds_an_epoch == 30
+
+
 def test_a_pack_that_has_not_finished_an_epoch_has_no_rate(noted, store):
     noted.watch("one", 0, 4)
     (note,) = notes.progress(store).values()
