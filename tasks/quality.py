@@ -17,14 +17,9 @@ from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits
 from tasks.task import Example, classes_of
 
-Z_SUM = 1.959964 + 0.841621  # two-sided test at 5 %, power 80 %
-DISAGREEMENT = 0.10  # assumed share of test items that two trainings of a target judge differently
-CORRELATION = 0.90  # assumed correlation of two trainings' predictions for a target
-BASELINE_R = 0.50  # assumed r of the target alone
-
 
 def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str, Any]:
-    """Facts about a task's splits as JSON data: sizes, labels, lengths, repetitions, people, floor, smallest effect.
+    """Facts about a task's splits as JSON data: sizes, labels, lengths, repetitions, people and floor.
 
     ``people`` maps row ids to who wrote them, where that is known; ``texts`` holds at least the texts of the splits.
     """
@@ -42,7 +37,6 @@ def quality(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str
         "repeated": repetitions(splits, texts),
         "people": people_shared(splits, people),
         "floor": floor_of(splits),
-        "smallest_effect": smallest_effect(splits),
         "warnings": list(splits.warnings),
     }
 
@@ -142,32 +136,6 @@ def floor_of(splits: Splits) -> float:
     metric = splits.task.metric
     answer = metrics.commonest(metric, np.array([row.label for row in splits.train]))
     return metrics.floor(metric, np.array([row.label for row in splits.test]), answer)
-
-
-def effective_groups(rows: Sequence[Example]) -> float:
-    """How many equal groups the rows' groups are worth: (sum of sizes)^2 / sum of squared sizes (Kish 1965)."""
-    sizes = np.array(list(Counter(row.group for row in rows).values()), dtype=np.float64)
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
-
-
-def smallest_effect(splits: Splits) -> dict[str, Any]:
-    """The smallest gain, in points, that a paired test of two trainings finds with power 80 % at the 5 % level.
-
-    Classes: 2.80 sqrt(0.10 / G), McNemar's test with 10 % of items judged differently (Miettinen 1968; for language
-    models Card et al. 2020). Numbers: a difference of Fisher's z of 2.80 sqrt(2 (1 - 0.90) / (G - 3)), as r, around
-    r = 0.50 (Steiger 1980, simplified). G counts effective groups: rows of a group count as one, which is careful.
-    None with fewer than five groups.
-    """
-    groups = effective_groups(splits.test)
-    if groups < 5:
-        return {"groups": groups, "points": None}
-    if splits.task.metric == "pearson_r":
-        # On Fisher's z scale the standard error of a difference of two correlated r is sqrt(2 (1 - c) / (G - 3)).
-        z = Z_SUM * np.sqrt(2 * (1 - CORRELATION) / (groups - 3))
-        points = 100 * (np.tanh(np.arctanh(BASELINE_R) + z) - BASELINE_R)
-    else:
-        points = 100 * Z_SUM * np.sqrt(DISAGREEMENT / groups)
-    return {"groups": groups, "points": float(points)}
 
 
 def _words(text: str) -> int:

@@ -25,6 +25,7 @@ from analysis.gains.corrections import (
     undecided,
     undecided_corrections,
 )
+from analysis.gains.growth import GROWTH
 from analysis.gains.maxima import Reach, reaches
 from analysis.gains.pairs import Gain, Grid
 from analysis.gains.significance import DRAWS, LEVEL
@@ -75,6 +76,7 @@ COLUMNS = {
     "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
     "target_has_learned": Declared("boolean", "as ``analysis.gains.learned`` has it; undefined: not known"),
+    **{name: column for name, column in GROWTH.items() if name not in ("target", "setting")},
     "dead_intermediate": Declared("boolean", "switching the intermediate off hardly moves the logits"),
     "liveness": Declared("float64", "how far switching the intermediate off moves a logit"),
     "n_test": Declared("Int64", "rows of the test split"),
@@ -91,7 +93,8 @@ def gains(
 ) -> pd.DataFrame:
     """One row per planned (intermediate, target, setting), seeds together; a missing one is flagged, not dropped.
 
-    The columns are COLUMNS; ``analysis.gains.learned.marked`` fills in ``target_has_learned``, which is undefined here.
+    The columns are COLUMNS, of which ``target_has_learned`` and those on growth are undefined here: they are filled in
+    by ``analysis.gains.learned.marked`` and ``analysis.gains.growth.grown``.
     Controls and references take no part. Gains that so many draws leave undecided after Benjamini and Hochberg, by
     which they are ``significant``, are drawn anew, MORE times as often. If ``exact``, the whole grid is, where any
     correction of any gain is undecided.

@@ -5,6 +5,10 @@ the probability P(|T| > t(1 - a/2, v)), T having Student's noncentral distributi
 noncentrality g / e (Johnson and Welch 1940). The smallest visible gain solves it for .80; with many degrees of freedom
 it is (1.960 + 0.842) e. A single gain's own few seeds are tested by a sum of such t, so there this is an approximation.
 
+e is that of a gain of g, not of the pair as it is: ``Error`` takes from a pair's variance through groups what a gain
+of its own size adds (``analysis.gains.growth``), which leaves the answers that changed for nothing, and adds what a
+gain of g does. What test rows show at best, before anything is trained, is the same with no such answers and no seeds.
+
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
 covariance from its scores, pooled over the transfers of a target, of which the part of a transfer about their mean has
@@ -17,21 +21,26 @@ right in the mean, 1.57 for one degree of freedom (Holtzman 1950).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
-from analysis.gains.significance import LEVEL
+from analysis.gains.growth import FEWEST_GROUPS, Growth, best_growth
+from analysis.gains.significance import LEVEL, Groups, Spread
 from analysis.tables import Declared, framed, number
 
 POWER = 0.8
 NOT_DETECTABLE = "not detectable with this design"
 MANY = 1000  # degrees of freedom from which on t is normal
+MOST = 200.0  # points; a gain that large is beyond any score
+CONSTANT = Growth(0.0, 0.0)  # of what is not known to grow
 STEPS = 2000  # of the integral over the standard error
 DESIGNS = ((1, 5), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (5, 5), (5, 20), (10, 10), (20, 20))
 WHERE = ["target", "setting"]
@@ -42,7 +51,7 @@ VISIBLE = {
     "metric": Declared("str", "as tasks.metrics names it"),
     "n_pairs": Declared("int64", "gains that have a p"),
     "n_groups": Declared("Int64", "groups of test rows"),
-    "standard_error": Declared("float64", "of a gain in points, median over the pairs"),
+    "standard_error": Declared("float64", "of the study's own gains in points, median over the pairs"),
     "visible": Declared(
         "float64", "smallest visible gain in points of one test at 5 %, median over pairs that have it"
     ),
@@ -59,6 +68,9 @@ SPREADS = {
     "groups": Declared(
         "float64", "variance V of a gain through groups of test rows, points squared, median over pairs"
     ),
+    "groups_at_null": Declared("float64", "that part of it which a gain of its own size does not ask for"),
+    "growth_linear": Declared("float64", "what a true gain adds to it, points squared per point"),
+    "growth_square": Declared("float64", "the same per point squared"),
     "groups_df": Declared("float64", "its degrees of freedom"),
     "n_seeds": Declared("int64", "seeds of baseline and transfer that variances between seeds come from"),
     "baseline": Declared("float64", "variance of the baseline's score between seeds, points squared"),
@@ -70,22 +82,77 @@ SEEDS = {
     "setting": Declared("str", "share of its training data"),
     "seeds": Declared("int64", "seeds of every transfer"),
     "baseline_seeds": Declared("int64", "seeds of the baseline, the transfers' among them"),
-    "standard_error": Declared("float64", "of a gain, in points"),
+    "standard_error": Declared("float64", "of a gain in points, as large as those of the study"),
     "df": Declared("float64", "its degrees of freedom"),
     "visible": Declared("float64", "smallest visible gain in points of a single test at 5 %"),
     "is_detectable": Declared("boolean", "it is within the room above the target alone; where not, it is undefined"),
 }
 
 
-def smallest_visible(standard_error: float, df: float, *, level: float = LEVEL) -> float:
-    """The true gain, in the unit of the standard error, that a test at ``level`` finds with a probability of .80.
+@dataclass(frozen=True)
+class Error:
+    """The standard error of a gain by its size: a variance through groups, what a gain adds to it, and seeds' parts.
 
-    With a standard error of 1 point and many degrees of freedom it is 2.80 points, with 4 degrees 3.7 or so.
-    NaN where the standard error or its degrees of freedom are undefined.
+    ``groups`` is the variance, in points squared, of answers that changed for nothing, and ``groups_df`` its degrees of
+    freedom; ``seeds`` are variances between training runs with theirs. A test has at most ``most_df``.
     """
-    if not np.isfinite([standard_error, df]).all():
+
+    groups: float
+    groups_df: float
+    added: Growth = CONSTANT
+    seeds: Sequence[Spread] = ()
+    most_df: float = np.inf
+
+    @classmethod
+    def of(cls, gain: Any) -> Error:  # noqa: ANN401 - a row of a frame
+        """That of a row of a frame of gains; of printed scores, which know nothing of answers, it has one size."""
+        of_seeds, total = getattr(gain, "seed_error", 0.0) ** 2, gain.standard_error**2
+        through = total - of_seeds
+        if not hasattr(gain, "growth_linear"):
+            return cls(total, gain.df)
+        added = Growth(gain.growth_linear, gain.growth_square)
+        df = gain.effective_groups - 1
+        inverse = max(total**2 / gain.df - through**2 / df, 0.0) if of_seeds else 0.0
+        seeds = [(of_seeds, of_seeds**2 / inverse)] if inverse else [(of_seeds, np.inf)] if of_seeds else []
+        return cls(max(through - added.variance(abs(gain.points)), 0.0), df, added, seeds)
+
+    def at(self, points: float) -> tuple[float, float]:
+        """The standard error of a gain of so many points, and its degrees of freedom (Satterthwaite 1946)."""
+        parts = [(self.groups + self.added.variance(points), self.groups_df), *self.seeds]
+        variance = sum(part for part, _ in parts)
+        inverse = sum(part**2 / df for part, df in parts)
+        df = variance**2 / inverse if inverse > 0 else np.nan
+        return float(np.sqrt(variance)), float(min(df, self.most_df))
+
+    def smallest(self, *, level: float = LEVEL, limit: float = MOST) -> float:
+        """The smallest true gain in points that a test at ``level`` finds with a probability of .80.
+
+        Infinite if no gain up to ``limit`` is; NaN where the error is undefined or no answer changes.
+        """
+
+        def lacks(points: float) -> float:
+            error, df = self.at(points)
+            return POWER - chance_to_find(points / error if error else np.inf, df, level=level)
+
+        if not np.isfinite([*self.at(1.0), self.groups]).all() or self.at(1.0)[0] == 0:
+            return float("nan")
+        if lacks(limit) > 0:
+            return float("inf")
+        from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
+
+        return float(brentq(lacks, 1e-9, limit, xtol=1e-6))
+
+
+def smallest_at_best(metric: str, labels: ArrayLike, names: ArrayLike) -> float:
+    """The smallest gain, in points, that test rows with these labels and groups could show in four of five repeats.
+
+    It is that of one training run where no answer changes but those that the gain needs; infinite where no gain is
+    large enough, NaN with fewer than FEWEST_GROUPS effective groups.
+    """
+    groups = Groups.of(names)
+    if groups.effective < FEWEST_GROUPS:
         return float("nan")
-    return standard_error * _visible_in_errors(round(min(float(df), MANY), 3), level)
+    return Error(0.0, groups.effective - 1, best_growth(metric, labels, groups)).smallest(limit=100.0)
 
 
 def chance_to_find(errors: float, df: float, *, level: float = LEVEL) -> float:
@@ -93,31 +160,21 @@ def chance_to_find(errors: float, df: float, *, level: float = LEVEL) -> float:
 
     NaN where either is undefined.
     """
-    if not np.isfinite([errors, df]).all():
+    if np.isnan([errors, df]).any():
         return float("nan")
-    df = min(df, MANY)
-    bound = float(stdtrit(df, 1 - level / 2))
-    spread = _spread_of_error(round(float(df), 3))
+    if df >= MANY:
+        bound, spread = float(ndtri(1 - level / 2)), np.ones(1)
+    else:
+        bound, spread = float(stdtrit(df, 1 - level / 2)), _spread_of_error(float(f"{df:.3g}"))
     return float((ndtr(errors - bound * spread) + ndtr(-bound * spread - errors)).mean())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _spread_of_error(df: float) -> np.ndarray:
     """Values ``[STEPS]``, all as likely, of an estimated standard error whose true value is 1: roots of chi-square."""
     chances = (np.arange(STEPS) + 0.5) / STEPS
     spread: np.ndarray = np.sqrt(2 * gammaincinv(df / 2, chances) / df)
     return spread
-
-
-@cache
-def _visible_in_errors(df: float, level: float) -> float:
-    """The smallest visible gain in standard errors."""
-    if df >= MANY:
-        return float(ndtri(1 - level / 2) + ndtri(POWER))
-    from scipy.optimize import brentq  # a quarter of a second, which a report whose gains are kept needs not
-
-    bound = float(stdtrit(df, 1 - level / 2))
-    return float(brentq(lambda size: POWER - chance_to_find(size, df, level=level), 0.0, 10 * bound + 10))
 
 
 def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
@@ -126,9 +183,9 @@ def visible_gains(gains: pd.DataFrame) -> pd.DataFrame:
     rows, unknown = [], pd.Series([pd.NA])  # of printed scores
     for (target, setting), part in gains.groupby(WHERE, sort=False):
         tested = part[part.p.notna()]
-        errors = list(zip(tested.standard_error, tested.df, strict=True))
+        errors = [Error.of(gain) for gain in tested.itertuples()]
         sizes = {
-            name: [smallest_visible(*error, level=level) for error in errors]
+            name: [error.smallest(level=level) for error in errors]
             for name, level in (("visible", LEVEL), ("visible_in_grid", LEVEL / max(n_tests, 1)))
         }
         medians = {name: pd.Series(values, dtype=float).median() for name, values in sizes.items()}
@@ -149,7 +206,7 @@ def _within_room(sizes: Mapping[str, float], room: float) -> dict[str, Any]:
     """Sizes that fit into the room above the target alone, others undefined, and beside each whether it fits."""
     row: dict[str, Any] = {}
     for name, size in sizes.items():
-        is_known = bool(np.isfinite(size))
+        is_known = not np.isnan(size)
         row[name] = size if is_known and not size > room else np.nan
         row[name.replace("visible", "is_detectable")] = not size > room if is_known else pd.NA
     return row
@@ -167,8 +224,19 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
         through_groups = part.standard_error**2 - part.seed_error**2
         facts = dict(zip(WHERE, where, strict=True))
         facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": _groups_df(part)}
+        facts |= _at_null(part, through_groups)
         rows.append(facts | _between_seeds(scores[where]))
     return framed(pd.DataFrame(rows, columns=list(SPREADS)), SPREADS)
+
+
+def _at_null(part: pd.DataFrame, through_groups: pd.Series) -> dict[str, float]:
+    """What a gain of 0 would have of the variances through groups, median over pairs, and what a gain adds to it."""
+    if "growth_linear" not in part:
+        return {"groups_at_null": through_groups.median(), "growth_linear": 0.0, "growth_square": 0.0}
+    errors = [Error.of(gain) for gain in part.itertuples()]
+    added = errors[0].added
+    median = pd.Series([error.groups for error in errors]).median()
+    return {"groups_at_null": median, "growth_linear": added.linear, "growth_square": added.square}
 
 
 def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFrame:
@@ -179,12 +247,12 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
     rows, rooms = [], visible.set_index(WHERE).room
     for row in spread[spread.baseline.notna()].itertuples():
         for seeds, baseline_seeds in DESIGNS:
-            parts = [(row.groups, row.groups_df), *_seed_parts(row, seeds, baseline_seeds)]
-            variance = sum(part for part, _ in parts)
-            inverse = sum(part**2 / df for part, df in parts)
-            error, df = float(np.sqrt(variance)), variance**2 / inverse if inverse > 0 else np.nan
-            df = min(df, baseline_seeds - 1.0) if seeds == 1 else df
-            size = _within_room({"visible": smallest_visible(error, df)}, float(rooms[row.target, row.setting]))
+            parts = _seed_parts(row, seeds, baseline_seeds)
+            most = baseline_seeds - 1.0 if seeds == 1 else np.inf
+            error, df = Error(row.groups, row.groups_df, seeds=parts, most_df=most).at(0.0)
+            added = Growth(row.growth_linear, row.growth_square)
+            visible_size = Error(row.groups_at_null, row.groups_df, added, parts, most).smallest()
+            size = _within_room({"visible": visible_size}, float(rooms[row.target, row.setting]))
             rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)
 

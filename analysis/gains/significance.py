@@ -120,7 +120,7 @@ def evidence(estimates: ArrayLike, draws: FloatArray, groups: Groups, rng: np.ra
     spreads = [(float(values.var(ddof=1)) / n_seeds, n_seeds - 1)] if n_seeds > 1 else []
     means = np.where(is_defined, draws.mean(axis=1), np.nan)
     alone = float(defined.var(axis=0).mean())
-    return _evidence_from(float(values.mean()), means, (_shared_variance(defined), alone), spreads, groups, rng)
+    return _evidence_from(float(values.mean()), means, (shared_variance(defined), alone), spreads, groups, rng)
 
 
 def difference_evidence(
@@ -147,7 +147,7 @@ def difference_evidence(
     means = np.where(is_defined, top_draws.mean(axis=1) - base_draws.mean(axis=1), np.nan)
     draws = top_draws[is_defined], base_draws[is_defined]
     paired = top.size == base.size
-    shared = _shared_variance(draws[0] - draws[1]) if paired else _shared_variance_of_difference(*draws)
+    shared = shared_variance(draws[0] - draws[1]) if paired else _shared_variance_of_difference(*draws)
     alone = float((draws[0] - draws[1][:, : top.size]).var(axis=0).mean())
     spreads = pooled or seed_spreads(top, base)
     return _evidence_from(estimate, means, (shared, alone), spreads, groups, rng, is_pooled=bool(pooled))
@@ -218,7 +218,7 @@ def seed_spreads(top: FloatArray, base: FloatArray) -> list[Spread]:
     return [(paired, n_top - 1), (of_base * (n_base - n_top) / n_base**2, n_base - 1)]
 
 
-def _shared_variance(draws: FloatArray) -> float:
+def shared_variance(draws: FloatArray) -> float:
     """Variance of the mean over seeds ``[draws, seeds]`` through groups: the mean covariance between seeds, from 0."""
     n_seeds = draws.shape[1]
     of_mean, of_each = draws.mean(axis=1).var(), draws.var(axis=0).mean()
@@ -232,8 +232,8 @@ def _shared_variance_of_difference(top: FloatArray, base: FloatArray) -> float:
     A single ``top`` counts without what its own run adds, taken to be as much as a run of ``base`` adds.
     """
     n_top, n_base = top.shape[1], base.shape[1]
-    of_base = _shared_variance(base)
-    of_top = _shared_variance(top) - (max(base.var(axis=0).mean() - of_base, 0.0) if n_top == 1 else 0.0)
+    of_base = shared_variance(base)
+    of_top = shared_variance(top) - (max(base.var(axis=0).mean() - of_base, 0.0) if n_top == 1 else 0.0)
     together = top - top.mean(axis=0), base - base.mean(axis=0)
     same_seed = (together[0] * together[1][:, :n_top]).mean(axis=0).sum()
     every = (together[0].sum(axis=1) * together[1].sum(axis=1)).mean()

@@ -157,11 +157,12 @@ def visible(study: StudyResults, frame: pd.DataFrame) -> Section | None:
         return None
     text = (
         "The smallest true gain, in points, that a test of this size finds in four of five repeats: about 2.8 standard"
-        " errors for a single test at 5 %, more where groups or seeds are few, and more again for a test that has to"
-        f" hold among all {counted(int(shown.n_pairs.sum()), 'gain')}."
+        " errors of a gain of that size for a single test at 5 %, more where groups or seeds are few, and more again"
+        f" for a test that has to hold among all {counted(int(shown.n_pairs.sum()), 'gain')}. Such a gain needs answers"
+        " that the pairs at hand may not have changed, so its error is larger than theirs, which stands beside it."
         " A true gain below it is mostly missed, so a non-significant result is no evidence of no effect."
-        " Medians over a target's pairs, standard errors taken as known; not defined where"
-        f" no transfer predicts otherwise than its baseline, and {NOT_DETECTABLE} where it is more than a perfect score"
+        " Medians over a target's pairs, variances taken as known; not defined where the target collapsed, and"
+        f" {NOT_DETECTABLE} where it is more than a perfect score"
         " would gain: that takes more seeds, or more test items."
     )
     rows = [

@@ -20,6 +20,7 @@ from analysis.gains.beside.controls import CONTROL_TYPES, MEAN_TYPES, control_me
 from analysis.gains.beside.merged import MEANS, MERGED, merged_gains, merged_means
 from analysis.gains.cells import Manifest, ReadOnce, cells, contamination
 from analysis.gains.gains import SEED, gains
+from analysis.gains.growth import grown, growths
 from analysis.gains.learned import LEARNED, learned, marked
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
@@ -95,9 +96,10 @@ class Frames:
         return cls(store, manifest, draws, seed, store.kept(manifest))
 
     def gains(self) -> pd.DataFrame:
-        """The frame of ``analysis.gains.gains.gains``, marked where the target has learned."""
+        """The frame of ``analysis.gains.gains.gains``, with growth, marked where the target has learned."""
         frame = self._frame("gains", gains, **({"exact": True} if self.store.exact else {}))
-        return marked(frame, self.learned())
+        growth = self.kept.frame("growth", {}, lambda: growths(self.store, self.manifest))
+        return marked(grown(frame, growth), self.learned())
 
     def learned(self) -> pd.DataFrame:
         """The frame of ``analysis.gains.learned.learned``."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,7 @@ from tasks.registry import Registry
 from tasks.task import KINDS, why_taken
 
 if TYPE_CHECKING:
+    from tasks.splits.contamination import Texts
     from tasks.splits.loading import Splits
 
 
@@ -120,20 +123,23 @@ SHORT = 40  # characters; longer cells may be text, which is never shown
 
 def new_task(options: argparse.Namespace) -> int:
     """Write the entry of a file, check how its rows come out, and train it for some seconds."""
-    from tasks.quality import quality
     from tasks.splits.contamination import Texts
 
     folders = [Path(folder) for folder in options.registry or [DEFAULT_REGISTRY]]
     entry, doubts = _entry(folders[0], options)
     file, splits = _write(entry, folders, Path(options.data))
-    facts = quality(splits, {}, Texts([splits.train, splits.validation, splits.test]))
+    facts = facts_of(splits, {}, Texts([splits.train, splits.validation, splits.test]))
     if not options.json:
         verbatim(f"wrote {file}\n\n{file.read_text(encoding='utf-8')}")
         print(_check(facts))
         verbatim(_listed(doubts))
+    shared = _sharing(splits, folders, Path(options.data))
+    if not options.json:
+        for line in shared:
+            print(f"shared    texts of another task: {line}")
     result = None if options.skip_training else _train(splits.task.id, folders, options)
     if options.json:
-        print_json({"entry": str(file), "check": facts, "look_at": doubts, "dry_training": result})
+        print_json({"entry": str(file), "check": facts, "look_at": doubts, "shared": shared, "dry_training": result})
         return 0
     if result:
         print(
@@ -267,11 +273,37 @@ def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> 
     return file, splits
 
 
+def facts_of(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[str, Any]:
+    """What ``tasks.quality`` says of a task, and the smallest gain in points that its test rows show at best."""
+    from analysis.gains.power import smallest_at_best
+    from tasks.quality import quality
+
+    labels, groups = ([getattr(row, name) for row in splits.test] for name in ("label", "group"))
+    points = smallest_at_best(splits.task.metric, labels, groups)
+    return quality(splits, people, texts) | {"smallest_at_best": points if math.isfinite(points) else None}
+
+
+def _sharing(own: Splits, folders: Sequence[Path], data: Path) -> list[str]:
+    """What would split tasks of the registry like this one that share its texts, of those whose files are there."""
+    from tasks.splits.clean import NAMES
+    from tasks.splits.contamination import Texts, contacts, joined_families
+    from tasks.splits.loading import load_kinds
+
+    splits = {own.task.id: own}
+    for task in Registry.load(folders).tasks.values():
+        with suppress(BadInput):  # which ``tasks check`` says of each
+            splits.setdefault(task.id, load_kinds(task, data, hashed=False)["clean"])
+    asked = [getattr(own, name) for name in NAMES]
+    texts = Texts([getattr(each, name) for each in splits.values() for name in NAMES], asked)
+    pairs = [pair for name in splits if name != own.task.id for pair in ((own.task.id, name), (name, own.task.id))]
+    return joined_families(contacts(splits, pairs, texts), splits)
+
+
 def _check(facts: Mapping[str, Any]) -> str:
     """What a person should know before training on these rows."""
     labels, repeating = (_numbers(facts.get(name, {}).get("train", {})) for name in ("labels", "labels_before"))
-    words, repeated, effect = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_effect"]
-    points = "not to be told from so few groups" if effect["points"] is None else f"{effect['points']:.1f} points"
+    words, repeated, least = facts["words"]["train"], facts["repeated"]["test in train"], facts["smallest_at_best"]
+    points = "none, with so few rows or groups" if least is None else f"{least:.1f} points"
     lines = [
         "rows      " + ", ".join(f"{name} {count}" for name, count in facts["rows"].items()),
         "groups    " + ", ".join(f"{name} {count}" for name, count in facts["groups"].items()),
@@ -280,7 +312,7 @@ def _check(facts: Mapping[str, Any]) -> str:
         f"conflicts {facts['conflicting']['rows']} rows are equal in context and text and differ in their label",
         f"words     median {words['median']:g}, 95 % up to {words['p95']:g}, longest {words['max']:g}",
         f"repeated  {repeated['text']} test texts stand in training, {repeated['near']} nearly",
-        f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show: {points}",
+        f"floor     {facts['floor']:.3f}; smallest gain that the test rows can show at best: {points}",
         *(f"warning   {warning}" for warning in facts["warnings"]),
     ]
     return "\n".join(lines)

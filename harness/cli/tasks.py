@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -194,8 +193,8 @@ def check_tasks(options: argparse.Namespace) -> int:
 
     Writes the counts as CSV into ``--out``, and those of all tasks as heatmaps, too; these are kept in the store.
     """
-    from tasks.quality import quality
-    from tasks.splits.contamination import Texts
+    from harness.cli.new import facts_of
+    from tasks.splits.contamination import Texts, joined_families
     from tasks.splits.loading import without_collection
 
     registry = Registry.load([Path(folder) for folder in options.registry])
@@ -207,7 +206,7 @@ def check_tasks(options: argparse.Namespace) -> int:
         texts = Texts(parts, asked, lambda done, of: steps.show(100 * done // of, 100, "comparing texts, percent"))
     data = Path(options.data)
     facts = [
-        quality(clean, _people(clean.task, data), texts) | {"tokens": _tokens(clean, options)}
+        facts_of(clean, _people(clean.task, data), texts) | {"tokens": _tokens(clean, options)}
         for clean in (splits["clean"][task.id] for task in chosen if task.id in splits["clean"])
     ]
     contacts = _contacts(splits, texts, options)
@@ -219,7 +218,7 @@ def check_tasks(options: argparse.Namespace) -> int:
     _print_facts(facts, is_single=bool(options.id))
     for kind, pairs in contacts.items():
         _print_contacts(kind, pairs)
-    for line in _mended(contacts["clean"], splits["clean"]):
+    for line in joined_families(contacts["clean"], splits["clean"]):
         print(line)
     if any(texts.left_out):
         print(f"\nnear duplicates: {texts.left_out}")
@@ -288,7 +287,7 @@ def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None
     if not is_single:
         print_rows([_check_row(task_facts) for task_facts in facts], as_json=False)
         print("\nrepeats: test rows with the context and text, the text, or nearly the text of a training row")
-        print("effect: smallest gain in points that a paired test finds (power 80 %, level 5 %), from the test groups")
+        print("gain: smallest true gain in points that the test rows show at best, in four of five repeats")
         return
     for name, value in facts[0].items():
         if value is None:  # nobody's people, no backbone to count tokens by
@@ -301,7 +300,7 @@ def _print_facts(facts: Sequence[Mapping[str, Any]], *, is_single: bool) -> None
 
 
 def _check_row(facts: Mapping[str, Any]) -> dict[str, object]:
-    repeated, effect, people = facts["repeated"]["test in train"], facts["smallest_effect"], facts["people"]
+    repeated, least, people = facts["repeated"]["test in train"], facts["smallest_at_best"], facts["people"]
     words = facts["words_with_context"]["train"]
     return {
         "task": facts["task"],
@@ -311,7 +310,7 @@ def _check_row(facts: Mapping[str, Any]) -> dict[str, object]:
         "repeats": "/".join(map(str, repeated.values())),
         "people shared": f"{people['people']} of {people['test_people']}" if people else "-",
         "floor": f"{facts['floor']:.3f}",
-        "effect": "-" if effect["points"] is None else f"{effect['points']:.1f}",
+        "gain": "-" if least is None else f"{least:.1f}",
         "warnings": len(facts["warnings"]),
     }
 
@@ -341,21 +340,6 @@ def _print_contacts(kind: str, contacts: Sequence[Contact]) -> None:
         return
     lines = [_line(Contact(", ".join(intermediates), *key)) for key, intermediates in targets.items()]  # type: ignore[arg-type]
     print_rows(lines, as_json=False)
-
-
-def _mended(contacts: Sequence[Contact], splits: Mapping[str, Splits]) -> list[str]:
-    """The lines of entries that keep tasks of several families apart that share texts or groups."""
-    families = {name: own.task.dataset.family for name, own in splits.items()}
-    shared: dict[frozenset[str], set[str]] = {}
-    for contact in contacts:
-        both = frozenset(families[name] for name in (contact.target, contact.intermediate) if name in families)
-        if contact.is_contaminated and len(both) == 2:
-            shared.setdefault(both, set()).update((contact.target, contact.intermediate))
-    return [
-        f"to split {', '.join(sorted(names))} alike, write in the entry of each: family = {json.dumps(min(both))}, and "
-        "by the same `group`"
-        for both, names in sorted(shared.items(), key=lambda item: sorted(item[0]))
-    ]
 
 
 def _line(contact: Contact) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -118,6 +119,21 @@ def contacts(
         if target == other and named[target].folds
         else _contact(tests[target], trains[other], index)
         for target, other in wanted
+    ]
+
+
+def joined_families(contacts: Iterable[Contact], splits: Mapping[str, Splits]) -> list[str]:
+    """For tasks of several families that share texts or groups, the line of their entries that splits them alike."""
+    families = {name: own.task.dataset.family for name, own in splits.items()}
+    shared: dict[frozenset[str], set[str]] = {}
+    for contact in contacts:
+        both = frozenset(families[name] for name in (contact.target, contact.intermediate) if name in families)
+        if contact.is_contaminated and len(both) == 2:
+            shared.setdefault(both, set()).update((contact.target, contact.intermediate))
+    return [
+        f"to split {', '.join(sorted(names))} alike, write in the entry of each: family = {json.dumps(min(both))}, and "
+        "by the same `group`"
+        for both, names in sorted(shared.items(), key=lambda item: sorted(item[0]))
     ]
 
 

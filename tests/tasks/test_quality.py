@@ -1,4 +1,4 @@
-"""What a check says of a task: balance, lengths, repetitions, people, floors, smallest effects."""
+"""What a check says of a task: balance, lengths, repetitions, people and floors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks.quality import effective_groups, people_shared, quality, smallest_effect
+from tasks.quality import people_shared, quality
 from tasks.splits.contamination import Texts
 from tasks.splits.loading import Splits
 from tasks.task import Answer, Dataset, Example, Label, Task, Turn
@@ -86,25 +86,3 @@ def test_people_on_both_sides_are_counted_where_they_are_known() -> None:
     people = {"0": "ann", "1": "bob", "7": "ann", "8": "ann", "9": "eve"}
     assert people_shared(one, people) == {"test_rows": 2, "people": 1, "test_people": 2}
     assert people_shared(one, {}) is None
-
-
-def test_groups_of_unequal_size_are_worth_fewer() -> None:
-    assert effective_groups([row(i, "x", group=f"g{i % 4}") for i in range(20)]) == pytest.approx(4)
-    assert effective_groups([row(i, "x", group="g0" if i < 17 else f"g{i}") for i in range(20)]) < 2
-
-
-@pytest.mark.parametrize(("kind", "points"), [("binary", 8.859), ("continuous", 8.925)])
-def test_the_smallest_effect_follows_its_formula_and_falls_with_groups(kind: str, points: float) -> None:
-    label: Answer = 1.0 if kind == "continuous" else 1
-    sizes = [
-        smallest_effect(splits([row(0, "x", label)], [row(i, "y", label) for i in range(n)], kind)) for n in (100, 400)
-    ]
-    assert sizes[0]["points"] == pytest.approx(points, abs=0.01)
-    assert sizes[1]["points"] < 0.52 * sizes[0]["points"]
-    assert smallest_effect(splits([row(0, "x", label)], [row(1, "y", label)] * 4, kind))["points"] is None
-
-
-@pytest.mark.parametrize(("groups", "is_said"), [(4, False), (5, True)])
-def test_five_groups_have_a_smallest_effect_and_four_have_none(groups: int, is_said: bool) -> None:
-    effect = smallest_effect(splits([row(0, "x")], [row(i, "y") for i in range(groups)]))
-    assert (effect["points"] is not None) is is_said

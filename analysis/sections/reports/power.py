@@ -117,9 +117,9 @@ def _single(question: PowerQuestion) -> Section:
     text = (
         f"The smallest true gain in points that its test finds in {_share(POWER)} of repeats: alone at 5 %, and among"
         f" all {counted(int(shown.n_pairs.sum()), 'gain')} after Holm."
-        " Medians over pairs of standard error and size; not defined"
-        f" where no transfer predicts otherwise than its baseline, {NOT_DETECTABLE} where it is more than a perfect"
-        " score would gain."
+        " Medians over pairs: of the standard error as it is, and of the size, whose own error is larger, since the"
+        f" answers that it changes vary too; not defined where the target collapsed, {NOT_DETECTABLE} where it is more"
+        " than a perfect score would gain."
     )
     rows = [
         (

@@ -12,12 +12,14 @@ from scipy.stats import t as student
 
 from analysis.gains.cells import cells
 from analysis.gains.gains import gains
+from analysis.gains.growth import Growth, grown, growths
 from analysis.gains.power import (
     DESIGNS,
     NOT_DETECTABLE,
     SPREADS,
+    Error,
     in_words,
-    smallest_visible,
+    smallest_at_best,
     spreads,
     visible_by_seeds,
     visible_gains,
@@ -26,6 +28,11 @@ from analysis.gains.significance import Groups, evidence
 from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
+
+
+def smallest_visible(error: float, df: float) -> float:
+    """Of an error that is the same whatever the gain."""
+    return Error(error**2, df).smallest()
 
 
 def test_with_many_groups_it_is_2_point_8_standard_errors() -> None:
@@ -60,18 +67,59 @@ def test_the_tests_of_the_project_find_it_four_times_of_five() -> None:
 
 def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
     store, manifest = fake_study(tmp_path, TASKS, constant=[("hope", "distress")])
-    frame = gains(store, manifest, draws=200)
+    frame = grown(gains(store, manifest, draws=200), growths(store, manifest))
     found = visible_gains(frame).set_index("target")
     assert found.n_pairs.to_dict() == {"hope": 2, "role": 2, "distress": 1}
-    one = frame[(frame.target == "distress") & frame.p.notna()].iloc[0]
-    assert found.visible["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df))
-    assert found.visible_in_grid["distress"] == pytest.approx(smallest_visible(one.standard_error, one.df, level=0.01))
-    same = frame.assign(standard_error=frame.standard_error.where(frame.intermediate != "hope", 0.0))
-    same["df"] = same.df.where(frame.intermediate != "hope")  # predictions as those of the baseline
-    assert visible_gains(same).set_index("target").visible["distress"] == found.visible["distress"]
+    one = next(frame[(frame.target == "distress") & frame.p.notna()].itertuples())
+    own = Error.of(one)
+    assert found.visible["distress"] == pytest.approx(own.smallest())
+    assert found.visible_in_grid["distress"] == pytest.approx(own.smallest(level=0.01))
+    error, df = own.at(found.visible["distress"])
+    assert smallest_visible(error, df) == pytest.approx(found.visible["distress"], rel=1e-3)
     untested = visible_gains(frame.assign(p=np.nan))
     assert untested.n_pairs.eq(0).all()
     assert untested.visible.isna().all()
+
+
+GAIN = {"seed_error": 0.0, "standard_error": 2.0, "df": 19.0, "points": 5.0, "effective_groups": 20.0}
+GROWN = pd.DataFrame([GAIN | {"growth_linear": 0.5, "growth_square": 0.02}])
+
+
+def test_the_error_of_a_gain_grows_with_it_from_what_the_pair_has_without_its_own() -> None:
+    own = Error.of(next(GROWN.itertuples()))
+    assert own.groups == pytest.approx(4 - (0.5 * 5 + 0.02 * 25))
+    assert own.at(5.0) == pytest.approx((2.0, 19.0))
+    assert own.at(9.0)[0] == pytest.approx(np.sqrt(1 + 0.5 * 9 + 0.02 * 81))
+    assert Error.of(next(GROWN.assign(points=-5.0).itertuples())).groups == own.groups
+    assert Error.of(next(GROWN.assign(standard_error=0.0, df=np.nan).itertuples())).groups == 0
+    assert np.isnan(Error.of(next(GROWN.assign(growth_linear=np.nan).itertuples())).smallest())
+    assert Error(1e6, 19.0).smallest() == np.inf
+
+
+def test_the_part_of_the_seeds_stays_as_it_is() -> None:
+    with_seeds = GROWN.assign(seed_error=1.2, df=15.0, standard_error=np.sqrt(4 + 1.2**2))
+    error, df = Error.of(next(with_seeds.itertuples())).at(5.0)
+    assert (error, df) == pytest.approx((np.sqrt(4 + 1.2**2), 15.0))
+
+
+@pytest.mark.parametrize("kind", ["multiclass", "continuous"])
+def test_no_gain_is_called_visible_that_the_test_rows_cannot_show(tmp_path: Path, kind: str) -> None:
+    tasks = [FakeTask(name, kind) for name in ("hope", "role", "fear")]
+    store, manifest = fake_study(tmp_path, tasks)
+    visible = visible_gains(grown(gains(store, manifest, draws=200), growths(store, manifest)))
+    rows = tasks[0].test()
+    assert (visible.visible > smallest_at_best(tasks[0].metric, rows.label, rows.group)).all()
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
+def test_more_rows_show_smaller_gains_and_four_groups_none(metric: str) -> None:
+    rng = np.random.default_rng(5)
+    labels = rng.integers(3, size=1600) if metric == "macro_f1" else rng.normal(size=1600)
+    few, many = (smallest_at_best(metric, labels[:n], np.arange(n)) for n in (100, 1600))
+    assert many < few / 4
+    assert np.isnan(smallest_at_best(metric, labels, np.arange(1600) % 4))
+    assert np.isfinite(smallest_at_best(metric, labels, np.arange(1600) % 5))
+    assert np.isnan(smallest_at_best(metric, np.ones(1600), np.arange(1600)))
 
 
 def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> None:
@@ -95,8 +143,8 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> 
 
 def _spread(**changed: float) -> pd.DataFrame:
     row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
-    row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5}
-    return pd.DataFrame([row | changed], columns=list(SPREADS))
+    row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5, "growth_linear": 0.0, "growth_square": 0.0} | changed
+    return pd.DataFrame([{"groups_at_null": row["groups"]} | row], columns=list(SPREADS))
 
 
 def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
@@ -119,6 +167,13 @@ def test_more_seeds_see_smaller_gains_down_to_what_the_test_set_allows() -> None
     assert list(apart.index) == list(DESIGNS)
     assert apart[3, 3] > apart[3, 10] > apart[5, 20] > apart[20, 20] > smallest_visible(2.0, 99)
     assert alike[3, 10] > alike[3, 3]  # what seeds do to both alike cancels only between the same seeds
+
+
+def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are() -> None:
+    flat, grown_rows = (_by_seeds(groups_at_null=3.0, growth_linear=one).visible for one in (0.0, 0.5))
+    assert (grown_rows > flat).all()
+    last = grown_rows.iloc[-1]
+    assert last > Error(3.0, 99.0, Growth(0.5, 0.0)).smallest() > smallest_visible(np.sqrt(3.0), 99)
 
 
 def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
@@ -149,7 +204,8 @@ def test_one_seed_is_tested_with_no_more_degrees_of_freedom_than_its_baseline_ha
 
 
 def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
-    frame = gains(*fake_study(tmp_path, TASKS), draws=200)
+    study = fake_study(tmp_path, TASKS)
+    frame = grown(gains(*study, draws=200), growths(*study))
     wide = frame.assign(standard_error=frame.standard_error + 60.0)
     found = visible_gains(wide)
     assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()

@@ -32,7 +32,7 @@ def test_a_check_of_all_tasks_shows_what_leaks_only_as_published(
     clean, published = shown.split("as-published splits: ")
     assert "clean splits: test items that are training material" in clean
     assert "news_distress, news_emotion, news_empathy" in published and "(88.9 %)" in published
-    assert all(word in clean for word in ("epitome_er", "news_emotion", "effect", "floor"))
+    assert all(word in clean for word in ("epitome_er", "news_emotion", "gain", "floor"))
     with (tmp_path / "out/contamination.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["splits"] for row in rows} == {"clean", "as-published"}
@@ -118,3 +118,31 @@ def test_tasks_that_share_texts_are_shown_the_line_that_splits_them_alike(
     assert main(words) == 2
     shown = capsys.readouterr()
     assert "alike, write" not in shown.out and "own_first" in shown.out
+
+
+def test_a_new_task_on_texts_of_another_is_shown_the_line_at_once_and_so_is_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    entries_of(own)
+    (own / "broken.toml").unlink()
+    words = ["tasks", "new", str(own / "own.csv"), "--registry", str(own), "--data", str(tmp_path / "none")]
+    words += ["--id", "third", "--text", "reply", "--label", "first", "--group", "thread", "--skip-training"]
+    told = "alike, write in the entry of each: family ="
+    assert main([*words, "--json"]) == 0
+    (line,) = [line for line in json.loads(capsys.readouterr().out)["shared"] if "own_first, third" in line]
+    assert told in line
+    study = tmp_path / "mine.toml"
+    study.write_text(
+        'tasks = ["own_first", "third"]\nbackbone = "random-tiny"\nseeds = [1]\n'
+        f"registry = [{json.dumps(str(own))}]\n[training]\nepochs = 1\nbatch_size = 16\nlearning_rate = 1e-3\n"
+    )
+    plan = ["plan", str(study), "--data", str(tmp_path / "none"), "--store", str(tmp_path / "runs")]
+    assert main(plan) == 0
+    assert f"warning: to split own_first, third {told}" in capsys.readouterr().out
+    assert main([*plan, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["shared"]) == 1
+    (own / "third.toml").unlink()
+    assert main([*words, "--id", "fourth"]) == 0
+    assert "texts of another task: to split fourth, own_first" in capsys.readouterr().out

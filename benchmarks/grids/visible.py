@@ -1,0 +1,153 @@
+"""How often a true gain of the size that is called visible is found, simulated on a study's own predictions.
+
+``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored.
+Answers of one are made those of the target alone, in random order, until it gains nothing; then wrong answers are put
+right, in random order and in all seeds alike, until it gains exactly what is promised to be found in four of five
+repeats. Test sets are then drawn anew by groups, training runs by the study's own variance between seeds, and each draw
+is put to the test of the project. ``before`` is the promise of 2.80 standard errors of the pair as it is, which was the
+rule until November 2026.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from adapters_store.roles import BASELINE, TRANSFER
+from adapters_store.store import Store
+from analysis.gains.cells import planned_cells, predictions
+from analysis.gains.growth import right_answers
+from analysis.gains.power import Error
+from analysis.gains.significance import LEVEL, Groups, difference_evidence, score_draws, shared_variance
+from analysis.sections.study_results import Frames, Snapshot
+from tasks.metrics import MEASURES
+
+PAIRS, REPEATS, WITH_EACH, DRAWS, SEED = 3, 200, 10, 799, 20_261_128
+Answers = NDArray[Any]
+
+
+def main() -> None:
+    """Simulate, and write the rows as they come."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("study")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for row in simulated(Snapshot.of(Store(options.store)), options.study, options.pairs, options.repeats):
+        rows.append(row)
+        pd.DataFrame(rows).to_csv(options.file, index=False, float_format="%.4g")
+        print(row, flush=True)
+
+
+def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """A row per target: the medians of what is promised, as it was and as it is, and how often each is found."""
+    manifest = store.manifest(study)
+    gains, planned = Frames.of(store, manifest, draws=2000).gains(), planned_cells(store, manifest)
+    done = planned[planned.status == "done"]
+    for (target, setting), part in gains[gains.p.notna() & gains.growth_linear.notna()].groupby(["target", "setting"]):
+        column = done[(done.target == target) & (done.setting == setting)].sort_values("seed")
+        alone = column[column.role == BASELINE]
+        bases = {cell.seed: predictions(store, store.get(cell.key)) for cell in alone.itertuples()}
+        rng = np.random.default_rng((SEED, len(part), *map(ord, target)))
+        chosen = part.sort_values("points").iloc[np.linspace(0, len(part) - 1, min(pairs, len(part))).astype(int)]
+        shares: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
+        for gain in chosen.itertuples():
+            cells = column[(column.role == TRANSFER) & (column.intermediate == gain.intermediate)]
+            shown = {cell.seed: predictions(store, store.get(cell.key)) for cell in cells.itertuples()}
+            seeds = [seed for seed in shown if seed in bases]
+            pair = _Pair(
+                str(gain.metric),
+                bases[seeds[0]].labels,
+                Groups.of(bases[seeds[0]].groups),
+                np.stack([bases[seed].decisions for seed in seeds]),
+                np.stack([shown[seed].decisions for seed in seeds]),
+                gain,
+            )
+            as_it_is = Error(gain.standard_error**2, gain.df)
+            for name, error in (("before", as_it_is), ("now", Error.of(gain))):
+                size = error.smallest()
+                if size < 100 * (1 - gain.baseline):
+                    shares[name].append((size, pair.found(size, repeats, rng)))
+        yield {
+            "target": target,
+            "groups": int(part.n_groups.max()),
+            "has_learned": part.target_has_learned.iloc[0],
+            **{
+                f"{what}_{name}": np.median([own[place] for own in of_name]) if of_name else np.nan
+                for name, of_name in shares.items()
+                for place, what in enumerate(("promised", "found"))
+            },
+            "least": min((share for _, share in shares["now"]), default=np.nan),
+            "most": max((share for _, share in shares["now"]), default=np.nan),
+        }
+
+
+class _Pair:
+    """A transfer and its target alone: labels ``[n]``, groups, decisions ``[seeds, n]`` of both, and the gain's row."""
+
+    def __init__(self, metric: str, labels: Answers, groups: Groups, base: Answers, top: Answers, gain: Any) -> None:  # noqa: ANN401
+        self.metric, self.labels, self.groups, self.gain = metric, labels, groups, gain
+        self.base, self.top = base, top
+        self.right = np.stack([right_answers(metric, labels, lane) for lane in base])
+
+    def found(self, points: float, repeats: int, rng: np.random.Generator) -> float:
+        """The share of repeats in which the test finds a true gain of so many points."""
+        of_each = [self._found(self._gaining(points, rng), WITH_EACH, rng) for _ in range(repeats // WITH_EACH)]
+        return sum(of_each) / (WITH_EACH * len(of_each))
+
+    def _found(self, top: Answers, repeats: int, rng: np.random.Generator) -> int:
+        """In how many repeats the test finds the gain of these decisions."""
+        both, n_seeds = np.concatenate([top, self.base]), len(top)
+        rows_of = [np.flatnonzero(self.groups.index == group) for group in range(self.groups.count)]
+        of_seeds, total = (self.gain.seed_error / 100) ** 2, (self.gain.standard_error / 100) ** 2
+        inverse = total**2 / self.gain.df - (total - of_seeds) ** 2 / (self.groups.effective - 1)
+        df = of_seeds**2 / inverse if inverse > 0 else 1e6
+        # Groups that are drawn anew move each run by itself too, which the variance between seeds holds already.
+        draws = score_draws(self.metric, self.labels, self.groups, both, draws=DRAWS, rng=rng)
+        differences = draws[:, :n_seeds] - draws[:, n_seeds:]
+        differences = differences[np.isfinite(differences).all(axis=1)]
+        own = max(float(differences.mean(axis=1).var()) - shared_variance(differences), 0.0)
+        noise, detected = np.sqrt(max(of_seeds - own, 0.0)), 0
+        for _ in range(repeats):
+            drawn = [rows_of[group] for group in rng.integers(self.groups.count, size=self.groups.count)]
+            rows = np.concatenate(drawn)
+            groups = Groups.of(np.repeat(np.arange(len(drawn)), [len(of_group) for of_group in drawn]))
+            labels, lanes = self.labels[rows], both[:, rows]
+            scores = np.array([MEASURES[self.metric](labels, lane) for lane in lanes])
+            draws = score_draws(self.metric, labels, groups, lanes, draws=DRAWS, rng=rng)
+            pooled = [(of_seeds * rng.chisquare(df) / df, df)] if of_seeds else []
+            tops, bases = scores[:n_seeds] + noise * rng.standard_normal(), scores[n_seeds:]
+            parts = (draws[:, :n_seeds], draws[:, n_seeds:])
+            evidence = difference_evidence(tops, bases, *parts, groups, rng, pooled)
+            detected += evidence.p <= LEVEL and tops.mean() > bases.mean()
+        return detected
+
+    def _gaining(self, points: float, rng: np.random.Generator) -> Answers:
+        """The transfer's decisions with a gain of exactly so many points, or just above."""
+        base, top = self._score(self.base), self.top.copy()
+        sign = np.sign(self._score(top) - base)
+        for row in rng.permutation(len(self.labels)):
+            if sign == 0 or np.sign(self._score(top) - base) != sign:
+                break
+            top[:, row] = self.base[:, row]
+        for row in rng.permutation(len(self.labels)):
+            if self._score(top) - base >= points / 100:
+                break
+            top[:, row] = self.right[:, row]
+        return top
+
+    def _score(self, lanes: Answers) -> float:
+        return float(np.mean([MEASURES[self.metric](self.labels, lane) for lane in lanes]))
+
+
+if __name__ == "__main__":
+    main()
