@@ -30,7 +30,7 @@ EQUAL = 1e-6  # points by which differences of printed scores may be off in floa
 
 
 def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None = None) -> list[str]:
-    """What was studied, which gains may be claimed, the extremes, what explains them, and reasons for caution.
+    """What was studied, which gains may be claimed, the extremes, what explains them, reasons for caution, what next.
 
     Counted are gains onto targets that have learned (``analysis.gains.learned.claims``), others named beside them.
     ``visible`` is the frame of ``analysis.gains.power.visible_gains``, ``answer`` what explains gains; without it, what
@@ -45,6 +45,7 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *(findable(visible) if own.is_known else ()),
         *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
+        _next(study, tested),
     ]
 
 
@@ -57,7 +58,13 @@ def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
     places = list(ranked.groupby(["target", "setting"], sort=False))
     lines = [_best_system(study, place, rows, board.pairs) for place, rows in places[:MOST_NAMED]]
     more = [f"{len(places) - MOST_NAMED} more targets stand on the leaderboard."] if len(places) > MOST_NAMED else []
-    return [_studied(study), *lines, *more, _cautions(study, study.gains, board.board)]
+    return [
+        _studied(study),
+        *lines,
+        *more,
+        _cautions(study, study.gains, board.board),
+        _next_of_board(study, board.board),
+    ]
 
 
 def _best_system(study: StudyResults, place: tuple[str, str], rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
@@ -269,6 +276,11 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
         named, which = (titles[0], "") if len(titles) == 1 else (counted(len(titles), "target"), f": {few(titles)}")
         yield f"{named} alone learned nothing (collapsed{which})"
     yield from _still_learning(study)
+    yield from _flagged(study, tested)
+
+
+def _flagged(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
+    """How many gains are of collapsed cells, contaminated or on dead intermediates, and families that share texts."""
     if len(tested) and tested.contaminated.isna().all():
         yield "contamination was not measured"
     for flag, what in (
@@ -278,18 +290,17 @@ def _reasons(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
     ):
         if count := int(tested[flag].fillna(False).astype(bool).sum()):
             yield f"{count} of {len(tested)} gains {_be(count)} {what}"
-    yield from _shared_by_families(study, tested)
+    if apart := _shared_by_families(study, tested):
+        yield f"tests over families take for unrelated what shares texts ({few(apart)}): give both one `family`"
 
 
-def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> Iterator[str]:
-    """Tasks of several families that share test items: what takes families for unrelated does not know of it."""
+def _shared_by_families(study: StudyResults, tested: pd.DataFrame) -> list[str]:
+    """Tasks of two families that share test items: what takes families for unrelated does not know of it."""
     family = {name: task["family"] for name, task in study.manifest["tasks"].items()}
     shared = tested[tested.contaminated.fillna(False).astype(bool)] if len(tested) else tested
     pairs = {tuple(sorted((pair.intermediate, pair.target))) for pair in shared.itertuples()}
     apart = sorted(pair for pair in pairs if family[pair[0]] != family[pair[1]])
-    if apart:
-        named = [" and ".join(map(study.title, pair)) for pair in apart]
-        yield f"tests over families take for unrelated what shares texts ({few(named)}): give both one `family`"
+    return [" and ".join(map(study.title, pair)) for pair in apart]
 
 
 def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]:
@@ -302,6 +313,46 @@ def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]
         yield f"few groups of test rows: {few(named)}"
     if leaking := list(dict.fromkeys(board.system[board.is_leaking])):
         yield f"{few(leaking)} predicted test rows from their own answers and {_be(len(leaking))} not ranked"
+
+
+def _next(study: StudyResults, tested: pd.DataFrame) -> str:
+    """The step that would add most to what can be said: the first that is due."""
+    learned = study.learned[study.learned.has_learned.eq(False).fillna(False)]
+    longer, below = learned[2 * learned.still_learning > learned.n_seeds], learned[learned.is_below_words.eq(True)]
+    if int((study.cells.status != "done").sum()):
+        step = "finish the cells that are missing, by the command that began them"
+    elif len(longer):
+        step = f"train {_titles(study, longer)} for more epochs (training.epochs): the last is the best so far"
+    elif len(learned):
+        step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`search`)"
+        step += ", since words do better" if len(below) == len(learned) else ""
+    elif len(tested) and (tested.seed_error == 0).all():
+        step = "more seeds (`run` with --seeds 1,2,3), which tell a gain from the luck of one training run"
+    elif apart := _shared_by_families(study, tested):
+        step = f"give one `family` to tasks that share texts: {few(apart)}"
+    else:
+        step = (
+            f"`empathy-transfer power {study.manifest['study']['name']}` says what more seeds or test items would show"
+        )
+    return f"Next: {step}."
+
+
+def _next_of_board(study: StudyResults, board: pd.DataFrame) -> str:
+    """The same where systems are compared."""
+    small = board[board.n_groups < FEW_GROUPS]
+    if int((study.cells.status != "done").sum()):
+        step = "finish the cells that are missing, by the command that began them"
+    elif (board.n_seeds <= 1).all():
+        step = "more seeds (`run` with --seeds 1,2,3), which tell a difference from the luck of one training run"
+    elif len(small):
+        step = f"more groups of test rows for {_titles(study, small)} (max_test, or the file itself)"
+    else:
+        step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
+    return f"Next: {step}."
+
+
+def _titles(study: StudyResults, rows: pd.DataFrame) -> str:
+    return few([study.title(target) for target in dict.fromkeys(rows.target)])
 
 
 def _still_learning(study: StudyResults) -> Iterator[str]:

@@ -155,7 +155,7 @@ def test_cells_that_are_best_at_their_last_epoch_are_a_caution_where_they_are_ma
         tasks = (*BOTH, FakeTask("joy"))
         store, manifest = fake_study(tmp_path / name, tasks, systems=("tfidf",), best_epoch=best)
         study = StudyResults.of(store, manifest, tmp_path, draws=100)
-        text = sentences(study, pd.DataFrame(), answer())[-1]
+        text = sentences(study, pd.DataFrame(), answer())[-2]
         assert (f"{100 * len(last) / 16:.1f} % of the cells are best at their last epoch" in text) == is_said
 
 
@@ -186,7 +186,8 @@ def test_no_sentence_has_an_undefined_number_and_all_fit_a_screen(study: StudyRe
 
 
 def test_cautions_name_what_the_frames_flag(study: StudyResults) -> None:
-    tested, (*_, cautions) = study.gains[study.gains.p.notna()], sentences(study, pd.DataFrame(), answer())
+    tested = study.gains[study.gains.p.notna()]
+    *_, cautions, _ = sentences(study, pd.DataFrame(), answer())
     assert cautions.startswith("Reasons for caution: ")
     assert ("made up" in cautions) == study.manifest["synthetic"]
     assert ("not finished" in cautions) == bool((study.cells.status != "done").any())
@@ -208,15 +209,15 @@ def test_each_flag_and_a_missing_measure_of_contamination_is_a_caution(tmp_path:
     ):
         for value in (True, False):
             given = replace(study, gains=study.gains.assign(**{flag: value}))
-            assert (words in sentences(given, pd.DataFrame(), answer())[-1]) == value
+            assert (words in sentences(given, pd.DataFrame(), answer())[-2]) == value
     for value in (pd.NA, False):
         given = replace(study, gains=study.gains.assign(contaminated=value))
-        said = "contamination was not measured" in sentences(given, pd.DataFrame(), answer())[-1]
+        said = "contamination was not measured" in sentences(given, pd.DataFrame(), answer())[-2]
         assert said == (value is pd.NA)
     cells = study.cells.assign(collapsed=study.cells.target == "hope")
-    assert "Title of hope alone learned nothing" in sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-1]
+    assert "Title of hope alone learned nothing" in sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-2]
     cells = study.cells.assign(collapsed=True)
-    last, n = sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-1], study.cells.target.nunique()
+    last, n = sentences(replace(study, cells=cells), pd.DataFrame(), answer())[-2], study.cells.target.nunique()
     assert f"{n} targets alone learned nothing (collapsed: Title of " in last
 
 
@@ -246,7 +247,8 @@ def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_ad
     manifest["cells"] = [cell for cell in manifest["cells"] if cell["role"] != "transfer"]
     results = StudyResults.of(store, manifest, tmp_path / "results", draws=300)
     board = Frames.of(store, manifest, draws=300).board()
-    first, hope, role, cautions = sentences_of_systems(results, board)
+    first, hope, role, cautions, following = sentences_of_systems(results, board)
+    assert following.startswith("Next: more seeds")
     assert "8 of 8 cells are finished" in first
     rows = board.board.set_index(["target", "system"])
     best, alone = rows.loc[("hope", "encoder")], rows.loc[("hope", "adapter alone")]
@@ -266,7 +268,7 @@ def test_a_study_of_systems_names_the_best_those_tied_with_it_and_how_far_the_ad
 @pytest.mark.parametrize("is_one_family", [True, False])
 def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one_family):
     store, manifest = fake_study(
-        tmp_path / "store", BOTH, systems=("tfidf",), flags={("hope", "role"): ["contaminated"]}
+        tmp_path / "store", BOTH, systems=("tfidf",), flags={("hope", "role"): ["contaminated"]}, seeds=(1, 2)
     )
     for name, task in manifest["tasks"].items():
         task["family"] = "one" if is_one_family else name
@@ -278,6 +280,25 @@ def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one
             contaminated=((results.gains.intermediate == "hope") & (results.gains.target == "role")).astype("boolean")
         ),
     )
-    last = sentences(results, visible_gains(results.gains))[-1]
+    last, following = sentences(results, visible_gains(results.gains))[-2:]
+    mended = "Next: give one `family` to tasks that share texts: Title of hope and Title of role."
+    assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer power")
     said = "tests over families take for unrelated what shares texts (Title of hope and Title of role): give both one"
     assert (said in last) != is_one_family
+
+
+NEXT = {
+    "one seed": "Next: more seeds",
+    "three seeds": "Next: `empathy-transfer power fake`",
+    "gaps": "Next: finish the cells that are missing",
+    "below words": "Next: give Title of hope more training rows (max_train) or another recipe (`search`), since words",
+    "still learning": "Next: train Title of hope for more epochs (training.epochs): the last is the best so far.",
+}
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_the_last_line_is_the_step_that_is_due(tmp_path: Path, name: str) -> None:
+    options = dict(STUDIES[name])
+    store, manifest = fake_study(tmp_path, options.pop("tasks"), **{"systems": ("majority", "tfidf")} | options)
+    results = StudyResults.of(store, manifest, tmp_path, draws=200)
+    assert sentences(results, visible_gains(results.gains))[-1].startswith(NEXT[name])
