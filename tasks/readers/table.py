@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.errors import BadEntry, BadRow
-from tasks.readers.formats.text_table import Cells, Raw
-from tasks.readers.labels import UNIT, label_text
+from tasks.readers.formats.text_table import Cells, Listing, Raw
+from tasks.readers.labels import LISTED, UNIT, label_text
 from tasks.readers.raw import read_raw
 from tasks.readers.rows import (
     RawRow,
@@ -102,7 +102,8 @@ def _unlabelled_columns(task: Task) -> tuple[str, ...]:
 
 def label_columns(task: Task) -> tuple[str, ...]:
     """Names of the raw columns that hold the label."""
-    return task.label.columns or (task.label.column,)
+    column = task.label.column
+    return task.label.columns or (Listing(column) if task.label.separator == LISTED else column,)
 
 
 def _marks_at(task: Task, raw: Raw) -> list[int]:

@@ -35,6 +35,7 @@ FORMS = {
     "from_zero.csv": ({"label": "Empathy", "kind": "ordinal", "classes": None}, 24, 'for a measurement write kind = "continuous"'),
     "gaps.csv": ({"label": "label", "kind": "binary", "drop_labels": [""]}, 16, ""),
     "list_of_names.csv": ({"label": "feelings", "kind": "multilabel", "separator": "[]"}, 24, ""),
+    "listed.jsonl": ({"label": "feelings", "kind": "multilabel", "separator": "[]"}, 24, ""),
     "low_to_high.csv": ({"label": "intensity", "kind": "ordinal", "classes": ["low", "medium", "high"]}, 24, ""),
     "mixed_truth.jsonl": ({"label": "helpful"}, 24, "true or false and 1 or 0 stand in one column"),
     "nested.jsonl": ({"text": "post.body", "label": "kind.name", "row_id": "id"}, 24, ""),

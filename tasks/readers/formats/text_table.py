@@ -20,6 +20,10 @@ Cells = tuple[str, ...]
 MOST_SHOWN = 8  # dotted names in a message
 
 
+class Listing(str):
+    """The name of a column whose cells may be lists of single values, which are read as JSON writes them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Raw:
     """Kept cells of one file; ``lines`` holds the line on which each row starts (the row's number in Parquet)."""
@@ -92,7 +96,13 @@ def flatten(record: Mapping[str, object], prefix: str = "") -> dict[str, object]
 
 
 def cell(where: str, column: str, value: object) -> str:
-    """A typed value as text: null and NaN are empty; BadRow for an object or a list, with the dotted names in it."""
+    """A typed value as text: null and NaN are empty; BadRow for an object or a list, with the dotted names in it.
+
+    A list is one in a column that is a ``Listing``.
+    """
+    if isinstance(column, Listing) and isinstance(value, list):
+        if not any(isinstance(item, Mapping | list) for item in value):
+            return text_of(value)
     if isinstance(value, Mapping | list):
         kind = "a list" if isinstance(value, list) else "an object"
         names = list(_names_in(column, value))
