@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from harness.cli.options import device_option, leaf_options, out_option, system_
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.scoring.texts import FORMS, Texts
-from harness.sharing.stored import stored_manifest
-from tasks.errors import BadInput
+from harness.sharing.stored import NotRun, stored_manifest
+from tasks.errors import BadInput, BadStudy
 from tasks.plain_text import counted
 
 if TYPE_CHECKING:
@@ -84,6 +85,21 @@ UNTESTED = {
 }
 
 
+def _manifest(store: Store, options: argparse.Namespace) -> dict[str, Any]:
+    """That of the study's last run; an imported adapter needs none."""
+    from harness.scoring.scoring_tasks import of_imports
+    from harness.study.file import load_study
+
+    name = name_of(options.study)
+    try:
+        return stored_manifest(store, name)
+    except NotRun:
+        with suppress(BadStudy):
+            if manifest := of_imports(load_study(options.study), store, options.task):
+                return manifest
+        raise
+
+
 def score_texts(options: argparse.Namespace) -> int:
     """Score a file's texts into another file, and say how good each task is on its own test set."""
     import pandas as pd
@@ -92,7 +108,7 @@ def score_texts(options: argparse.Namespace) -> int:
     from harness.scoring.parts import listed_path, score_all
 
     texts, store = texts_of(options), Store(Path(options.store))
-    manifest = stored_manifest(store, name_of(options.study))
+    manifest = _manifest(store, options)
     scorer = scorer_named(store, manifest, options, options.task)
     name = "stdin" if options.file == "-" else Path(options.file).name
     out = Path(options.out or f"{name}.scores.csv")

@@ -9,7 +9,8 @@ from typing import Any
 from adapters_store import Record, Store
 from adapters_store.record import imports_of, is_imported
 from adapters_store.roles import SCORING, SYSTEMS
-from harness.study.intermediates.imported import imported_as
+from harness.study.config import StudyConfig
+from harness.study.intermediates.imported import imported_as, with_imported
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
 from tasks.task import METRICS, Task
@@ -89,6 +90,13 @@ def scoring_tasks(
     if not trained:
         raise NothingTrained(_lacking(store, manifest, "any task", seed))
     return trained
+
+
+def of_imports(study: StudyConfig, store: Store, tasks: Sequence[str]) -> dict[str, Any] | None:
+    """What scoring asks of the manifest of a study that was never run, where all ``tasks`` are imported adapters."""
+    if not tasks or not all(name in study.imported or imported_as(store, name) for name in tasks):
+        return None
+    return {"name": study.name, "tasks": {}, "cells": [], "study": with_imported(study, store).as_json()}
 
 
 def _check_system(manifest: Mapping[str, Any], system: str) -> None:

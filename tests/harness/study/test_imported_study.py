@@ -21,6 +21,7 @@ from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.references import bibliography, origin_of, used
 from analysis.manuscript.subject import stored_study
 from harness.api import Study
+from harness.cli.main import main
 from harness.engines.local import LocalEngine
 from harness.run.grid import run_grid
 from harness.run.pack import PackRunner
@@ -295,3 +296,19 @@ def test_what_is_exported_and_imported_again_says_what_its_record_says(trained, 
     rows = {row.id: row for row in plan.splits["epitome_er"].test}
     again = scorer.answers([rows[id] for id in stored["id"]])[1].logits
     np.testing.assert_allclose(again, stored[[f"logit_{i}" for i in range(again.shape[1])]], atol=1e-5)
+
+
+def test_an_imported_adapter_scores_before_its_study_is_run(shelf, tmp_path, capsys):
+    store, keys, _ = shelf
+    (tmp_path / "new.txt").write_text("I am so sorry\nwhatever\n", encoding="utf-8")
+    study = tmp_path / "their.toml"
+    study.write_text(f'extends = "tiny"\n[imported]\ntheirs = "{keys["theirs"][:12]}"\n', encoding="utf-8")
+    words = ["score", str(tmp_path / "new.txt"), "--study", str(study), "--store", str(store.root)]
+    out = tmp_path / "scores.csv"
+    assert main([*words, "--task", "theirs", "--out", str(out)]) == 0
+    scores = pd.read_csv(out)
+    assert list(scores.task) == ["theirs"] * 2 and scores.prediction.notna().all()
+    capsys.readouterr()
+    for more in ([], ["--task", "epitome_er"], ["--task", "theirs", "--task", "epitome_er"]):
+        assert main([*words, *more, "--out", str(out)]) == 2
+        assert "has no run of study 'their'" in capsys.readouterr().err
