@@ -156,6 +156,7 @@ def remarks(file: ReadableFile, fields: Mapping[str, object]) -> list[str]:
         *_other_texts(raw, fields),
         *_ungrouped(raw, fields, taken),
         *_odd_labels(raw, fields),
+        *_not_combined(raw, fields, taken),
     ]
 
 
@@ -172,6 +173,13 @@ def _other_labels(file: ReadableFile, fields: Mapping[str, object]) -> list[str]
     parts = ("text", "label", "group", "row_id", "split_column", "annotator", "turn", "speaker")
     others = label_candidates(file, [name for part in parts for name in _named(fields.get(part))])
     return [f"other columns that could be the label: {others}"] if others else []
+
+
+def _not_combined(raw: Raw, fields: Mapping[str, object], taken: Sequence[str]) -> list[str]:
+    """That several labels of several annotators stay rows of their own."""
+    is_one_row_each = isinstance(fields.get("label"), list) and repeats(raw, str(fields["text"]))
+    who = columns.annotator(raw, taken) if is_one_row_each else ""
+    return [f"a text has a row of each {who}, which several labels do not combine: keep one row a text"] if who else []
 
 
 def _named(value: object) -> list[str]:

@@ -68,6 +68,7 @@ ASKED = {
     "annotators_wide.csv": "ann_1 (binary), ann_2 (binary), ann_3 (binary)",
     "chat_logs.json": "column 'chat_logs' holds lists of objects with text, by",
     "columns_of_zero_and_one.csv": "hostile (binary), dismissive (binary), healthy (binary)",
+    "emotions_of_raters.csv": "admiration (binary), anger (binary), neutral (binary)",
     "list_in_list.json": "an item of the array is a list of 4 objects",
     "list_of_dialogues.json": "column 'dialog' holds lists of objects with who, said, act",
     "means_and_split.csv": "V (continuous), A (continuous), D (continuous)",
@@ -104,3 +105,10 @@ def test_what_cannot_be_guessed_is_asked_by_name(name: str) -> None:
         return
     assert "label" not in fields or "text" not in fields
     assert ASKED[name] in label_candidates(file)
+
+
+def test_several_labels_of_several_annotators_are_named_as_not_combined() -> None:
+    file = read_file(FOLDER / "emotions_of_raters.csv")
+    fields = proposal(file, {"id": "form", "label": ["admiration", "anger", "neutral"]})
+    assert fields["kind"] == "multilabel"
+    assert "a text has a row of each rater_id, which several labels do not combine" in "\n".join(remarks(file, fields))
