@@ -50,18 +50,18 @@ soak: $(INSTALLED)
 	$(VENV)/bin/python -m tests.support.faults.soak --kills 100
 
 calibrate: $(INSTALLED)
-	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/calibration.csv
-	$(VENV)/bin/python -m analysis.importance.mixed.calibration docs/overlaps_calibration.csv --overlaps
-	$(VENV)/bin/python -m analysis.importance.mixed.paper_calibration docs/paper_calibration.csv
-	$(VENV)/bin/python -m analysis.gains.seeds.calibration docs/gains_calibration.csv
-	$(VENV)/bin/python -m analysis.ratings.theme_calibration docs/themes_calibration.csv --grids 1000
-	$(VENV)/bin/python -m analysis.ratings.less_data_calibration docs/less_data_calibration.csv
-	$(VENV)/bin/python -m analysis.results.two_studies_calibration docs/compare_calibration.csv
-	$(VENV)/bin/python -m analysis.results.repeats_calibration docs/repeats_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.mixed docs/calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.mixed docs/overlaps_calibration.csv --overlaps
+	$(VENV)/bin/python -m benchmarks.calibrations.paper docs/paper_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.gains docs/gains_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.themes docs/themes_calibration.csv --grids 1000
+	$(VENV)/bin/python -m benchmarks.calibrations.less_data docs/less_data_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.two_studies docs/compare_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.repeats docs/repeats_calibration.csv
 	$(VENV)/bin/python -m benchmarks.grids.learned docs/learned_calibration.csv
-	$(VENV)/bin/python -m analysis.gains.seeds.forecast docs/power_forecast.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.forecasts docs/power_forecast.csv
 	$(VENV)/bin/python -m benchmarks.grids.alternatives docs/tried_calibration.csv
-	$(VENV)/bin/python -m analysis.importance.choosing.calibration docs/suggest_calibration.csv
+	$(VENV)/bin/python -m benchmarks.calibrations.suggestions docs/suggest_calibration.csv
 
 wheel: $(INSTALLED)
 	rm -rf build dist

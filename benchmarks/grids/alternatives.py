@@ -1,6 +1,6 @@
 """Other tests of ratings that were tried, on the very grids on which the one that is kept was calibrated.
 
-``python -m benchmarks.grids.alternatives FILE.csv`` simulates the grids of ``analysis.importance.mixed.calibration``
+``python -m benchmarks.grids.alternatives FILE.csv`` simulates the grids of ``benchmarks.calibrations.mixed``
 with the same seeds, and writes one row per test, background and planted effect: how often some rating has a p of at
 most .05, by the larger of a test and the replication guard, and by the test alone. In place of the likelihood ratio:
 
@@ -31,13 +31,13 @@ import pandas as pd
 
 from analysis.gains.significance import LEVEL
 from analysis.importance.grid import Grid, grid_of
-from analysis.importance.mixed import calibration
 from analysis.importance.mixed.backgrounds import BACKGROUNDS, SLOPE_SPREAD, independent, noise_sizes
 from analysis.importance.mixed.likelihood import NEGLIGIBLE, Model, share_reaching
 from analysis.importance.mixed.tested import SIGNED, MixedTest
 from analysis.importance.specification import PRIMARY
 from analysis.results.published import results
 from analysis.tables import framed, write_csv
+from benchmarks.calibrations import mixed as calibration
 from benchmarks.grids.variants import Nulls, averaged, variants
 
 Array = np.ndarray

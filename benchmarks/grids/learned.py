@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.grids.learned FILE.csv`` simulates a target with its baseline and words, gives both to the test
 of ``analysis.gains.learned``, and writes one row per design. Items, errors and runs are those of
-``analysis.gains.seeds.calibration``; words are one run, as good as the baseline or better by DIFFERENCE of the score:
+``benchmarks.calibrations.gains``; words are one run, as good as the baseline or better by DIFFERENCE of the score:
 as the mean of the runs that were trained (``of`` is "these runs"), which is what the test is about, or as the mean of
 all runs that might have been ("all runs"), which few seeds miss by chance.
 """
@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.gains.learned import below
-from analysis.gains.seeds.calibration import (
+from analysis.gains.significance import LEVEL, FloatArray, Groups, score_draws
+from benchmarks.calibrations.gains import (
     METRICS,
     OF_ALL_SEEDS,
     OF_EACH_SEED,
@@ -28,7 +29,6 @@ from analysis.gains.seeds.calibration import (
     _over_runs,
     _score_of_quality,
 )
-from analysis.gains.significance import LEVEL, FloatArray, Groups, score_draws
 from tasks.metrics import MEASURES
 
 STUDIES, DRAWS, SEED = 1000, 999, 20_261_127

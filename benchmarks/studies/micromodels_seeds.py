@@ -16,10 +16,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.studies.micromodels_reduction import reduction
 from harness.api import Study
 from harness.study.systems import Fit
 from harness.systems.kinds.micromodels import Config
-from harness.systems.micromodels.reduction import reduction
 from tasks.splits.loading import Splits
 
 COUNTS = (100, 30, 10, 5, 3, 2, 1)

@@ -11,8 +11,8 @@ from scipy.stats import nct
 from scipy.stats import t as student
 
 from analysis.gains.power import Error, chance_to_find, spreads, visible_by_seeds
-from analysis.gains.seeds.calibration import METRICS, QUALITY_SD, Design, simulated
-from analysis.gains.seeds.forecast import ASKED, FORECAST, KNOWN, forecasts, frames_of
+from benchmarks.calibrations.forecasts import ASKED, FORECAST, KNOWN, forecasts, frames_of
+from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, simulated
 
 FILE = Path(__file__).resolve().parents[3] / "docs" / "power_forecast.csv"
 

@@ -12,7 +12,10 @@ from scipy.special import polygamma
 from scipy.stats import f
 from scipy.stats import t as student
 
-from analysis.gains.seeds.calibration import (
+from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, false_share, luck_of_a_run
+from analysis.gains.seeds.spread import Peers, moderated, pooled_spreads
+from analysis.gains.significance import Groups, difference_evidence
+from benchmarks.calibrations.gains import (
     CALIBRATION,
     Design,
     calibration,
@@ -22,9 +25,6 @@ from analysis.gains.seeds.calibration import (
     replaced,
     simulated,
 )
-from analysis.gains.seeds.single_run import RUNS_DIFFER_BY, WRONG, false_share, luck_of_a_run
-from analysis.gains.seeds.spread import Peers, moderated, pooled_spreads
-from analysis.gains.significance import Groups, difference_evidence
 from tasks.metrics import MEASURES
 
 # What was asked of gains: rejected without an effect, and covered; and the designs outside, with their rates.

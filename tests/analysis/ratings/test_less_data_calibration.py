@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import t as student
 
 from analysis.ratings.less_data import lower_bound
-from analysis.ratings.less_data_calibration import LOSSES, less_data_calibration
+from benchmarks.calibrations.less_data import LOSSES, less_data_calibration
 
 DOCS = Path(__file__).parents[3] / "docs"
 LARGE, NONE = LOSSES

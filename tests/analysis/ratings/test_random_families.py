@@ -9,8 +9,8 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from analysis.ratings.random_families import RATIOS, Classes, numbered
-from analysis.ratings.theme_calibration import theme_calibration
 from analysis.results.published import results
+from benchmarks.calibrations.themes import theme_calibration
 
 LAID_DOWN = Path(__file__).resolve().parents[3] / "docs" / "themes_calibration.csv"
 

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from analysis.results.leaderboard import Contestant, leaderboard
 from analysis.results.repeats import _drawn_sizes, nadeau_bengio, pairwise
-from analysis.results.repeats_calibration import repeats_calibration, simulated_scores
+from benchmarks.calibrations.repeats import repeats_calibration, simulated_scores
 from tests.support.studies.small_study import ONE, small_study
 
 REPEATS, RATIO = 10, 0.2 / 0.75

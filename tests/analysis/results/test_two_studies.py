@@ -13,7 +13,7 @@ from adapters_store import Store
 from analysis.gains.cells import planned_cells, predictions
 from analysis.gains.significance import difference_evidence, score_draws
 from analysis.results.two_studies import Stored, covariance_through_groups, p_of_differences, shared_errors
-from analysis.results.two_studies_calibration import BETTER, TESTS, Design, _cells, two_studies_calibration
+from benchmarks.calibrations.two_studies import BETTER, TESTS, Design, _cells, two_studies_calibration
 from tasks.metrics import MEASURES, macro_f1
 from tests.support.studies.fake_study import FakeTask, fake_study
 
@@ -89,7 +89,7 @@ def test_other_test_items_are_not_taken_together(tmp_path: Path) -> None:
 
 
 def test_a_simulated_design_counts_both_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.results.two_studies_calibration.DESIGNS", [Design("macro_f1", 20, 3, 0.6)])
+    monkeypatch.setattr("benchmarks.calibrations.two_studies.DESIGNS", [Design("macro_f1", 20, 3, 0.6)])
     frame = two_studies_calibration(12)
     assert list(frame.test) == ["shared items", "as independent"] * 2
     assert list(frame.quality) == [0.0, 0.0, BETTER, BETTER]

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from adapters_store.record import LEAKING
 from analysis.results import leaderboard as leaderboards
 from analysis.results.leaderboard import leaderboard
+from benchmarks.studies import micromodels_reduction as reductions
+from benchmarks.studies.micromodels_reduction import fewer, reduction
 from harness.preflight.smoke import smoke_of
 from harness.scoring.system_scorer import SystemScorer
 from harness.study import systems
@@ -23,9 +25,7 @@ from harness.study.device import ANY_DEVICE
 from harness.study.systems import Fit, Place, Sibling, kind_of
 from harness.study.systems.checks import check_system
 from harness.systems import system_of
-from harness.systems.micromodels import reduction as reductions
 from harness.systems.micromodels.machine import Machine
-from harness.systems.micromodels.reduction import fewer, reduction
 from harness.systems.micromodels.seeds import FARTHEST, Seeds, Sentences, chosen_threshold, feature, nearest
 from harness.systems.micromodels.sentences import encoder_of, sentences_in, vectors_of
 from harness.training.recipe import Attempt, Recipe

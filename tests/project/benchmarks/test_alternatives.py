@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from analysis.importance.mixed.backgrounds import SLOPE_SPREAD
-from analysis.importance.mixed.calibration import drawn_grid
 from analysis.importance.mixed.tested import MixedTest
+from benchmarks.calibrations.mixed import drawn_grid
 from benchmarks.grids import alternatives
 from benchmarks.grids.alternatives import (
     DIFFERING,

@@ -9,8 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.importance.choosing import calibration as simulation
-from analysis.importance.choosing.calibration import (
+from analysis.importance.choosing.ranking import FUSION, advice_for, better
+from analysis.importance.grid import grid_of
+from analysis.importance.mixed.backgrounds import BACKGROUNDS, independent
+from analysis.importance.specification import PRIMARY
+from analysis.results.published import results
+from benchmarks.calibrations import suggestions as simulation
+from benchmarks.calibrations.suggestions import (
     KINDS,
     MEASURED,
     NAMED,
@@ -26,11 +31,6 @@ from analysis.importance.choosing.calibration import (
     advice,
     calibration,
 )
-from analysis.importance.choosing.ranking import FUSION, advice_for, better
-from analysis.importance.grid import grid_of
-from analysis.importance.mixed.backgrounds import BACKGROUNDS, independent
-from analysis.importance.specification import PRIMARY
-from analysis.results.published import results
 
 DOCS = Path(__file__).parents[4] / "docs"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.importance.mixed.backgrounds import BACKGROUNDS
-from analysis.importance.mixed.calibration import GRIDS, MANY, NAMED, REPEATS, SUPPORTED_ALONE, TOGETHER
+from benchmarks.calibrations.mixed import GRIDS, MANY, NAMED, REPEATS, SUPPORTED_ALONE, TOGETHER
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMES = ("definition", "link", "conduciveness")

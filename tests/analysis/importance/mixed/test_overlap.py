@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from analysis.importance.grid import Grid
-from analysis.importance.mixed.calibration import _overlapping, drawn_grid, of_overlaps
 from analysis.importance.mixed.components import standardised
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.overlap import Overlaps
 from analysis.importance.mixed.tested import SIGNED, MixedTest
+from benchmarks.calibrations.mixed import _overlapping, drawn_grid, of_overlaps
 from tests.analysis.importance.mixed.grids import noise_of, small_grid
 
 NAN = float("nan")
@@ -115,9 +115,9 @@ def test_ratings_that_are_the_same_are_never_told_apart() -> None:
 
 
 def test_ratings_that_overlap_are_drawn_with_their_correlation_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.importance.mixed.calibration.CORRELATIONS", (0.9,))
-    monkeypatch.setattr("analysis.importance.mixed.calibration.RATINGS_PER_SHAPE", 1)
-    monkeypatch.setattr("analysis.importance.mixed.calibration.OF_SHAPES", ("independent noise",))
+    monkeypatch.setattr("benchmarks.calibrations.mixed.CORRELATIONS", (0.9,))
+    monkeypatch.setattr("benchmarks.calibrations.mixed.RATINGS_PER_SHAPE", 1)
+    monkeypatch.setattr("benchmarks.calibrations.mixed.OF_SHAPES", ("independent noise",))
     grid = drawn_grid(4, 3, np.random.default_rng(4))
     frame = of_overlaps(grid, grids=20)
     assert len(frame) == 2 * 3 * 2

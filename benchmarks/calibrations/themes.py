@@ -1,6 +1,6 @@
 """How often contrasts of themes alarm where themes do not differ, as families differ more, and what they find.
 
-``python -m analysis.ratings.theme_calibration FILE.csv`` simulates effects of the targets of the published study, with
+``python -m benchmarks.calibrations.themes FILE.csv`` simulates effects of the targets of the published study, with
 their themes and families, and writes one row per size of family effects and difference.
 """
 

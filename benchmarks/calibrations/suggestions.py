@@ -1,6 +1,6 @@
 """How often ``suggest`` names a ranking as evidence where nothing is there, and how good its first intermediates are.
 
-``python -m analysis.importance.choosing.calibration FILE.csv`` simulates grids with the tasks, families and weights of
+``python -m benchmarks.calibrations.suggestions FILE.csv`` simulates grids with the tasks, families and weights of
 the published study, or with every second of its tasks, and measures of similarity that know nothing of gains, or that
 gains follow. A task that is not trained yet is advised by the functions of ``suggest``, and its intermediates are then
 judged by their true gains, which are the simulated ones without the noise of pairs.

@@ -1,6 +1,6 @@
 """Whether ``power`` forecasts what further seeds find: its forecasts beside what is found, simulated item by item.
 
-``python -m analysis.gains.seeds.forecast FILE.csv`` simulates the targets of analysis.gains.seeds.calibration with a
+``python -m benchmarks.calibrations.forecasts FILE.csv`` simulates the targets of benchmarks.calibrations.gains with a
 planted gain. Of every one the functions of ``power`` forecast, from its own seeds alone, how often a gain of that size
 would be found with other numbers of seeds. Other targets are simulated with these, and what they find is counted.
 """
@@ -16,9 +16,9 @@ import pandas as pd
 
 from adapters_store.roles import BASELINE, TRANSFER
 from analysis.gains.power import chance_to_find, spreads, visible_by_seeds
-from analysis.gains.seeds.calibration import METRICS, QUALITY_SD, Design, population_gain, simulated
 from analysis.gains.significance import LEVEL, Evidence, FloatArray
 from analysis.tables import Declared, framed, write_csv
+from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, population_gain, simulated
 
 STUDIES, SEED, GROUPS = 1000, 20_261_124, 60
 KNOWN = (2, 3, 5)  # seeds of a study that forecasts

@@ -1,6 +1,6 @@
 """How often less data are called as good as all data where they are not, and where they are.
 
-``python -m analysis.ratings.less_data_calibration FILE.csv`` simulates losses of pairs in which intermediates, targets
+``python -m benchmarks.calibrations.less_data FILE.csv`` simulates losses of pairs in which intermediates, targets
 and pairs differ, and puts their mean to the bound of ``analysis.ratings.less_data``.
 """
 

@@ -1,6 +1,6 @@
 """How often the paper's procedure names a rated construct first, or second, when ratings explain nothing.
 
-``python -m analysis.importance.mixed.paper_calibration FILE.csv`` gives the paper's regression the published study with
+``python -m benchmarks.calibrations.paper FILE.csv`` gives the paper's regression the published study with
 simulated gains, one seed each, and writes one row per background.
 """
 

@@ -1,6 +1,6 @@
 """How often equal systems are told apart over repeated splits, of two systems or of many.
 
-``python -m analysis.results.repeats_calibration FILE.csv`` simulates systems that are equally good: each sees a noisy
+``python -m benchmarks.calibrations.repeats FILE.csv`` simulates systems that are equally good: each sees a noisy
 feature of its own of the same rows and learns the threshold between the means of two classes. Rows are cut anew ten
 times into 75 % training, 5 % validation and 20 % test, so that training and test sets of repeats overlap.
 """

@@ -1,6 +1,6 @@
 """How often the tests of ratings alarm on grids without an effect, and find one that was planted.
 
-``python -m analysis.importance.mixed.calibration FILE.csv`` simulates grids with the tasks, ratings, weights and
+``python -m benchmarks.calibrations.mixed FILE.csv`` simulates grids with the tasks, ratings, weights and
 families of the published study, and grids of other shapes, and writes one row per test and kind of grid.
 """
 

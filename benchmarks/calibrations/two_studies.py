@@ -1,6 +1,6 @@
 """How often two equal gains of two studies are told apart, and how often two different ones are.
 
-``python -m analysis.results.two_studies_calibration FILE.csv`` simulates two studies on the same test items, each with
+``python -m benchmarks.calibrations.two_studies FILE.csv`` simulates two studies on the same test items, each with
 a target alone and a transfer, and puts the difference of their gains to the test of ``compare``, and to the one that
 takes errors as independent.
 """

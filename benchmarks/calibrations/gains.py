@@ -1,6 +1,6 @@
 """How often gains alarm where there are none, cover a gain that is there, and find it: simulated item by item.
 
-``python -m analysis.gains.seeds.calibration FILE.csv`` simulates a target with six transfers and some 300 test items in
+``python -m benchmarks.calibrations.gains FILE.csv`` simulates a target with six transfers and some 300 test items in
 groups, trained with one to five seeds, gives every gain to the functions that judge those of a study, and writes one
 row per design. Where nothing is there, the baseline and its transfers differ by chance alone.
 
