@@ -15,7 +15,7 @@ from adapters_store.key import key_of
 from adapters_store.record import KEY, MARKER, Alias, Record, check_key, imports_of
 from adapters_store.store import Store
 
-SEARCHES = "searches"  # the folder of searches and races, by study and task
+SEARCHES = "searches"  # the folder of searches, by study and task
 UNREADABLE = -1  # instead of a size
 
 

@@ -33,7 +33,7 @@ from analysis.sections import gains as gain_sections
 from analysis.sections import reviewer
 from analysis.sections import study as study_sections
 from analysis.sections import systems as system_sections
-from analysis.sections.answers import all_answers, raced, silent
+from analysis.sections.answers import all_answers, silent
 from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores, sentences_of_systems
@@ -129,7 +129,6 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         gain_sections.merged(study),
         study_sections.heatmaps(maps),
         *(part for part in answers if part is not answer.section),
-        raced(question, frames.race()),
         study_sections.figures(figures, why_not_drawn(results, similarities)),
         reviewer.answers(study, visible, out / TABLES, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
     from harness.scoring.answers import TextScorer
-    from harness.search.choice import Choice, Round
     from harness.search.outcome import SearchResult, Trial
     from harness.study.config import StudyConfig
     from harness.study.plan import Plan
@@ -237,29 +236,6 @@ class Study:
             search, methods=tuple(methods) or search.methods, is_halving=is_halving, device=hardware
         )
         return search.run(trials, on_epoch, on_trial)
-
-    def choose(
-        self,
-        task: str,
-        *,
-        rounds: Sequence[int] = (),
-        again: int | None = None,
-        device: str = "auto",
-        on_epoch: Callable[[str, int, int], None] = _unwatched,
-        on_round: Callable[[Round, int], None] = _unwatched,
-    ) -> Choice:
-        """Race the intermediates of a target on validation rows and train those that stay (``harness.search.race``).
-
-        ``rounds`` are epochs after which the worse half leaves; ``again``: so many of the best train with all seeds.
-        """
-        from harness.engines.races import RaceNote
-        from harness.search.race import choose, race_for
-        from harness.study.device import Device
-
-        run = partial(self.run, device=device, on_epoch=on_epoch)
-        race = race_for(self.on(device).plan, self.store, task, rounds, Device(device))
-        with RaceNote.of(race, on_epoch, on_round) as note:
-            return choose(race, again, lambda keys: run(only_keys=keys).reasons, note.watch, note.end_round)
 
     def contamination(self) -> list[Contact]:
         """Which test items of each task are training material of each other one; measured once, kept in the store."""

@@ -41,7 +41,6 @@ LONGEST = (
     "harness/run/test_kill.py",
     "harness/systems/encoders/test_intents.py",
     "harness/systems/prompting/test_answers.py",
-    "harness/search/test_race.py",
     "harness/scoring/probe/test_options.py",
     "analysis/gains/test_null_calibration.py",
     "harness/scoring/probe/test_probe.py",

@@ -172,7 +172,7 @@ def _own(subject: Subject) -> Frames:
         own |= {name: getattr(subject.stored, name) for name in BESIDE}
         own["cells"] = subject.stored.cells
         own["corrections"] = corrections(tested)
-        own |= {"race": subject.raced} | _probed(subject.stored, subject.probed)
+        own |= _probed(subject.stored, subject.probed)
     return own | dict(subject.board.frames if subject.board else {})
 
 

@@ -57,7 +57,6 @@ POINTS = {"points": "points", **ENDS}
 POINTS_BELOW = {"difference": "points", **ENDS, "p_below": "p"}
 ERRORS = ("standard_error", "run_error", "seed_error")
 BUDGETS = {"cells": "count", "n_targets": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
-RACES = {"share": "score", "epochs": "count"} | dict.fromkeys(("regret", "low", "high", "chance"), "points")
 LESS = {f"{end}less_{other}": "points" for other in AGAINST for end in ("", "low_", "high_")}
 LESS_CONTROL = dict.fromkeys(("transfers_less_control", "low_less_control", "high_less_control"), "points")
 REGRETS = {"regret_1": "points", "regret_1_chance": "points", "tau": "alpha", "p_corrected": "p"}
@@ -92,7 +91,6 @@ QUOTED = (
     Quoted("leaderboard_pairs", "BoardPair", ("a", "b", "target", "setting"), POINTS | {"p_max": "p"}),
     Quoted("probes", "Probe", ("system", "operation", "target"), CHANGED | {"p": "p"}),
     Quoted("context_sensitivity", "Context", ("part", "task"), SENSITIVITY | {"mean": "points", "rho": "alpha"}),
-    Quoted("race", "Race", ("way", "trained"), RACES),
     Quoted("choosing", "Choosing", ("ranking",), REGRETS),
     Quoted("task_effects", "Effect", ("cells", "role", "task"), {"points": "points", "n_pairs": "count"}),
     Quoted("visible_gains", "Power", ("target", "setting"), POWERS),

@@ -42,8 +42,7 @@ class Subject:
 
     ``unknown`` names the entries that could not be read, each with the reason. ``searches`` are the finished ones, and
     ``imports`` the specs of the adapters of others that targets stand on, by name. ``board`` is the leaderboard of a
-    study with systems, ``probed`` has what was asked of its cells about contexts, and ``raced`` what a race would have
-    found in its columns.
+    study with systems, and ``probed`` has what was asked of its cells about contexts.
     """
 
     question: Question
@@ -54,7 +53,6 @@ class Subject:
     imports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     board: Leaderboard | None = None
     probed: pd.DataFrame = field(default_factory=pd.DataFrame)
-    raced: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def results(self) -> Results:
@@ -117,7 +115,7 @@ def stored_study(store: Store, manifest: Manifest) -> Subject:
     imports = {name: store.get(key).spec for name, key in imports_of(manifest).items()}
     frames = Frames.of(store, manifest)
     board = frames.board() if has_systems(manifest) else None
-    asked = {"board": board, "probed": frames.probes(), "raced": frames.race()}
+    asked = {"board": board, "probed": frames.probes()}
     return Subject(study.question, datasets, study, unknown, _searches(store, manifest["name"]), imports, **asked)
 
 
@@ -132,15 +130,11 @@ def _datasets(tasks: list[str], folders: tuple[str, ...] | list[str]) -> tuple[d
 
 
 def _searches(store: Store, study: str) -> tuple[Mapping[str, Any], ...]:
-    """The finished searches of a study's training settings: their task, inputs and trials.
-
-    What a race of intermediates has written there (``choose``) is no search of settings, and has no trials.
-    """
+    """The finished searches of a study's training settings: their task, inputs and trials."""
     journals = []
     for path in sorted((store.root / SEARCHES / study).rglob("result.json")):
         content = read_signed(disk.content(path))
         if content is None:
             raise BadInput(f"{path}: not as it was written; move it away, or run the search again")
-        if "trials" in content:
-            journals.append(content)
+        journals.append(content)
     return tuple(journals)

@@ -14,8 +14,6 @@ from analysis.figures.budget import budget_curves
 from analysis.figures.drawing import write_figure_files
 from analysis.gains.significance import LEVEL, p_text
 from analysis.importance.choosing.budget import RANDOM, budget, enough, row_share, share_by_chance
-from analysis.importance.choosing.race import ALL as WHOLE
-from analysis.importance.choosing.race import RACE
 from analysis.importance.choosing.ranking import (
     FEWEST_CANDIDATES,
     QUALITIES,
@@ -294,42 +292,6 @@ def _verdict(frame: pd.DataFrame, counts: list[int]) -> str:
             limits = interval(best.difference_low, best.difference_high, 2)
             lines.append(f"{name} (after {best.transfers}: {signed(best.difference, 2)} points, {limits})")
     return f"Less regret than in a random order, with limits below 0: {'; '.join(lines) or 'none'}."
-
-
-RACE_TEXT = (
-    "The race of choose, replayed from the validation scores after every epoch: after epochs 1, 2 and 4 the worse half"
-    " of a target's candidates leaves, and of those trained to their end validation chooses. Beside it all candidates"
-    " to their end, and random ones to their end, of which validation chooses too (exactly, over all draws). Rates are"
-    " the grid's: a race trains on the schedule of all epochs. Regret: by how many points the chosen falls short of the"
-    " best on test rows, which took no part in the choice; the mean over targets, with 95 % limits that resample"
-    " targets. Chance: the regret of random candidates to their end for as many epochs."
-)
-WAYS = {RACE: "the race", WHOLE: "all to their end", RANDOM: "{} at random to their end"}
-
-
-def raced(question: Question, frame: pd.DataFrame) -> Section | None:
-    """What a race would have found in the finished columns of a study (``RACED``); nothing where none could race."""
-    if frame.empty:
-        return None
-    write_frames(frame, question.out / TABLES / "race")
-    head = ["trained", "epochs of a column", "share of all epochs", "regret", "chance", "difference from chance"]
-    columns = counted(int(frame.n_columns.iloc[0]), "finished column")
-    text = f"{RACE_TEXT} Of {columns} of {counted(int(frame.n_targets.iloc[0]), 'target')}:"
-    return Section("What a race would have found", [Text(text), Table(head, [_way(row) for row in frame.itertuples()])])
-
-
-def _way(row: Any) -> list[str]:  # noqa: ANN401 - a row of a frame
-    regret = f"{number(row.regret, 2)} ({interval(row.low, row.high, 2)})"
-    limits = interval(row.difference_low, row.difference_high, 2)
-    beside = f"{signed(row.difference, 2)} ({limits})" if row.way == RACE else "-"
-    return [
-        WAYS[row.way].format(row.trained),
-        number(row.epochs, 1),
-        percent(row.share),
-        regret,
-        number(row.chance, 2),
-        beside,
-    ]
 
 
 # The section on a model's ratings: how they agree with people's, and whether they say the same of gains.

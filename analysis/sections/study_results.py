@@ -24,7 +24,6 @@ from analysis.gains.growth import grown, growths
 from analysis.gains.learned import LEARNED, learned, marked
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
-from analysis.importance.choosing.race import raced
 from analysis.kept import NOWHERE, Kept
 from analysis.results.leaderboard import FILES, Leaderboard, has_systems, leaderboard
 from analysis.results.probes import PROBED, contestants_by_task, probes, stored_probes
@@ -134,10 +133,6 @@ class Frames:
             return probes(self.store, self.manifest, contestants_by_task(self.store, self.manifest), **options)
 
         return self.kept.frame("probes", {**options, "stored": stored}, computed)
-
-    def race(self) -> pd.DataFrame:
-        """The frame of ``analysis.importance.choosing.race.raced``."""
-        return self.kept.frame("what a race costs", {}, lambda: raced(self.store, self.manifest))
 
     def board(self) -> Leaderboard:
         """The leaderboard of the study."""

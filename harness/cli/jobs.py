@@ -18,7 +18,6 @@ from pathlib import Path
 import psutil
 
 from adapters_store import Store
-from harness.cli.choose import add_choose
 from harness.cli.options import leaf_options, plan_options, train_options
 from harness.cli.run import add_demo, add_run, train
 from harness.cli.status import study_words
@@ -50,7 +49,7 @@ def add_cancel(cancel: argparse.ArgumentParser) -> None:
 # Which processes of this machine run a study: this user's own, started by this program's commands for it.
 # The system is asked right before a signal is sent: the number in a note may long be another process's.
 
-COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo, "choose": add_choose}
+COMMANDS = {"run": add_run, "retry": add_retry, "demo": add_demo}
 
 
 @dataclass(frozen=True)

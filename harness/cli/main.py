@@ -46,11 +46,6 @@ NOUNS = (
         "search",
         "Search a task's learning rate, batch size, epochs and adapter method, on validation rows only.",
     ),
-    Noun(
-        "choose",
-        "choose",
-        "Find a good intermediate for a task for less: all race on validation rows, and the worse half leaves early.",
-    ),
     Noun("demo", "run", "Run the demo study on synthetic data and write its report."),
     Noun(
         "doctor",

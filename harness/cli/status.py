@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -17,9 +16,7 @@ from adapters_store import Store, StoreError
 from harness.cli.options import leaf_options, places, print_next
 from harness.cli.study import name_of
 from harness.cli.terminal import Screen, is_terminal, print_json, print_rows, stop_if_asked, verbatim
-from harness.engines.races import RACE, RaceStatus, races
 from harness.engines.status import (
-    DONE,
     FAILED,
     NOT_RUN,
     QUEUED,
@@ -60,14 +57,13 @@ def lines(now: StudyStatus, left: TimeLeft | None) -> list[str]:
     text += _block(FAILED, now.counts[FAILED], _failure_lines(now))
     text += _block(NOT_RUN, now.counts[NOT_RUN], _not_run_lines(now))
     text += _block(WAITING, now.counts[WAITING], [])
-    text += _block("races", len(raced := races(now)), [_race_line(race) for race in raced])
     if left is not None:
         text.append(time_line(left))
     if now.identities:
         text.append(
             f"backbone's config and tokenizer: {', '.join(f'{n} {word}' for word, n in now.identities.items())}"
         )
-    return text + _advice(now, raced)
+    return text + _advice(now)
 
 
 def time_line(left: TimeLeft) -> str:
@@ -96,7 +92,6 @@ def as_json(now: StudyStatus, left: TimeLeft | None) -> dict[str, object]:
         "failed": [_failure_json(note) for note in now.failures.values()],
         "not run": [{"cell": cell.label, "key": cell.key} for cell in now.of(NOT_RUN)],
         "waiting": now.counts[WAITING],
-        "races": [dataclasses.asdict(race) for race in races(now)],
         "identities": dict(now.identities),
         "seconds left": None if left is None else round(left.seconds, 1),
         "reckoned from": None if left is None else left.source,
@@ -154,35 +149,12 @@ def _not_run_lines(now: StudyStatus) -> list[str]:
     return [f"{count} on {label}, which failed" for label, count in waiting.items()]
 
 
-def _race_line(race: RaceStatus) -> str:
-    """A race's state, who has left when, and how many go on."""
-    total = len(race.going) + len(race.left)
-    rounds: dict[int, list[str]] = {}
-    for name, after in race.left.items():
-        rounds.setdefault(after, []).append(name)
-    left = [f"{', '.join(names)} left after epoch {after}" for after, names in rounds.items()]
-    what = "were trained to the end" if race.state == DONE else "go on"
-    noted = "; ".join([*(left or ["nobody has left yet"]), f"{len(race.going)} of {total} {what}"])
-    return f"{race.target}, seed {race.seed}, {race.setting}: {race.state}; {noted}"
-
-
-def _race_command(race: RaceStatus, study: str) -> str:
-    """What lets a stalled race go on; the same candidates and rounds are the same race."""
-    from harness.search.choice import ROUNDS
-
-    is_usual = race.rounds == ROUNDS[: len(race.rounds)]
-    rounds = "" if is_usual else f" --rounds {','.join(map(str, race.rounds))}"
-    return f"empathy-transfer choose {race.target} --study {study}{rounds}"
-
-
-def _advice(now: StudyStatus, raced: Sequence[RaceStatus]) -> list[str]:
+def _advice(now: StudyStatus) -> list[str]:
     """What to type next."""
-    stalled = [race for race in raced if race.state == STALLED]
-    commands = [_race_command(race, study_words(now.study)) for race in stalled]
-    text = [f"a stalled race goes on from its last epoch, with the same options: {command}" for command in commands]
-    if any(pack.state == STALLED and not pack.id.startswith(RACE) for pack in now.packs):
+    text = []
+    if any(pack.state == STALLED for pack in now.packs):
         text.append(f"stalled packs go on from their last epoch: empathy-transfer run {study_words(now.study)}")
-    elif now.counts[WAITING] and not now.is_under_way and not stalled:
+    elif now.counts[WAITING] and not now.is_under_way:
         text.append(f"nothing runs; to train what waits: empathy-transfer run {study_words(now.study)}")
     if now.failures:
         key = next(iter(now.failures))

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from adapters_store import Store
-from adapters_store.listing import SEARCHES, WEIGHTS, aliases_by_key
+from adapters_store.listing import WEIGHTS, aliases_by_key
 from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
 from harness.run import notes
 
 if TYPE_CHECKING:
-    from harness.search.choice import Journal
     from harness.study.cell import Cell
 
 SILENT_SECONDS, SILENT_EPOCHS = 300.0, 3  # without a new note, after which a running pack counts as stalled
@@ -55,7 +54,7 @@ class StudyStatus:
     """The cells of a study as the store knows them; ``stored`` are the keys of all records, ``failures`` are by key.
 
     ``identities`` counts stored cells whose own key does not name the backbone's config and tokenizer, by how surely
-    these are known (adapters_store.record). ``journals`` are those of its races (``harness.engines.races``).
+    these are known (adapters_store.record).
     """
 
     study: str
@@ -64,7 +63,6 @@ class StudyStatus:
     packs: tuple[PackStatus, ...]
     failures: Mapping[str, notes.Failure]
     identities: Mapping[str, int] = field(default_factory=dict)
-    journals: tuple[Journal, ...] = ()
 
     @cached_property
     def states(self) -> dict[str, str]:
@@ -109,15 +107,7 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
         packs += [PackStatus(pack, note, state, age, own, why)] if own else []
     packs.sort(key=lambda pack: pack.state != STALLED)  # what has taken over the cells of a stalled one overrides it
     known = _identities(store, manifest, cells, stored)
-    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, known, _journals(store, study))
-
-
-def _journals(store: Store, study: str) -> tuple[Journal, ...]:
-    if not (store.root / SEARCHES / study).is_dir():
-        return ()
-    from harness.search.choice import journals_of  # which loads the planner
-
-    return tuple(journals_of(store, study))
+    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, known)
 
 
 def _identities(

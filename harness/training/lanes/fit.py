@@ -78,17 +78,13 @@ class LaneTrainer:
 
     def fit(self, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> list[Fitted]:
         """Train the epochs that are left; every lane gets the weights of its own best one (earliest of equals) back."""
-        self.fit_until(self.recipe.epochs, train, validation, on_epoch)
-        self.best.restore(self.state.trained)
-        return self.fitted()
-
-    def fit_until(self, last: int, train: Part, validation: Part, on_epoch: Callable[[int, int], None]) -> None:
-        """Train up to the end of epoch ``last``; the rates' schedules run over all epochs, whatever ``last`` is."""
         recipe = self.recipe
         steps = recipe.epochs * math.ceil(len(train.rows) / recipe.batch_size)
-        while self.epoch < last:
+        while self.epoch < recipe.epochs:
             self.advance(train, validation, steps)
             on_epoch(self.epoch, recipe.epochs)
+        self.best.restore(self.state.trained)
+        return self.fitted()
 
     def advance(self, train: Part, validation: Part, steps: int | Tensor) -> None:
         """Train and score one more epoch; the rates' schedules run over ``steps``, one number or one per lane."""

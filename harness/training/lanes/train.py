@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ from harness.training.recipe import Attempt, Recipe
 from harness.training.trained import Fitted, Part, Trained, cuts_of, encoded, finite
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 Epoch = dict[str, float | int | None]  # of a history: its number, training loss and validation score
 
 # Lanes as checkpoints: where a training stands after an epoch, and what is left when it is evaluated.
@@ -204,15 +203,7 @@ class Lanes:
     begin: Callable[[Attempt, int, torch.device], LaneTrainer] = lane_trainer
 
     def train(self) -> list[Finished]:
-        """Every lane to its end, in the order of the cells."""
-        return self._in_chunks(self.finish)
-
-    def train_until(self, last: int) -> list[list[Epoch]]:
-        """Every lane to the end of epoch ``last``, in the order of the cells: its epochs until then."""
-        return self._in_chunks(lambda attempt, stage: self.advance(attempt, stage, last))
-
-    def _in_chunks(self, train: Callable[[Attempt, int], list[T]]) -> list[T]:
-        """What ``train`` makes of every lane, called with lanes of one stage, as many as memory has room for."""
+        """Every lane to its end, in the order of the cells: lanes of one stage, as many as memory has room for."""
         attempt, device = self.attempt, self.device
         shape = shape_of(attempt.recipe, attempt.backbone, self.parts, device.type)
         lanes = {cell.key: lane for lane, cell in enumerate(attempt.cells)}
@@ -220,7 +211,7 @@ class Lanes:
             list(lanes),
             self.points.stages,
             lambda: shape.lanes_in(free_bytes(device, attempt.device.sharers())),
-            lambda keys, stage: train(attempt.only([lanes[key] for key in keys]), stage),
+            lambda keys, stage: self.finish(attempt.only([lanes[key] for key in keys]), stage),
         )
         return [trained[key] for key in lanes]
 
@@ -237,18 +228,6 @@ class Lanes:
         checkpoints = {cell.key: lane.as_checkpoint() for cell, lane in zip(cells, finished, strict=True)}
         self.points.write(epochs + 1, checkpoints)
         return finished
-
-    def advance(self, attempt: Attempt, stage: int, last: int) -> list[list[Epoch]]:
-        """Train lanes that are at one stage to the end of epoch ``last``, and leave the rest to ``finish``.
-
-        The lanes' epochs until then; a lane that has come further is not trained.
-        """
-        kept = self._kept(attempt.cells, stage)
-        if kept and stage >= last:
-            return [checkpoint.facts["history"][:last] for checkpoint in kept]
-        trainer, _ = self._started(attempt, kept)
-        trainer.fit_until(last, self.parts["train"], self.parts["validation"], self._keeper(attempt, trainer))
-        return trainer.history
 
     def _started(self, attempt: Attempt, kept: Sequence[Checkpoint]) -> tuple[LaneTrainer, list[str]]:
         """The lanes where their checkpoints have left them, and the digests of their intermediates at the beginning."""
@@ -320,17 +299,6 @@ def train_lanes(attempt: Attempt) -> list[Trained]:
         )
         for cell, lane in zip(attempt.cells, finished, strict=True)
     ]
-
-
-def train_until(attempt: Attempt, last: int) -> list[list[Epoch]]:
-    """Train the cells of an attempt together to the end of epoch ``last``: their epochs, with validation scores.
-
-    Their checkpoints stay, so that ``train_lanes`` goes on from there. Test rows are not asked for.
-    """
-    device = attempt.device.ready()
-    points = Checkpoints(attempt.store, attempt.run, len(attempt.cells), device)
-    _, parts, tokenizer = encoded(attempt.cells[0], attempt.backbone, attempt.splits, ("train", "validation"))
-    return Lanes(attempt, parts, tokenizer.padding, points, device).train_until(last)
 
 
 def _saver(network: Callable[[], Any], recipe: Recipe, weights: dict[str, Tensor]) -> Callable[[Path], None]:

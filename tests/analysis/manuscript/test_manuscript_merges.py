@@ -6,13 +6,10 @@ import re
 
 import pytest
 
-from adapters_store import key_of
-from adapters_store.record import sign
 from analysis.manuscript.beside import merged as merged_table
 from analysis.manuscript.figures import sheets
 from analysis.manuscript.frames import read_data, write_data
 from analysis.manuscript.layout import VENUES
-from analysis.manuscript.methods.checklist import checklist
 from analysis.manuscript.methods.merges import RULES
 from analysis.manuscript.methods.paragraphs import methods
 from analysis.manuscript.numbers import numbers
@@ -140,14 +137,3 @@ def test_frames_tables_numbers_and_heatmaps_have_the_rows_and_counts_of_gains_ha
     assert list(dict.fromkeys(heatmap.frame.row))[-len(ROWS) :] == [f"merged: {name}" for name in ROWS]
     assert "below the lower line" in heatmap.caption and "below the line" in forest.caption
     assert set(forest.frame.row[forest.frame.kind == "merged"]) == set(ROWS)
-
-
-def test_what_a_race_has_written_is_no_search_of_settings(tmp_path):
-    store, manifest = fake_study(tmp_path, TASKS)
-    folder = store.root / "searches" / "fake" / "hope" / "race-full-seed-1"
-    folder.mkdir(parents=True)
-    journal = {"schema": 1, "rounds": [1], "candidates": [key_of({"a": 1})], "stored": [], "ended": []}
-    (folder / "result.json").write_bytes(sign(journal))
-    subject = stored_study(store, manifest)
-    assert subject.searches == ()
-    assert "No search of this study" in dict(checklist(subject))["Which search space?"]

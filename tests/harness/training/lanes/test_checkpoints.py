@@ -11,16 +11,12 @@ import torch
 from adapters_store import Store, StoreError
 from harness.run.pack import PackRunner, run_cells
 from harness.study.cell import make_cell
-from harness.study.device import ANY_DEVICE
 from harness.study.plan import Pack
 from harness.training import checkpoint
 from harness.training.checkpoint import Checkpoint, Checkpoints
 from harness.training.lanes import fit
-from harness.training.lanes.train import resume, snapshots, train_until
 from harness.training.memory import together
-from harness.training.recipe import Attempt, Recipe
 from tests.support.studies.toy_column import EPOCHS, assert_close, assert_same_bytes, content
-from tests.support.studies.toy_lanes import intermediates, network, part, trainer
 
 
 @pytest.mark.parametrize("epoch", range(EPOCHS + 1))
@@ -35,34 +31,6 @@ def test_a_pack_interrupted_after_any_epoch_ends_with_the_same_bytes(column, epo
     monkeypatch.setattr(fit.LaneTrainer, "train_epoch", counted)
     assert_same_bytes(column, column.run(store, column.lanes))
     assert trained == list(range(epoch + 1, EPOCHS + 1))
-
-
-def first_attempt(column, store, lanes):
-    whole = Attempt(lanes, Recipe.of(lanes), column.tiny, column.splits["one"], store, lambda *_: None, ANY_DEVICE)
-    return whole.folds()[0]
-
-
-def test_a_pack_that_is_trained_in_parts_ends_with_the_same_bytes(column):
-    """Its rates fall over all epochs, however many it is to be trained for at once."""
-    store = column.store_with_baselines()
-    for last in (1, 2, 2):
-        histories = train_until(first_attempt(column, store, column.lanes), last)
-        assert [[epoch["epoch"] for epoch in history] for history in histories] == [[*range(1, last + 1)]] * 3
-    earlier = train_until(first_attempt(column, store, column.lanes), 1)
-    assert earlier == [history[:1] for history in histories]
-    column.run(store, column.lanes)
-    assert_same_bytes(column, store)
-
-
-def test_lanes_that_stay_after_a_part_are_those_of_the_whole_pack_up_to_rounding(column):
-    store = column.store_with_baselines()
-    train_until(first_attempt(column, store, column.lanes), 1)
-    store.drop_pack(column.lanes[1].key)
-    stay = [column.lanes[0], column.lanes[2]]
-    train_until(first_attempt(column, store, stay), 2)
-    column.run(store, stay)
-    column.run(store, [column.lanes[1]])
-    assert_close(column, store)
 
 
 @pytest.mark.parametrize("dying", [1, 3, 5, 6, 10, 12, 13])
@@ -263,54 +231,3 @@ def test_the_time_spent_is_that_of_the_latest_stage(tmp_path):
     assert ours.stages("a" * 64) == [1, 2]
     wall, cpu = ours.earlier("a" * 64)
     assert (wall >= 900.0, cpu >= 800.0) == (True, True)
-
-
-# Lanes that go on after others have left, from their checkpoints: in double precision, so that rounding is small.
-
-RACED = 4  # epochs
-OPTIONS = {"dtype": torch.float64, "epochs": RACED, "warmup": 0.2}
-
-
-def quiet(*_):
-    """Watch nothing."""
-
-
-def apart(some, others):
-    """The largest difference of two models' weights."""
-    return max(float((some[name] - others[name]).abs().max()) for name in some)
-
-
-@pytest.mark.parametrize("label", ["multiclass", "continuous", "multilabel"])
-def test_lanes_that_stay_end_where_they_end_beside_all_others(label):
-    """Five lanes, of which two leave after the first epoch and one after the second; weights to 1e-9."""
-    data, validation = part(label=label), part(16, seed=9, label=label)
-    made = network(dropout=0.1, label=label)
-    lanes = intermediates(made, 5)
-    whole = trainer(made, lanes, label=label, **OPTIONS)
-    whole.fit(data, validation, quiet)
-    present, checkpoints = list(range(5)), None
-    for last, stay in ((1, [0, 2, 4]), (2, [0, 4]), (RACED, [0, 4])):
-        raced = trainer(made, [lanes[lane] for lane in present], label=label, **OPTIONS)
-        if checkpoints:
-            resume(raced, checkpoints)
-        raced.fit_until(last, data, validation, quiet)
-        assert raced.epoch == last
-        checkpoints = [checkpoint for lane, checkpoint in zip(present, snapshots(raced), strict=True) if lane in stay]
-        present = stay
-    raced.fit(data, validation, quiet)
-    theirs = {name: weights.detach()[[0, 4]] for name, weights in whole.state.trained.items()}
-    assert apart({name: weights.detach() for name, weights in raced.state.trained.items()}, theirs) < 1e-9
-    assert apart({name: weights[0] for name, weights in theirs.items()}, {n: w[1] for n, w in theirs.items()}) > 1e-6
-    for place, lane in enumerate(present):
-        theirs = [epoch["validation"] for epoch in whole.history[lane]]
-        assert [epoch["validation"] for epoch in raced.history[place]] == pytest.approx(theirs, abs=1e-9)
-
-
-def test_a_schedule_over_fewer_epochs_would_end_elsewhere():
-    """Otherwise the test above would hold whatever the rates."""
-    data, validation = part(), part(16, seed=9)
-    made = network(dropout=0.1)
-    whole, short = (trainer(made, [None, None], **OPTIONS | {"epochs": epochs}) for epochs in (RACED, 2))
-    for own in (whole, short):
-        own.fit_until(2, data, validation, quiet)
-    assert apart(*({name: w.detach() for name, w in own.state.trained.items()} for own in (whole, short))) > 1e-5
