@@ -23,7 +23,7 @@ from adapters_store.disk import atomic
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain_data
 from adapters_store.listing import keys_in
-from adapters_store.record import ALIAS, MARKER, Record, check_file_name, seal
+from adapters_store.record import MARKER, Record, check_file_name, seal
 from adapters_store.store import MEASURE, Measure, Store, without_weights
 
 LIST = "archive.json"
@@ -78,22 +78,16 @@ def archive(
     manifest = plain_data(store.manifest(study), f"study {study}")
     keys = keys_of(manifest, f"study {study}")
     stored = [key for key in keys if key in store]
-    own = dict.fromkeys(store.stored_as(key) for key in stored)
-    records = [without_weights(record) if is_light else record for record in map(store.get, own)]
+    records = [without_weights(record) if is_light else record for record in map(store.get, stored)]
     measured = [
         _member(f"measures/{key}/{MEASURE}", seal(vars(measure))) for key, measure in stored_measures(store, measures)
     ]
     members = [_member(f"studies/{study}.json", json.dumps(manifest, indent=1, ensure_ascii=False).encode() + b"\n")]
     members += [member for record in records for member in _of_record(store, record)] + measured
-    members += [
-        _member(f"objects/{alias.key}/{ALIAS}", alias.to_json())
-        for alias in store.aliases().values()
-        if alias.of in own
-    ]
     members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda member: member.name)
     _write(file, [_list_of(members, study, is_light=is_light), *members])
-    return ArchiveSummary(len(own), len(measured), tuple(key for key in keys if key not in store))
+    return ArchiveSummary(len(stored), len(measured), tuple(key for key in keys if key not in store))
 
 
 def _list_of(members: Iterable[Member], study: str, *, is_light: bool) -> Member:

@@ -21,7 +21,7 @@ from adapters_store.errors import StoreError
 from adapters_store.key import key_of
 from adapters_store.listing import content_of, named_keys
 from adapters_store.measures import KEPT
-from adapters_store.record import KEY, Alias, is_imported
+from adapters_store.record import KEY, is_imported
 from adapters_store.store import ASIDE, Store
 
 YOUNG = 24 * 3600.0  # seconds; a writer that is still at work has written something since
@@ -44,7 +44,7 @@ class Leftover(NamedTuple):
 
 @dataclass
 class Garbage:
-    """What can go, how many things are too young to judge, and which unreadable manifests or aliases protect all."""
+    """What can go, how many things are too young to judge, and which unreadable manifests protect all."""
 
     leftovers: list[Leftover] = field(default_factory=list)
     young: int = 0
@@ -98,13 +98,12 @@ def _candidates(store: Store, result: Garbage) -> Iterator[tuple[str, Path, str]
         yield "packs", store.root / "packs" / name, "checkpoints of a cell that is stored"
     for name in sorted(stored.intersection(disk.names(store.root / ASIDE))):
         yield "staging", store.root / ASIDE / name, "earlier record of a cell that is stored"
-    if (named := _studied_keys(store, result)) is None or (aliases := _aliases(store, result)) is None:
+    if (named := _studied_keys(store, result)) is None:
         return
     for name in packs:
         if KEY.fullmatch(name) and name not in stored | named:
             yield "packs", store.root / "packs" / name, "checkpoints of a cell that no study names"
-    own = store.records() - named - {alias.of for alias in aliases}  # a record with an alias is in use
-    for key in sorted(key for key in own if not _is_imported(store, key)):  # no run could make those again
+    for key in sorted(key for key in stored - named if not _is_imported(store, key)):  # no run could make those again
         yield "records", store.root / "objects" / key, "no study names this cell"
 
 
@@ -140,15 +139,6 @@ def _studied_keys(store: Store, result: Garbage) -> set[str] | None:
         except StoreError as problem:
             result.unreadable.append(str(problem))
     return None if result.unreadable else named
-
-
-def _aliases(store: Store, result: Garbage) -> list[Alias] | None:
-    """The aliases of the store; None if one of them cannot be read."""
-    try:
-        return list(store.aliases().values())
-    except StoreError as problem:
-        result.unreadable.append(str(problem))
-        return None
 
 
 def _now(store: Store) -> float:

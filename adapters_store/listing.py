@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from adapters_store import disk
 from adapters_store.errors import StoreError
 from adapters_store.key import key_of
-from adapters_store.record import KEY, MARKER, Alias, Record, check_key, imports_of
+from adapters_store.record import KEY, MARKER, check_key, imports_of
 from adapters_store.store import Store
 
 SEARCHES = "searches"  # the folder of searches, by study and task
@@ -37,7 +37,7 @@ def listing(store: Store) -> list[Row]:
     A record of several studies counts in each; its bytes are those that it says its files have. A study whose manifest
     cannot be read is a row that says so.
     """
-    sizes, aliases = _sizes(store), _targets(store)
+    sizes = _sizes(store)
     rows, named = [], set()
     for name in store.manifests():
         try:
@@ -45,15 +45,13 @@ def listing(store: Store) -> list[Row]:
         except StoreError as problem:
             rows.append(Row("study", name, None, 0, 0, str(problem)))
             continue
-        own = {key: aliases.get(key, key) for key in keys}
-        named |= set(own.values())
-        rows.append(_records("study", name, len(keys), [sizes[key] for key in own.values() if key in sizes]))
+        named |= keys
+        rows.append(_records("study", name, len(keys), [sizes[key] for key in keys if key in sizes]))
     unnamed = [size for key, size in sizes.items() if key not in named]
     finished = sum(name in sizes for name in disk.names(store.root / "packs"))
     return [
         *rows,
         _records("records", "of no study", None, unnamed),
-        *([Row("aliases", "", None, len(aliases), 0, "of keys of an earlier schema")] if aliases else []),
         _folder(store, "measures"),
         _folder(store, SEARCHES),
         _folder(store, "packs", f"{finished} of stored cells: store gc" if finished else ""),
@@ -90,9 +88,7 @@ def content_of(store: Store, manifest: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(key_of(said).encode())
     for key in keys_in(manifest) or ():
         if key in store:
-            alias = store.alias(key)
-            digest.update(b"record" + hashlib.sha256(store.content(alias.of if alias else key)).digest())
-            digest.update(alias.to_json() if alias else b"")
+            digest.update(b"record" + hashlib.sha256(store.content(key)).digest())
         else:
             digest.update(b"missing")
     return digest.hexdigest()
@@ -106,17 +102,6 @@ def _sizes(store: Store) -> dict[str, int]:
             if KEY.fullmatch(key):
                 sizes[key] = _claimed_bytes(f"{folder}/{key}/{MARKER}")
     return sizes
-
-
-def _targets(store: Store) -> dict[str, str]:
-    """The key that each alias stands for; the alias's own where it cannot be read, which `store verify` names."""
-    targets = {}
-    for key in store.keys() - store.records():
-        try:
-            targets[key] = store.stored_as(key)
-        except StoreError:
-            targets[key] = key
-    return targets
 
 
 def _claimed_bytes(path: str) -> int:
@@ -143,27 +128,3 @@ def _folder(store: Store, what: str, note: str = "") -> Row:
         with suppress(FileNotFoundError):  # another process has just removed it
             total += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
     return Row(what, "", None, len(disk.names(folder)), total, note)
-
-
-# How surely a record's backbone is known: its config and tokenizer, beside its weights.
-NAMED = "in keys"
-WEIGHTS = "not in keys of schema 1 (see: store migrate)"
-
-
-def identities(store: Store, records: Collection[Record]) -> list[str]:
-    """How each record's backbone is known: ``in keys``, by an alias ``known`` or ``assumed``, or not (schema 1)."""
-    aliases = aliases_by_key(store)
-    return [_identity(record, aliases) for record in records]
-
-
-def aliases_by_key(store: Store) -> Mapping[str, Alias]:
-    """Every alias by its own key and by the key that it stands for."""
-    aliases = store.aliases()
-    return {alias.of: alias for alias in aliases.values()} | aliases
-
-
-def _identity(record: Record, aliases: Mapping[str, Alias]) -> str:
-    if alias := aliases.get(record.key):
-        return alias.identity
-    backbone = record.spec.get("backbone")  # a system may read none
-    return NAMED if backbone is None or "config_sha256" in backbone else WEIGHTS

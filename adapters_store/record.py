@@ -1,7 +1,7 @@
-"""What the store keeps of a finished cell: its record, second names of it, and the sealed JSON that both are files of.
+"""What the store keeps of a finished cell: its record, and the sealed JSON that it is a file of.
 
 A sealed file carries a checksum of itself, so that no changed byte goes unseen. ``seal`` and ``unseal`` do this for
-records, aliases and measures, whose fields are sorted; ``sign`` and ``read_signed`` for manifests, whose order is kept
+records and measures, whose fields are sorted; ``sign`` and ``read_signed`` for manifests, whose order is kept
 and whose oldest files have no checksum.
 """
 
@@ -23,13 +23,8 @@ SCHEMA = 1
 STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # a body of schema n in the terms of n + 1, by n
 CHECKSUM = "checksum"
 MARKER = "record.json"
-ALIAS = "alias.json"  # instead of it, where another record stands for this key (``Alias``)
 KEY = re.compile(r"[0-9a-f]{64}")
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-
-KNOWN, ASSUMED = "known", "assumed"
-IDENTITY = "identity"  # in the provenance of a record that is read through an alias: which of these two it is
-STORED_AS = "stored_as"  # there too: the key under which the record is stored
 
 LEAKING = "leaking"  # among the flags of results: test rows were predicted from their own answers; never ranked
 
@@ -85,51 +80,6 @@ class Record:
             return cls(files=files, **body)
         except (StoreError, TypeError, KeyError, AttributeError) as error:
             raise CorruptRecord(f"{where}: {error}; move its folder away and run again") from error
-
-
-@dataclass(frozen=True)
-class Alias:
-    """A second name of a record or measure: the key that it has by a later schema.
-
-    Nothing is moved, copied or rewritten for it: an alias is a folder with one small sealed file. ``key`` stands for
-    what is stored as ``of``; ``inputs``, a spec or a measure's, are what ``key`` is the hash of.
-    ``identity`` says whether what the new key adds was checked (``known``) or taken from what is there now
-    (``assumed``), ``reason`` by what, ``created`` when the alias was written (ISO 8601).
-    """
-
-    key: str
-    of: str
-    inputs: Mapping[str, Any]
-    identity: str
-    reason: str
-    created: str
-    schema: int = SCHEMA
-
-    def __post_init__(self) -> None:
-        """Check that the key is that of its inputs, and another than the one it stands for."""
-        check_key(self.of)
-        if not isinstance(self.inputs, Mapping) or self.key != key_of(self.inputs):
-            raise StoreError(f"alias {self.key} is not named by its inputs")
-        if self.key == self.of or self.identity not in (KNOWN, ASSUMED):
-            raise StoreError(f"alias {self.key} stands for itself, or its identity is {self.identity!r}")
-
-    def to_json(self) -> bytes:
-        """The alias as the bytes of its file."""
-        return seal(vars(self))
-
-    @classmethod
-    def from_json(cls, raw: bytes, where: Path) -> Alias:
-        """The alias in these bytes; CorruptRecord naming ``where`` unless every byte is as written."""
-        body = unseal(raw, where)
-        try:
-            return cls(**body)
-        except (StoreError, TypeError) as error:
-            raise CorruptRecord(f"{where}: {error}; move its folder away and map the store again") from error
-
-    @property
-    def stamp(self) -> dict[str, str]:
-        """What the provenance of a record that is read through the alias says of it."""
-        return {IDENTITY: self.identity, STORED_AS: self.of}
 
 
 # Sealed files.
@@ -204,7 +154,7 @@ def check_key(key: str) -> str:
 
 def check_file_name(name: str) -> str:
     """The name itself; StoreError unless it is a relative POSIX path of plain parts that is not the marker's."""
-    if name.lower() in (MARKER, ALIAS) or not all(_PART.fullmatch(part) for part in name.split("/")):
+    if name.lower() in (MARKER,) or not all(_PART.fullmatch(part) for part in name.split("/")):
         raise StoreError(
             f"{name!r} cannot name a file of a record; use letters, digits and . _ - between single slashes"
         )

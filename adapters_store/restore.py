@@ -27,9 +27,7 @@ from adapters_store.key import key_of, plain_data
 from adapters_store.listing import DATES
 from adapters_store.measures import KEPT
 from adapters_store.record import (
-    ALIAS,
     MARKER,
-    Alias,
     Record,
     StoredFile,
     check_file_name,
@@ -209,10 +207,7 @@ def _check_name(name: str, listing: Listing) -> None:
             return
         if kind not in KINDS and check_beside(name):
             return
-        has_record = kind == "objects" and f"objects/{check_key(key)}/{MARKER}" in listing.members
-        if kind == "objects" and inner == ALIAS and not has_record:
-            return
-        if not has_record:
+        if kind != "objects" or f"objects/{check_key(key)}/{MARKER}" not in listing.members:
             raise BadArchive("it belongs to no record")
         if inner != MARKER:
             check_file_name(inner)
@@ -270,17 +265,13 @@ def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = d
     """
     listing, manifest = _check(file, beside)
     _refuse_another_study(store, listing.study, manifest)
-    done, aliases = Restoration(listing.study, listing.is_light), []
+    done = Restoration(listing.study, listing.is_light)
     with open_archive(file) as (_, members):
         for (kind, name), group in groupby(members, _owner):
-            if kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
-                aliases += [_alias(member, name) for member in group]
-            elif kind == "objects":
+            if kind == "objects":
                 _restore_record(store, name, group, done)
             elif kind == "measures":
                 _restore_measure(store, name, group, done)
-    for alias in aliases:  # after the records that they stand for
-        store.put_alias(alias)
     if listing.study not in store.manifests():
         store.write_manifest(listing.study, manifest)
     return done
@@ -306,7 +297,6 @@ def _owner(member: MemberReader) -> tuple[str, str]:
 def _check(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say."""
     keys: set[str] = set()
-    aliases: dict[str, str] = {}
     manifest: dict[str, Any] = {}
     with open_archive(file) as (listing, members), _blaming_the_archive():
         files = _files_by_record(listing)
@@ -316,17 +306,13 @@ def _check(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing,
                 manifest = plain_data(json_object(member.json_bytes(), "its manifest"), "its manifest")
             elif kind == "measures":
                 _measure(member, name)
-            elif kind == "objects" and f"objects/{name}/{MARKER}" not in listing.members:
-                aliases[name] = _alias(member, name).of
             elif member.name == f"objects/{name}/{MARKER}":
                 keys.add(name)
                 if _record(member, name).files != files[name]:
                     raise BadArchive(f"record {name} and the list name different files")
             else:
                 (drain if kind == "objects" else beside)(member)
-        named = set(keys_of(manifest, "the archive"))
-        named |= {of for key, of in aliases.items() if key in named}
-        if manifest.get("name") != listing.study or not keys <= named or not set(aliases.values()) <= keys:
+        if manifest.get("name") != listing.study or not keys <= set(keys_of(manifest, "the archive")):
             raise BadArchive("its manifest is not that of its study and cells")
     return listing, manifest
 
@@ -361,13 +347,6 @@ def _record(member: MemberReader, key: str) -> Record:
         raise BadArchive(f"member {member.name!r} is not the record of its key")
     original_files(record)
     return record
-
-
-def _alias(member: MemberReader, key: str) -> Alias:
-    alias = Alias.from_json(member.json_bytes(), Path(member.name))
-    if alias.key != key:
-        raise BadArchive(f"member {member.name!r} is not the alias of its key")
-    return alias
 
 
 def _measure(member: MemberReader, key: str) -> Measure:

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,9 @@ from adapters_store import disk
 from adapters_store.errors import CorruptRecord, MissingRecord, StoreError
 from adapters_store.key import key_of, plain_data
 from adapters_store.record import (
-    ALIAS,
     KEY,
     MARKER,
     SCHEMA,
-    Alias,
     Record,
     StoredFile,
     check_file_name,
@@ -64,28 +62,16 @@ class Store:
     root: Path
 
     def __contains__(self, key: str) -> bool:
-        """Whether a finished record has this key, or an alias does; its files are not looked at."""
-        folder = self._object(key)
-        return disk.is_file(folder / MARKER) or disk.is_file(folder / ALIAS)
+        """Whether a finished record has this key; its files are not looked at."""
+        return disk.is_file(self._object(key) / MARKER)
 
     def keys(self) -> set[str]:
-        """Keys of all finished records and of all aliases; their files are not looked at."""
-        return self.records() | set(self._alias_files("objects"))
-
-    def records(self) -> set[str]:
-        """Keys under which records are stored, without aliases."""
+        """Keys of all finished records; their files are not looked at."""
         folder = str(self.root / "objects")
         return {key for key in disk.names(folder) if KEY.fullmatch(key) and disk.is_file(f"{folder}/{key}/{MARKER}")}
 
-    def latest(self) -> set[str]:
-        """One key of every record: the newest alias that it has, else its own."""
-        aliases = self.aliases()
-        return (self.records() - {alias.of for alias in aliases.values()}) | set(aliases)
-
     def get(self, key: str) -> Record:
         """The record with this key; MissingRecord if there is none, CorruptRecord if it is not as written."""
-        if alias := self.alias(key):
-            return self._resolve(alias)
         path = self._object(key) / MARKER
         record = Record.from_json(self.content(key), path)
         if record.key != key:
@@ -93,39 +79,15 @@ class Store:
         return record
 
     def content(self, key: str) -> bytes:
-        """The bytes of the record.json under a key that is no alias; MissingRecord if there is none."""
+        """The bytes of the record.json under a key; MissingRecord if there is none."""
         return _read(self._object(key) / MARKER, f"record {key}")
 
     def open(self, key: str, name: str) -> Path:
         """Path of one file of a record, after its content was checked; CorruptRecord names a file that differs."""
-        record, folder = self.get(key), self._object(self.stored_as(key))
+        record, folder = self.get(key), self._object(key)
         if name not in record.files:
             raise StoreError(f"record {key} has no file {name!r}; it has {', '.join(sorted(record.files)) or 'none'}")
         return check_file(folder, name, record.files[name])
-
-    def stored_as(self, key: str) -> str:
-        """The key under which a record's files lie: its own, or the one that its alias stands for."""
-        alias = self.alias(key)
-        return alias.of if alias else key
-
-    def alias(self, key: str) -> Alias | None:
-        """The alias of this key; None where it has none, CorruptRecord where it is not as written."""
-        return self._alias(self._object(key), MARKER)
-
-    def aliases(self) -> dict[str, Alias]:
-        """Every alias of a record by its key; CorruptRecord names the first that is not as written."""
-        pairs = ((key, self.alias(key)) for key in self._alias_files("objects"))
-        return {key: alias for key, alias in pairs if alias}
-
-    def put_alias(self, alias: Alias, *, is_measure: bool = False) -> bool:
-        """Keep an alias in one step; False where its key has a record, a measure or an alias before."""
-        marker, kind = (MEASURE, "measures") if is_measure else (MARKER, "objects")
-        with disk.writing(self.root), self.staging() as temporary:
-            prepared = temporary / "alias"
-            prepared.mkdir()
-            disk.write(prepared / ALIAS, alias.to_json())
-            disk.sync_folder(prepared)
-            return self._publish(prepared, self.root / kind / alias.key, marker)
 
     def put(
         self,
@@ -223,18 +185,11 @@ class Store:
 
     def measure(self, kind: str, inputs: Mapping[str, Any]) -> Measure:
         """The measure of this kind with exactly these inputs; MissingRecord if there is none."""
-        folder = self._measure(kind, inputs)
-        what = f"{kind} measure of these inputs"
-        if alias := self._alias(folder, MEASURE):
-            kept = stored_measure(folder.with_name(alias.of) / MEASURE, what)
-            return replace(kept, inputs=dict(inputs))
-        return stored_measure(folder / MEASURE, what)
+        return stored_measure(self._measure(kind, inputs) / MEASURE, f"{kind} measure of these inputs")
 
     def measure_of(self, key: str) -> Measure:
         """The measure of this key, that of its kind and inputs; MissingRecord if there is none."""
-        folder = self.root / "measures" / check_key(key)
-        alias = self._alias(folder, MEASURE)
-        return stored_measure((folder.with_name(alias.of) if alias else folder) / MEASURE, f"measure {key}")
+        return stored_measure(self.root / "measures" / check_key(key) / MEASURE, f"measure {key}")
 
     def drop_measure(self, kind: str, inputs: Mapping[str, Any]) -> None:
         """Remove what lies where the measure of these inputs would be; nothing happens where there is nothing."""
@@ -242,12 +197,12 @@ class Store:
             self._measure(kind, inputs).rename(temporary / "measure")
 
     def measures(self) -> Iterator[Measure]:
-        """Every measure that can be read, by key, without aliases."""
+        """Every measure that can be read, by key."""
         for key in disk.names(self.root / "measures"):
             try:
                 yield stored_measure(self.root / "measures" / key / MEASURE, "measure of this name")
             except StoreError:
-                continue  # an alias, or damaged
+                continue
 
     def pack_folder(self, pack: str) -> Path:
         """Where a pack, or a cell by its key, keeps what it needs to go on when interrupted; the caller makes it."""
@@ -271,25 +226,7 @@ class Store:
 
     def _publish(self, prepared: Path, destination: Path, marker: str) -> bool:
         destination.parent.mkdir(exist_ok=True)
-        return disk.publish(prepared, destination, (marker, ALIAS), attic=self.root / "staging")
-
-    def _alias_files(self, kind: str) -> list[str]:
-        """Keys of the folders of a kind that have an alias's file; it is not looked at."""
-        folder = str(self.root / kind)
-        return [key for key in disk.names(folder) if KEY.fullmatch(key) and disk.is_file(f"{folder}/{key}/{ALIAS}")]
-
-    def _alias(self, folder: Path, marker: str) -> Alias | None:
-        if disk.is_file(folder / marker) or not disk.is_file(folder / ALIAS):
-            return None
-        return _alias_in(folder)
-
-    def _resolve(self, alias: Alias) -> Record:
-        """The record that an alias stands for, under the alias's key and spec."""
-        path = self._object(alias.key) / ALIAS
-        if not disk.is_file(self._object(alias.of) / MARKER):
-            raise CorruptRecord(f"{path}: stands for {alias.of}, which is gone; restore it, or move the alias away")
-        kept = self.get(alias.of)
-        return Record(alias.key, alias.inputs, kept.results, {**kept.provenance, **alias.stamp}, kept.files)
+        return disk.publish(prepared, destination, (marker,), attic=self.root / "staging")
 
 
 def check_file(folder: Path, name: str, stamp: StoredFile) -> Path:
@@ -305,22 +242,6 @@ def check_file(folder: Path, name: str, stamp: StoredFile) -> Path:
             f" {stamp.bytes}; restore the file, or move the folder away and run again"
         )
     return path
-
-
-def measure_alias(folder: Path) -> Alias:
-    """The alias in a measure's folder; CorruptRecord unless it is as written and the measure it stands for is there."""
-    alias = _alias_in(folder)
-    if not disk.is_file(folder.with_name(alias.of) / MEASURE):
-        raise CorruptRecord(f"{folder / ALIAS}: stands for {alias.of}, which is gone; move the alias's folder away")
-    return alias
-
-
-def _alias_in(folder: Path) -> Alias:
-    path = folder / ALIAS
-    alias = Alias.from_json(_read(path, f"alias {folder.name}"), path)
-    if alias.key != folder.name:
-        raise CorruptRecord(f"{path}: is the alias {alias.key}; move its folder away and map the store again")
-    return alias
 
 
 def stored_measure(path: Path, what: str) -> Measure:

@@ -10,8 +10,8 @@ from pathlib import Path
 from adapters_store import disk
 from adapters_store.errors import MissingRecord, StoreError
 from adapters_store.listing import SEARCHES, named_keys
-from adapters_store.record import ALIAS, KEY, MARKER, Record, read_signed
-from adapters_store.store import MEASURE, WEIGHTS_ENDING, Store, check_file, left_out, measure_alias, stored_measure
+from adapters_store.record import KEY, MARKER, Record, read_signed
+from adapters_store.store import MEASURE, WEIGHTS_ENDING, Store, check_file, left_out, stored_measure
 
 SEARCH = "result.json"
 Watch = Callable[[int, int], None]
@@ -26,7 +26,6 @@ class Verification:
     """
 
     records: int = 0
-    aliases: int = 0
     measures: int = 0
     manifests: int = 0
     light: list[str] = field(default_factory=list)
@@ -42,8 +41,7 @@ def verify(store: Store, watch: Watch = lambda done, of: None) -> Verification:
     for done, name in enumerate(objects):
         watch(done, len(objects))
         if _is_ours(store.root / "objects" / name, outcome):
-            is_alias = _has_alias(store.root / "objects" / name, MARKER)
-            (_verify_alias if is_alias else _verify_record)(store, name, outcome)
+            _verify_record(store, name, outcome)
     for name in disk.names(store.root / "measures"):
         if _is_ours(store.root / "measures" / name, outcome):
             _verify_measure(store.root / "measures" / name, outcome)
@@ -90,34 +88,14 @@ def _verify_record(store: Store, key: str, outcome: Verification) -> None:
     outcome.unknown += _unknown(folder, {MARKER, *record.files})
 
 
-def _has_alias(folder: Path, marker: str) -> bool:
-    return disk.is_file(folder / ALIAS) and not disk.is_file(folder / marker)
-
-
-def _verify_alias(store: Store, key: str, outcome: Verification) -> None:
-    """Check an alias and that its record is there; the record itself is read under its own key."""
-    try:
-        store.get(key)
-    except StoreError as problem:
-        outcome.damaged.append(str(problem))
-    else:
-        outcome.aliases += 1
-    outcome.unknown += _unknown(store.root / "objects" / key, {ALIAS})
-
-
 def _verify_measure(folder: Path, outcome: Verification) -> None:
-    name = ALIAS if (is_alias := _has_alias(folder, MEASURE)) else MEASURE
     try:
-        if is_alias:
-            measure_alias(folder)
-        else:
-            stored_measure(folder / MEASURE, "measure of this name")
+        stored_measure(folder / MEASURE, "measure of this name")
     except StoreError as problem:
         outcome.damaged.append(str(problem))
     else:
-        outcome.aliases += is_alias
-        outcome.measures += not is_alias
-    outcome.unknown += _unknown(folder, {name})
+        outcome.measures += 1
+    outcome.unknown += _unknown(folder, {MEASURE})
 
 
 def _verify_manifests(store: Store, outcome: Verification) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 
 from adapters_store.disk import write_text
-from adapters_store.listing import identities
 from adapters_store.store import Store
 from analysis.figures.context import write_context
 from analysis.figures.drawing import FigureFiles
@@ -133,7 +132,7 @@ def write_report(store: Store, study: StudyResults, out: Path, progress: Progres
         reviewer.answers(study, visible, out / TABLES, reviewer.explanations(question, answer.facts)),
         study_sections.flags(study),
         study_sections.caveats(study, not_compared(store, study.manifest)),
-        study_sections.provenance(study, identities(store, study.records)),
+        study_sections.provenance(study),
     )
     present = [part for part in (*main, *appendix) if part]
     page = out / "report.md"

@@ -137,12 +137,12 @@ class Study:
         where there is one; NoSuchDevice if it is not here. BadInput for an engine that cannot be used.
         """
         from harness.run.grid import run_grid
-        from harness.study.manifest import refuse_unmapped
+        from harness.study.manifest import refuse_earlier_keys
 
         self.on(device, engine)
         plan = self.plan.only(only_targets) if only_targets else self.plan
         plan = plan if only_keys is None else plan.only_keys(only_keys)
-        refuse_unmapped(self.store, self.config.name)
+        refuse_earlier_keys(self.store, self.config.name)
         scheduler, function = self._engine(engine, workers, threads, device, on_epoch)
         self._write_manifest()
         return run_grid(plan, self.store, scheduler, function, on_cell)
@@ -155,10 +155,10 @@ class Study:
         """
         from harness.closed.arriving import arrive
         from harness.run.grid import GridReport
-        from harness.study.manifest import refuse_unmapped
+        from harness.study.manifest import refuse_earlier_keys
 
         self.on(device)
-        refuse_unmapped(self.store, self.config.name)
+        refuse_earlier_keys(self.store, self.config.name)
         self._write_manifest()
         report = GridReport()
         for outcome in arrive(self.plan, self.store, Path(folder)):

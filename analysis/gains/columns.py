@@ -202,7 +202,7 @@ def _check_identity(first: Record, other: Record) -> None:
     if schemas[0] != schemas[1]:
         raise MixedRecords(
             f"records {first.key} and {other.key}: keys of schemas {schemas[0]} and {schemas[1]} do not say that their"
-            " backbones have one config and tokenizer; map the old ones with: empathy-transfer store migrate"
+            " backbones have one config and tokenizer; run the study again in a store of its own"
         )
     backbone, another = (record.spec.get("backbone") or {} for record in (first, other))
     if odd := [name for name in sorted({*backbone, *another}) if backbone.get(name) != another.get(name)]:

@@ -227,14 +227,13 @@ def caveats(study: StudyResults, left_out: LeftOut | None = None) -> Section:
     return Section("Caveats", [Bullets(points)])
 
 
-def provenance(study: StudyResults, identities: Sequence[str]) -> Section:
-    """Versions, machines and keys behind the page; ``identities`` says of each record what its key names."""
+def provenance(study: StudyResults) -> Section:
+    """Versions, machines and keys behind the page."""
     records = study.records
     facts = {
         "manifest written": study.manifest["created"],
         "training version": tally(record.spec["training_version"] for record in records),
         "backbone weights, sha256": tally(record.spec["backbone"]["weights_sha256"] for record in records),
-        "backbone config and tokenizer": tally(identities),
         "code": tally(record.provenance["code"] for record in records),
         "devices": tally(record.provenance["device"] for record in records),
         "packages": tally(inline(record.provenance["versions"]) for record in records),

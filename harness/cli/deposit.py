@@ -176,7 +176,7 @@ def _compare(outcome: Verification, folder: Path, steps: Steps) -> None:
     manifest["study"]["registry"] = [str(kept / REGISTRY)] if (kept / REGISTRY).is_dir() else []
     recompute(Snapshot(store.root, keeps=False), manifest, folder / "made", steps.show)  # from records alone
     comparison = compared(kept / REPORT, folder / "made")
-    outcome.records, outcome.tables, outcome.numbers = len(store.records()), comparison.tables, comparison.numbers
+    outcome.records, outcome.tables, outcome.numbers = len(store.keys()), comparison.tables, comparison.numbers
     outcome.differences += comparison.differences
     outcome.declared = Primary.of(manifest, store).line()
     lock = kept / LOCK

@@ -285,18 +285,14 @@ def facts_of(splits: Splits, people: Mapping[str, str], texts: Texts) -> dict[st
 
 def _sharing(own: Splits, folders: Sequence[Path], data: Path) -> list[str]:
     """What would split tasks of the registry like this one that share its texts, of those whose files are there."""
-    from tasks.splits.clean import NAMES
-    from tasks.splits.contamination import Texts, contacts, joined_families
+    from tasks.splits.contamination import joined_families, sharing_texts
     from tasks.splits.loading import load_kinds
 
     splits = {own.task.id: own}
     for task in Registry.load(folders).tasks.values():
         with suppress(BadInput):  # which ``tasks check`` says of each
             splits.setdefault(task.id, load_kinds(task, data, hashed=False)["clean"])
-    asked = [getattr(own, name) for name in NAMES]
-    texts = Texts([getattr(each, name) for each in splits.values() for name in NAMES], asked)
-    pairs = [pair for name in splits if name != own.task.id for pair in ((own.task.id, name), (name, own.task.id))]
-    return joined_families(contacts(splits, pairs, texts), splits)
+    return joined_families(sharing_texts(splits, own.task.id), splits)
 
 
 def _check(facts: Mapping[str, Any]) -> str:

@@ -265,7 +265,7 @@ def show_plan(options: argparse.Namespace) -> int:
     if options.json:
         rows = [whole | text | time for whole, text, time in zip(cells, texts, hours, strict=True)]
         summary = {"columns": rows, "missing": plan.missing, "warnings": warnings_of(plan)}
-        summary |= {"shared": _sharing(study, plan)}
+        summary |= {"shared": _sharing(plan)}
         summary |= {"left_out": dict(plan.left_out)} if plan.left_out else {}
         reasons = {} if causes is None else {"why": [dataclasses.asdict(cause) for cause in causes]}
         print_json({**summary, **counts, "roles": roles, "costs": costs.as_json(), **reasons})
@@ -282,7 +282,7 @@ def show_plan(options: argparse.Namespace) -> int:
     for line in (*costs.lines(), *(line for system in costs.sent for line in system.lines())):
         print(line)
     print_warnings(plan)
-    for line in _sharing(study, plan):
+    for line in _sharing(plan):
         print(f"warning: {line}")
     print_missing(plan.missing)
     _print_merged(plan)
@@ -295,12 +295,11 @@ def show_plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sharing(study: Study, plan: Plan) -> list[str]:
-    """What would split tasks alike that share texts; counted once and kept in the store, as ``run`` does."""
-    from harness.study.measures import contacts_of
-    from tasks.splits.contamination import joined_families
+def _sharing(plan: Plan) -> list[str]:
+    """What would split the study's tasks alike that share texts."""
+    from tasks.splits.contamination import joined_families, sharing_texts
 
-    return joined_families(contacts_of(plan.splits, study.store), plan.splits)
+    return joined_families(sharing_texts(plan.splits), plan.splits)
 
 
 def _load_tokenizer(plan: Plan) -> None:

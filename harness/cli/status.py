@@ -59,10 +59,6 @@ def lines(now: StudyStatus, left: TimeLeft | None) -> list[str]:
     text += _block(WAITING, now.counts[WAITING], [])
     if left is not None:
         text.append(time_line(left))
-    if now.identities:
-        text.append(
-            f"backbone's config and tokenizer: {', '.join(f'{n} {word}' for word, n in now.identities.items())}"
-        )
     return text + _advice(now)
 
 
@@ -92,7 +88,6 @@ def as_json(now: StudyStatus, left: TimeLeft | None) -> dict[str, object]:
         "failed": [_failure_json(note) for note in now.failures.values()],
         "not run": [{"cell": cell.label, "key": cell.key} for cell in now.of(NOT_RUN)],
         "waiting": now.counts[WAITING],
-        "identities": dict(now.identities),
         "seconds left": None if left is None else round(left.seconds, 1),
         "reckoned from": None if left is None else left.source,
     }

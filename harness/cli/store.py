@@ -1,4 +1,4 @@
-"""``store``: list, verify, migrate, archive, restore and clean what is stored."""
+"""``store``: list, verify, archive, restore and clean what is stored."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import archive
 from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
 from adapters_store.measures import measures_of
-from adapters_store.record import ASSUMED, KNOWN
 from adapters_store.restore import restore
 from adapters_store.verify import Verification, verify
 from harness.cli.deposit import brief_option, ending
@@ -25,12 +23,9 @@ from harness.cli.terminal import Steps, print_json, print_rows
 from harness.sharing.stored import shipped_archive, shipped_store, stored_manifest
 from tasks.errors import BadInput
 
-if TYPE_CHECKING:
-    from harness.study.backbones.migrate import MigrationReport
-
 
 def add_store(store: argparse.ArgumentParser) -> None:
-    """Add ``ls``, ``verify``, ``migrate``, ``archive``, ``restore``, ``repetition`` and ``gc``."""
+    """Add ``ls``, ``verify``, ``archive``, ``restore``, ``repetition`` and ``gc``."""
     leaves = store.add_subparsers(required=True, metavar="COMMAND")
     leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
     leaf_of(
@@ -39,20 +34,6 @@ def add_store(store: argparse.ArgumentParser) -> None:
         "Read every stored byte and name each file that is not as it was written; exit code 1 if there is one.",
         "store verify --store runs",
         verify_store,
-    )
-    migration = leaf_of(
-        leaves,
-        "migrate",
-        "Give records with keys of an earlier schema their keys of today, by aliases: nothing is moved or trained.",
-        "store migrate --store runs --backbone models/my-roberta",
-        migrate,
-    )
-    migration.add_argument(
-        "--backbone",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a folder (or id of a hub) whose weights records were trained on, where no study names it (repeatable)",
     )
     _add_archive(leaves)
     gc = leaf_of(
@@ -153,32 +134,6 @@ def collect(options: argparse.Namespace) -> int:
     return 0
 
 
-def migrate(options: argparse.Namespace) -> int:
-    """Print how many records have which keys of today, and a line for each that gets none; exit code 1 if any."""
-    from harness.study.backbones.backbone import resolve
-    from harness.study.backbones.migrate import Migration
-
-    for name in options.backbone:
-        resolve(name)  # one that is not here is refused before anything is written
-    done = Migration(_store(options), tuple(options.backbone)).run()
-    if options.json:
-        print_json({**dataclasses.asdict(done), "new": dict(done.new)})
-    else:
-        _print_migrated(done)
-    return 1 if done.left else 0
-
-
-def _print_migrated(done: MigrationReport) -> None:
-    counts = ", ".join(f"{done.new[word]} {word}" for word in (KNOWN, ASSUMED) if done.new[word]) or "none"
-    print(f"aliases written: {counts}; {done.before} were there, {done.newer} records need none")
-    if done.measures:
-        print(f"and {done.measures} of measures that name those records")
-    if done.new[ASSUMED]:
-        print("assumed: the weights are those of the record; config and tokenizer are taken as they are here now")
-    for key, reason in done.left.items():
-        print(f"left  {key[:12]}: {reason}")
-
-
 def _store(options: argparse.Namespace) -> Store:
     store = Store(Path(options.store))
     if not store.root.is_dir():
@@ -195,8 +150,7 @@ def _print_verified(result: Verification) -> None:
         if keys:
             print(f"missing  {len(keys)} cells of study {study} (--json names them); run it to train them")
     light = f" ({len(result.light)} of them light: without their weights)" if result.light else ""
-    aliases = f", {result.aliases} aliases" if result.aliases else ""
-    print(f"{result.records} records{light}{aliases}, {result.measures} measures and {result.manifests} studies read")
+    print(f"{result.records} records{light}, {result.measures} measures and {result.manifests} studies read")
     print(f"{len(result.damaged)} damaged, {len(result.unknown)} unknown files")
 
 

@@ -218,7 +218,8 @@ def check_tasks(options: argparse.Namespace) -> int:
     _print_facts(facts, is_single=bool(options.id))
     for kind, pairs in contacts.items():
         _print_contacts(kind, pairs)
-    for line in joined_families(contacts["clean"], splits["clean"]):
+    contaminated = [(pair.target, pair.intermediate) for pair in contacts["clean"] if pair.is_contaminated]
+    for line in joined_families(contaminated, splits["clean"]):
         print(line)
     if any(texts.left_out):
         print(f"\nnear duplicates: {texts.left_out}")

@@ -11,15 +11,14 @@ import shutil
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from adapters_store import Store
-from adapters_store.listing import WEIGHTS, aliases_by_key
 from adapters_store.roles import planned_role
 from harness.engines import slurm_queue
 from harness.engines.slurm_queue import JobStatus
@@ -51,18 +50,13 @@ class PackStatus:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """The cells of a study as the store knows them; ``stored`` are the keys of all records, ``failures`` are by key.
-
-    ``identities`` counts stored cells whose own key does not name the backbone's config and tokenizer, by how surely
-    these are known (adapters_store.record).
-    """
+    """The cells of a study as the store knows them; ``stored`` are the keys of all records, ``failures`` are by key."""
 
     study: str
     cells: tuple[Cell, ...]
     stored: frozenset[str]
     packs: tuple[PackStatus, ...]
     failures: Mapping[str, notes.Failure]
-    identities: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def states(self) -> dict[str, str]:
@@ -106,20 +100,7 @@ def status_of(store: Store, study: str, manifest: Mapping[str, Any]) -> StudySta
         state, why = _state(note, age, jobs)
         packs += [PackStatus(pack, note, state, age, own, why)] if own else []
     packs.sort(key=lambda pack: pack.state != STALLED)  # what has taken over the cells of a stalled one overrides it
-    known = _identities(store, manifest, cells, stored)
-    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures, known)
-
-
-def _identities(
-    store: Store, manifest: Mapping[str, Any], cells: Iterable[Cell], stored: Collection[str]
-) -> dict[str, int]:
-    aliases = aliases_by_key(store)
-    is_old = "cell_schema" not in manifest
-    done = {cell.key for cell in cells if cell.key in stored}
-    certainty = [
-        aliases[key].identity if key in aliases else WEIGHTS for key in sorted(done) if is_old or key in aliases
-    ]
-    return dict(Counter(certainty))
+    return StudyStatus(study, tuple(cells), stored, tuple(packs), failures)
 
 
 def planned(manifest: Mapping[str, Any]) -> list[Cell]:

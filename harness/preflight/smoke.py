@@ -42,7 +42,7 @@ def records(store: Store) -> Iterator[Record]:
 
     The cells of smoke runs are left out, and what was imported: how they were trained says nothing of any other.
     """
-    for key in sorted(store.latest() - smoke_keys(store)):
+    for key in sorted(store.keys() - smoke_keys(store)):
         try:
             record = store.get(key)
         except StoreError:

@@ -113,7 +113,7 @@ class _StoredCells:
         if differences := changes(earlier, cell.spec):
             return Cause(of=cell.target, changes=differences)
         if earlier["schema"] != cell.spec["schema"]:
-            return Cause(f"stored with a key of schema {earlier['schema']}: store migrate")
+            return Cause(f"stored with a key of schema {earlier['schema']}")
         return Cause(f"another {cell.intermediate} is stored than the one it stood on")
 
 

@@ -47,12 +47,8 @@ def brief_copy(store: Store, study: str, measures: Iterable[tuple[str, Mapping[s
     """
     copy, manifest = Store(root), store.manifest(study)
     stored = [key for key in keys_of(manifest, f"study {study}") if key in store]
-    own = dict.fromkeys(store.stored_as(key) for key in stored)
-    for key in own:
+    for key in stored:
         _copy_record(store, store.get(key), copy)
-    for alias in store.aliases().values():
-        if alias.of in own:
-            copy.put_alias(alias)
     for _, measure in stored_measures(store, measures):
         copy.put_measure(measure.kind, measure.inputs, measure.result, measure.cost_seconds)
     copy.write_manifest(study, manifest)

@@ -54,7 +54,7 @@ class Repetition:
 
 def repetitions(first: Store, second: Store) -> Iterator[Repetition]:
     """Every cell that both stores have, by what it is called; StoreError names a file that is not as written."""
-    shared = [first.get(key) for key in sorted(first.records() & second.records())]
+    shared = [first.get(key) for key in sorted(first.keys() & second.keys())]
     for record in sorted(shared, key=lambda record: (_label(record), record.key)):
         if TEST in record.files:
             yield _repetition(record, first, second)

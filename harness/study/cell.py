@@ -21,7 +21,7 @@ from tasks.errors import BadStudy
 from tasks.splits.loading import Splits, after_hash, rationale_hash
 from tasks.task import Task
 
-SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's: `store migrate`
+SCHEMA = 2  # 1 named a backbone by its kind and weights alone, and nothing of the library's
 TRAINING_VERSIONS = {"fp32": 4, "bf16": 5}  # by precision: raised when its masks, batching or initialisation change
 
 

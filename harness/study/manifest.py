@@ -25,6 +25,7 @@ from tasks.splits.loading import Splits, marks_hash
 from tasks.task import METRICS
 
 SCHEMA = 1
+SECOND_NAME, MAPPED_BY = "alias.json", "commit 1e8564e"  # what that commit gave records with keys of schema 1
 CELL_FIELDS = ("key", "role", "intermediate", "target", "seed", "setting")
 Test = Callable[[Any], bool]
 Shape = Mapping[str, tuple[Test, str, bool]]  # of a field: a test, what it must be in words, if it is needed
@@ -80,19 +81,18 @@ def _task_row(splits: Splits, rated: Collection[str]) -> dict[str, Any]:
     }
 
 
-def refuse_unmapped(store: Store, name: str) -> None:
-    """BadInput where a study's finished cells have keys of schema 1 and no aliases: they would be trained anew."""
+def refuse_earlier_keys(store: Store, name: str) -> None:
+    """BadInput where a study's finished cells have keys of schema 1, or second names: they would be trained anew."""
     try:
         manifest = store.manifest(name)
     except StoreError:  # no run yet, or a damaged manifest
         return
-    stood_for = {alias.of for alias in store.aliases().values()}
-    keys = set(keys_in(manifest) or ()) if "cell_schema" not in manifest else set()
-    old = keys & store.records()
-    if old and old.isdisjoint(stood_for):
+    keys = keys_in(manifest) or []
+    is_earlier = "cell_schema" not in manifest and any(key in store for key in keys)
+    if is_earlier or any((store.root / "objects" / key / SECOND_NAME).is_file() for key in keys):
         raise BadInput(
-            f"store {store.root} has {len(old)} cells of study {name!r} under keys of schema 1, which would be trained "
-            f"anew; map them first: empathy-transfer store migrate --store {store.root}, or give a store of its own"
+            f"store {store.root} has cells of study {name!r} under keys of schema 1, from before version 0.1.0, which "
+            f"would be trained anew; {MAPPED_BY} of this project reads and maps them, or give a store of its own"
         )
 
 

@@ -122,18 +122,33 @@ def contacts(
     ]
 
 
-def joined_families(contacts: Iterable[Contact], splits: Mapping[str, Splits]) -> list[str]:
-    """For tasks of several families that share texts or groups, the line of their entries that splits them alike."""
-    families = {name: own.task.dataset.family for name, own in splits.items()}
+def joined_families(pairs: Iterable[tuple[str, str]], splits: Mapping[str, Splits]) -> list[str]:
+    """For pairs of tasks that share texts or groups, if of two families, the line of their entries that mends it."""
     shared: dict[frozenset[str], set[str]] = {}
-    for contact in contacts:
-        both = frozenset(families[name] for name in (contact.target, contact.intermediate) if name in families)
-        if contact.is_contaminated and len(both) == 2:
-            shared.setdefault(both, set()).update((contact.target, contact.intermediate))
+    for pair in pairs:
+        families = frozenset(splits[name].task.dataset.family for name in pair if name in splits)
+        if len(families) == 2:
+            shared.setdefault(families, set()).update(pair)
     return [
         f"to split {', '.join(sorted(names))} alike, write in the entry of each: family = {json.dumps(min(both))}, and "
         "by the same `group`"
         for both, names in sorted(shared.items(), key=lambda item: sorted(item[0]))
+    ]
+
+
+def sharing_texts(splits: Mapping[str, Splits], of: str = "") -> list[tuple[str, str]]:
+    """Pairs of tasks (or those with one) where training has many of a target's test texts: equal ones, quickly counted.
+
+    ``contacts`` counts more: contexts, groups and near duplicates.
+    """
+    trained = {name: {normalise(row.text) for row in own.train} for name, own in splits.items()}
+    tested = {name: [normalise(row.text) for row in own.test] for name, own in splits.items()}
+    return [
+        (target, other)
+        for target, texts in tested.items()
+        for other, known in trained.items()
+        if target != other and of in ("", target, other)
+        if sum(text in known for text in texts) > MARKED_SHARE * len(texts)
     ]
 
 

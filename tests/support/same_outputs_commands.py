@@ -61,7 +61,7 @@ LEAVES = (
         "data fetch",
     ),
     *("ratings sheet", "study list", "study show", "plan", "run", "retry", "search", "demo", "doctor", "prefetch"),
-    *("status", "cancel", "logs", "store ls", "store verify", "store migrate", "store archive", "store restore"),
+    *("status", "cancel", "logs", "store ls", "store verify", "store archive", "store restore"),
     *("store gc", "similarities", "suggest", "figures", "report", "analyze", "flips", "power", "compare", "paper"),
     *("cite", "score", "adapter export", "adapter publish", "adapter import", "archive", "verify"),
 )
@@ -168,7 +168,7 @@ def _with_changes() -> list[Command]:
         _do("run again", *again, store="stores/before"),
         _do("adapter import", exported, imported, store="stores/before"),
         _do("search", search, may_fail=True, store="stores/before"),  # needs an extra, optuna
-        _do("store care", "store gc --store runs", "store migrate --store runs", store="stores/before"),
+        _do("store care", "store gc --store runs", store="stores/before"),
     ]
 
 

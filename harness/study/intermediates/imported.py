@@ -31,9 +31,8 @@ def with_imported(study: StudyConfig, store: Store) -> StudyConfig:
     if not study.imported:
         return study
     keys = store.keys()
-    newest = {alias.of: alias.key for alias in store.aliases().values()}
     whole = {name: _whole(name, prefix, keys, store) for name, prefix in study.imported.items()}
-    return dataclasses.replace(study, imported={name: newest.get(key, key) for name, key in whole.items()})
+    return dataclasses.replace(study, imported=whole)
 
 
 def _whole(name: str, prefix: str, keys: Collection[str], store: Store) -> str:
@@ -75,7 +74,7 @@ def _cell(study: StudyConfig, name: str, backbone: Backbone, store: Store) -> Ce
     if spec["schema"] != SCHEMA:
         raise BadStudy(
             f"{where} has a key of schema {spec['schema']}, which does not name its backbone's config and tokenizer; "
-            "map it with: empathy-transfer store migrate"
+            f"import it again with --backbone {study.backbone}"
         )
     if unlike := backbone.unlike(spec["backbone"]):
         raise BadStudy(
@@ -104,7 +103,7 @@ def imported_lanes(
 def imported_as(store: Store, name: str) -> list[Record]:
     """Every record that was imported under a name; a damaged one is passed over."""
     records = []
-    for key in sorted(store.latest()):
+    for key in sorted(store.keys()):
         try:
             record = store.get(key)
         except StoreError:

@@ -369,7 +369,7 @@ def _stored_again(store: Store, manifest: Manifest, pair: tuple[str, str], **cha
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema": 2}, "keys of schemas 1 and 2 .* empathy-transfer store migrate"),
+        ({"schema": 2}, "keys of schemas 1 and 2 .* in a store of its own"),
         (
             {"backbone": {"model_type": "roberta", "weights_sha256": "f" * 64, "config_sha256": "0" * 64}},
             "backbones that differ",

@@ -99,8 +99,8 @@ def test_numbers_that_a_task_predicts_are_never_rounded(values):
 def test_a_brief_copy_has_the_same_results_decisions_and_frame_of_cells(stored, tmp_path):
     store, manifest = stored
     copy = brief(stored, tmp_path / "brief")
-    assert copy.records() == store.records()
-    for key in store.records():
+    assert copy.keys() == store.keys()
+    for key in store.keys():
         whole, less = store.get(key), copy.get(key)
         assert (less.spec, less.results) == (whole.spec, whole.results)
         assert set(less.files) == {"test.parquet", "history.json"}
@@ -114,12 +114,12 @@ def test_a_brief_copy_has_the_same_results_decisions_and_frame_of_cells(stored, 
         labels = labels if labels.shape[1] > 1 else labels[:, 0]
         assert score(whole.results["metric"], labels, logits) == whole.results["test"]
     pd.testing.assert_frame_equal(cells(store, manifest), cells(copy, manifest))
-    assert verify(copy).damaged == [] and sorted(verify(copy).light) == sorted(store.records())
+    assert verify(copy).damaged == [] and sorted(verify(copy).light) == sorted(store.keys())
 
 
 def test_a_brief_record_says_what_was_left_out_and_what_its_predictions_were_made_from(stored, tmp_path):
     store, copy = stored[0], brief(stored, tmp_path / "brief")
-    for key in store.records():
+    for key in store.keys():
         whole, less = store.get(key), copy.get(key)
         gone = {"adapter/adapter.safetensors", "adapter/adapter_config.json", "validation.parquet"}
         assert set(less.provenance[LEFT_OUT]) == gone
@@ -145,12 +145,12 @@ def test_a_brief_archive_over_the_records_it_was_made_from_differs_in_nothing(st
     store, manifest = stored
     archive(brief(stored, tmp_path / "brief"), "fake", measures_of(manifest), tmp_path / "a.tar.xz", is_light=True)
     done = restore(tmp_path / "a.tar.xz", store)
-    assert (done.new, done.kept, done.differing) == (0, len(store.records()) + 1, {})
+    assert (done.new, done.kept, done.differing) == (0, len(store.keys()) + 1, {})
     alone = Store(tmp_path / "alone")
-    assert restore(tmp_path / "a.tar.xz", alone).new == len(store.records()) + 1
+    assert restore(tmp_path / "a.tar.xz", alone).new == len(store.keys()) + 1
     archive(store, "fake", [], tmp_path / "full.tar.gz")
     done = restore(tmp_path / "full.tar.gz", alone)
-    assert (done.differing, done.lacking) == ({}, len(store.records()))
+    assert (done.differing, done.lacking) == ({}, len(store.keys()))
 
 
 def test_another_record_of_the_same_cell_is_told_apart_from_a_brief_one(stored, tmp_path):
@@ -179,4 +179,4 @@ def test_a_store_in_which_nothing_of_the_study_is_finished_gives_a_manifest_alon
     key = key_of({"target": "toy"})
     store.write_manifest("toy", {"name": "toy", "cells": [{"key": key}]})
     copy = brief_copy(store, "toy", [], tmp_path / "brief")
-    assert copy.records() == set() and json.loads((copy.root / "studies" / "toy.json").read_bytes())["name"] == "toy"
+    assert copy.keys() == set() and json.loads((copy.root / "studies" / "toy.json").read_bytes())["name"] == "toy"

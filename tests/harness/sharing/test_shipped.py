@@ -180,7 +180,7 @@ def test_two_processes_at_once_unpack_the_same_store(shipped, tmp_path, monkeypa
 
     monkeypatch.setattr(places, "unpack", slow)
     store = shipped_store(shipped, "fake")
-    assert store.manifests() == ["fake"] and len(store.records()) == 9
+    assert store.manifests() == ["fake"] and len(store.keys()) == 9
     assert [folder.name for folder in unpacked(tmp_path)] == [store.root.name]
 
 
@@ -194,7 +194,7 @@ def test_an_unpacking_that_is_interrupted_is_not_read_and_done_again(shipped, tm
         patched.setattr(places, "unpack", dies)
         shipped_store(shipped, "fake")
     assert unpacked(tmp_path) == []
-    assert len(shipped_store(shipped, "fake").records()) == 9
+    assert len(shipped_store(shipped, "fake").keys()) == 9
 
 
 def test_a_cache_that_cannot_be_written_is_one_line_with_the_next_step(shipped, tmp_path, capsys):
@@ -235,5 +235,5 @@ def test_reading_shipped_results_loads_no_training_library(shipped, tmp_path):
 
 def test_predictions_of_the_shipped_store_are_read_as_any_other(shipped):
     store = shipped_store(shipped, "fake")
-    frames = [pd.read_parquet(store.open(key, "test.parquet")) for key in store.records()]
+    frames = [pd.read_parquet(store.open(key, "test.parquet")) for key in store.keys()]
     assert all({"id", "group"} <= set(frame) and len(frame) == 120 for frame in frames)

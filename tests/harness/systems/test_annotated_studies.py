@@ -59,10 +59,10 @@ def test_marks_are_in_no_hash_of_the_rows_and_a_changed_one_changes_their_own(st
 def test_a_store_from_before_has_the_ceiling_after_a_run_that_trains_nothing(tmp_path, study):
     store, manifest = study.store, study.manifest()
     (inputs,) = [inputs for kind, inputs in measures_of(manifest) if kind == ANNOTATORS]
-    before = store.records()
+    before = store.keys()
     store.drop_measure(ANNOTATORS, inputs)
     assert leaderboard(store, manifest, draws=50).people.empty
     report = study.run()
     assert report.is_complete and not report.done
-    assert store.records() == before
+    assert store.keys() == before
     assert len(leaderboard(store, study.manifest(), draws=50).people) == 3
