@@ -211,7 +211,13 @@ class _Version(argparse.Action):
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options that were typed; no other module of a noun is imported than that of the first word."""
-    return parser([word for word in arguments if not word.startswith("-")][:1]).parse_args(arguments)
+    words, names = [word for word in arguments if not word.startswith("-")][:1], [noun.name for noun in NOUNS]
+    if words and words[0] not in names:
+        from tasks.plain_text import nearest
+
+        hint = nearest(words[0], names) or "; empathy-transfer --help lists all"
+        sys.exit(_refuse(f"no command {words[0]!r}{hint}"))
+    return parser(words).parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -58,6 +58,11 @@ class StudyStatus:
     packs: tuple[PackStatus, ...]
     failures: Mapping[str, notes.Failure]
 
+    def __str__(self) -> str:
+        """Its cells by state, in a line."""
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
+        return f"{self.study}: {len(self.cells)} cells, {counts}"
+
     @cached_property
     def states(self) -> dict[str, str]:
         """The state of every cell, by key; a later rule overrides an earlier one."""

@@ -73,7 +73,7 @@ def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dic
         file = name if name in study_names() else "FILE.toml, the file of a study of this name"
         shipped = f"; its results that come with this package: empathy-transfer report {name}"
         raise NotRun(
-            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, known)}; "
+            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, [*known, *study_names()])}; "
             f"start it with: empathy-transfer run {file}{shipped if shipped_archive(name) else ''}"
         )
     manifest = store.manifest(name)

@@ -145,7 +145,7 @@ def why_not(grid: Grid) -> str | None:
         pairs = counted(int(grid.mask.sum()), "pair")
         return (
             f"{pairs} can tell {counted(effects.count + 1, 'intermediate')} apart and leave {left} beside them and the"
-            f" targets; {FEWEST_TASKS} and 1 are needed"
+            f" targets; a test of ratings needs {FEWEST_TASKS} and 1, from more tasks or the cells that are missing"
         )
     outcome = np.where(grid.mask, grid.outcome, 0.0)[..., None]
     if effects.scale(outcome)[0] <= SMALLEST * (grid.weights * outcome[..., 0] ** 2).sum():

@@ -197,3 +197,8 @@ def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store
     for engine, expected in (("slurm", "queued"), ("ray", "stalled")):
         note(store, ("one", None), engine=engine, job="7", state="queued", pid=ended)
         assert [found for found, _ in packs(store)] == [expected]
+
+
+def test_a_status_prints_as_one_line(store):
+    put(store, "one")
+    assert str(status.status_of(store, "toy", MANIFEST)) == "toy: 4 cells, 1 done, 3 waiting"

@@ -206,8 +206,8 @@ def test_a_grid_without_ratings_or_with_equal_gains_cannot_be_asked() -> None:
     few = replace(grid, mask=grid.mask & kept, weights=grid.weights * kept)
     assert Effects.of(few).left == 33 - 12 - 2, "pairs less means of targets and differences of three intermediates"
     assert why_not(few) == (
-        "33 pairs can tell 3 intermediates apart and leave 19 degrees of freedom beside them and the targets; 5 and 1"
-        " are needed"
+        "33 pairs can tell 3 intermediates apart and leave 19 degrees of freedom beside them and the targets; a test"
+        " of ratings needs 5 and 1, from more tasks or the cells that are missing"
     )
 
 
