@@ -38,7 +38,7 @@ def by_scikit_learn(marks: np.ndarray, answers: np.ndarray | None = None) -> flo
     return float(np.average(scores, weights=weights))
 
 
-ROWS = st.lists(st.lists(st.sampled_from([0.0, 1.0, 2.0, np.nan]), min_size=3, max_size=3), min_size=1, max_size=12)
+ROWS = st.lists(st.lists(st.sampled_from([0.0, 1.0, 2.0, np.nan]), min_size=5, max_size=5), min_size=1, max_size=12)
 
 
 @given(ROWS)

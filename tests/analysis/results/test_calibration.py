@@ -11,9 +11,11 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from analysis.gains.cells import planned_cells
+from analysis.gains.significance import Groups
 from analysis.results.answers.calibration import (
     BINS,
     Answered,
+    _error_draws,
     answered_of,
     calibration_error,
     calibration_row,
@@ -110,6 +112,23 @@ def test_the_null_error_is_that_of_labels_drawn_one_by_one():
 def test_of_training_runs_that_say_the_same_the_null_is_that_of_a_single_run():
     own = made_up(np.random.default_rng(5), 100)
     np.testing.assert_allclose(null_errors([own, own], draws=50), null_errors([own], draws=50))
+
+
+def test_who_is_overconfident_has_a_small_p_and_who_is_calibrated_a_large_one():
+    calibrated, sure = (made_up(np.random.default_rng(15), 400, confidence=of) for of in (1.0, 3.0))
+    fine, off = (calibration_row([own], draws=200, seed=1) for own in (calibrated, sure))
+    assert off["p"] < 0.01 < 0.1 < fine["p"]
+    assert off["error"] > off["if_calibrated_high"] and fine["error"] < fine["if_calibrated_high"]
+    assert off["overconfidence"] > 0.1 > abs(fine["overconfidence"])
+
+
+def test_the_interval_of_an_error_lies_around_it_and_is_no_wider_for_what_resampling_adds():
+    """Resampled errors of a calibrated system are larger than its own, by more than they vary."""
+    own = made_up(np.random.default_rng(16), 400)
+    drawn = _error_draws(own, Groups.of(own.groups), 2_000, 1)
+    assert drawn.mean() - calibration_error(own) > drawn.std()
+    row = calibration_row([own], draws=2_000, seed=1)
+    assert row["high"] - row["error"] == pytest.approx(1.96 * drawn.std(), rel=0.1)
 
 
 @pytest.mark.simulation

@@ -129,6 +129,44 @@ def test_the_maximum_over_pairs_never_lowers_a_p_and_keeps_their_order(board):
         assert (pairs.significant == (pairs.p_max <= 0.05)).all()
 
 
+def test_who_has_more_seeds_is_compared_by_all_of_them_and_from_either_side(tmp_path):
+    study = fake_study(
+        tmp_path, TASKS[:2], seeds=(1, 2), baseline_seeds=(1, 2, 3, 4), systems=("words",), helpful=[("words", "hope")]
+    )
+    board = leaderboard(*study, draws=2000)
+    scores = board.board.set_index(["target", "system"]).score
+    own = board.pairs[board.pairs.target == "hope"]
+    sides = {(pair.a, pair.b): pair for pair in own.itertuples()}
+    assert ("adapter alone", "words") in sides and len(sides) == 3
+    for (a, b), pair in sides.items():
+        assert pair.points == pytest.approx(100 * (scores["hope", a] - scores["hope", b]))
+        assert pair.low < pair.points < pair.high
+        assert pair.points - pair.low == pytest.approx(pair.high - pair.points)
+    assert sides["adapter alone", "words"].points < 0  # of four seeds less two
+
+
+def test_seconds_and_numbers_beside_scores_are_of_one_training(study, board):
+    store, manifest = study
+    planned = planned_cells(store, manifest)
+    keys = planned.key[(planned.system == "words") & (planned.target == "hope")]
+    seconds = [store.get(key).provenance["wall_seconds"] for key in keys]
+    row = board.board[(board.board.system == "words") & (board.board.target == "hope")].iloc[0]
+    assert len(seconds) == 2 and row.seconds == pytest.approx(np.mean(seconds))
+
+
+def test_who_was_told_the_answers_is_held_against_no_probability(study, monkeypatch):
+    planned = leaderboards.planned_cells
+
+    def flagged(*study):
+        frame = planned(*study)
+        return frame.assign(flags=frame["flags"].where(frame.system != "words", LEAKING))
+
+    monkeypatch.setattr(leaderboards, "planned_cells", flagged)
+    own = leaderboard(*study, draws=50)
+    assert "twin" in set(own.calibration.system) and "twin" in set(own.reliability.system)
+    assert "words" not in {*own.calibration.system, *own.reliability.system}
+
+
 def test_the_transfer_is_picked_by_validation_and_never_by_the_test():
     frame = pd.DataFrame(
         {

@@ -87,6 +87,13 @@ def test_the_maximum_over_pairs_is_that_of_draws_from_normal_and_wishart_distrib
     assert adjusted.max() > 0.2 > adjusted.min()
 
 
+def test_no_p_is_lowered_by_few_draws_of_the_maximum():
+    rng = np.random.default_rng(12)
+    for _ in range(30):
+        own, adjusted = pairwise(rng.normal(size=(3, REPEATS)), RATIO, draws=19, rng=rng)
+        assert (adjusted >= [pair.p for pair in own]).all()
+
+
 def test_what_never_varies_or_is_unknown_takes_no_part_in_the_others_maximum():
     rng = np.random.default_rng(6)
     scores = np.array([rng.normal(0, 1, REPEATS), rng.normal(1, 1, REPEATS)])
@@ -157,6 +164,10 @@ def test_a_leaderboard_over_repeats_has_means_over_them(tmp_path):
     shares = row[["accuracy", "macro_precision", "macro_recall", "macro_f1"]].astype(float)
     np.testing.assert_allclose(shares, np.mean(by_hand, axis=0))
     assert row.macro_f1 == pytest.approx(row.score), "averages are over repeats as scores are"
+    sizes = {name: sum(part[name] for part in record.results["folds"]) for name in ("n_test", "n_train")}
+    assert abs(np.log(sizes["n_test"] / sizes["n_train"])) > 1  # so that it matters which is divided by which
+    own = nadeau_bengio([by_hand[place][3] for place in range(3)], sizes["n_test"] / sizes["n_train"])
+    assert (row.low, row.high) == pytest.approx((max(own.low, 0.0), min(own.high, 1.0)))
     own = shown.classes[shown.classes.system == "tfidf"]
     assert own.n.sum() == len(test) == row.n_test
     pair = shown.pairs[(shown.pairs.a == "majority") & (shown.pairs.b == "tfidf")].iloc[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adapters_store import Store
 from harness.engines.local import Runner
 from harness.run.pack import PackRunner
 from harness.study import systems
@@ -181,6 +182,17 @@ def test_a_system_sees_no_test_row_in_its_fit_and_no_answer_in_what_it_predicts(
     assert marks.id.tolist() == [row.id for row in splits["one"].test]
     assert ["1" in text for text in marks.predicted] == [True] + [False] * 23
     assert [len(text) for text in marks.gold] == [len(text) for text in marks.predicted]
+
+
+def test_every_seed_of_a_cell_draws_otherwise_and_a_seed_always_alike(spy, tiny, toy_splits, store):
+    splits, drawn = {"one": rationale_splits(toy_splits, "one")}, []
+    for seed in (1, 2, 1):
+        cell = system_cell("spy", "one", splits, tiny, seed=seed)
+        runner = PackRunner(tiny, splits, Store(store.root / str(len(drawn))), lambda *_: None)
+        (outcome,) = runner.run_pack(Pack((cell,)))
+        assert outcome.error is None, outcome.trace
+        drawn.append([seen.seed for seen in spy() if hasattr(seen, "seed")][-1])
+    assert drawn[0] == drawn[2] != drawn[1]
 
 
 def test_a_changed_rationale_makes_new_cells_of_what_reads_it_and_of_nothing_else(spy, tiny, toy_splits):
