@@ -202,3 +202,11 @@ def test_a_queued_job_outlives_the_process_that_submitted_it_only_in_slurm(store
 def test_a_status_prints_as_one_line(store):
     put(store, "one")
     assert str(status.status_of(store, "toy", MANIFEST)) == "toy: 4 cells, 1 done, 3 waiting"
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_pack_that_has_taken_over_the_cells_of_a_stalled_one_decides_their_state(store, ended, names):
+    stalled, running = names
+    note(store, ("one", None), pack=stalled, pid=ended)
+    note(store, ("one", None), pack=running)
+    assert look(store).counts == {"running": 1, "waiting": 3}

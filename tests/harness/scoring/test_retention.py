@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from adapters_store import Store
+from harness.scoring import retention as retentions
 from harness.scoring.retention import retention
 from tests.support.studies.small_study import ONE, OVERRIDES, TWO, small_study
 
@@ -52,3 +54,23 @@ def test_the_command_writes_a_table_and_prints_means(study, tmp_path, command):
     code, _, refused = command("merges", *asked)
     assert (code, refused.count("\n")) == (2, 1)
     assert "has no merged rows" in refused
+
+
+def test_a_merge_and_a_parents_own_part_of_it_are_what_is_scored_under_their_names(tmp_path, monkeypatch):
+    """Of two parents at a half each: the own part has half of one adapter, and the merge both."""
+    names = (ONE, TWO, "epitome_er")
+    study = small_study(tmp_path, f"tasks={json.dumps(names)}", 'merged.both.parents="others"')
+    assert study.run().is_complete
+    shown = {}
+
+    def numbered(plan, store, parent, adapters, device):
+        shown[parent.target] = adapters
+        return 16, list(range(len(adapters)))
+
+    monkeypatch.setattr(retentions, "_scores", numbered)
+    rows = [row for row in retention(study.plan, study.store).rows if row.parent == ONE]
+    assert [(row.alone, row.none, row.halved, row.weight) for row in rows] == [(0, 1, 2, 0.5)] * 2
+    for row in rows:
+        own, part, merge = (shown[ONE][place] for place in (row.alone, row.own_part, row.merged))
+        counts = [sum(int(torch.count_nonzero(value)) for value in lane.values()) for lane in (own, part, merge)]
+        assert counts[1] <= counts[0] < counts[2]  # side by side: a part has zeros for the other parent

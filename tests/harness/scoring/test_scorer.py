@@ -15,6 +15,7 @@ from adapters_store import Record, Store, key_of
 from benchmarks.scoring import in_parallel, made_up, side_by_side
 from harness.run.pack import run_cells
 from harness.scoring.answers import COLUMNS, Answers, frame_of, rows_of_texts
+from harness.scoring.packs import _means
 from harness.scoring.scorer import NotServed, Scorer
 from harness.scoring.scoring_tasks import NothingTrained, ScoringTask, scoring_tasks
 from harness.study.backbones.backbone import resolve
@@ -262,3 +263,15 @@ def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_p
     code, _, refused = command(*asked)
     assert code == 2
     assert "is there already" in refused
+
+
+def test_a_history_that_is_too_long_is_scored_on_a_part_and_says_so(trained):
+    store, manifest, _plan = trained
+    scorer = Scorer(store, manifest, tasks=["epitome_er"])
+    assert not scorer.score(["so hard"], ["how so"]).is_cut.any()
+    assert scorer.score(["so hard"], ["how so " * 400]).is_cut.all()
+
+
+def test_the_answer_to_a_row_is_the_mean_over_its_windows():
+    logits = np.array([[1.0, 0.0], [4.0, 2.0], [5.0, -1.0]], dtype=np.float32)
+    np.testing.assert_allclose(_means(logits, [[0, 1], [2], [1, 2, 0]]), [[2.5, 1.0], [5.0, -1.0], [10 / 3, 1 / 3]])

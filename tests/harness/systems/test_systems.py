@@ -17,8 +17,9 @@ from harness.study import systems
 from harness.study.cell import make_cell, make_system_cell
 from harness.study.config import StudyConfig
 from harness.study.plan import Pack
-from harness.study.systems import Place, Reads, kind_names, kind_of
+from harness.study.systems import Place, Predicted, Reads, kind_names, kind_of
 from harness.systems import name_of_system, system_names, system_of
+from harness.systems.fitted import _unanswered
 from harness.systems.system import System
 from tasks.errors import BadInput, BadStudy
 from tasks.task import Label
@@ -263,3 +264,11 @@ def test_keys_of_systems_stay_what_they_are(tiny, toy_splits):
 
 
 GOLDEN = {"majority": "c591726d2635d1f7", "tfidf": "31702f5f8c0bb527"}
+
+
+def test_rows_without_an_answer_are_named_and_no_others(toy_splits):
+    rows = toy_splits("one").test[:4]
+    mask = np.array([False, True, False, False])
+    logits = np.zeros((4, 2), dtype=np.float32)
+    assert _unanswered(rows, Predicted(logits, unanswered=mask)) == (rows[1].id,)
+    assert _unanswered(rows, Predicted(logits)) == ()

@@ -283,3 +283,10 @@ def test_a_study_keeps_its_levels_and_the_offsets_of_its_rationales(tmp_path, ti
     shown = [row for row in rows if row.id in texts]
     stored = predictions.loc[[row.id for row in shown], ["logit_0", "logit_1", "logit_2"]]
     np.testing.assert_allclose(read_again.predict(shown).logits, stored, atol=1e-5)
+
+
+def test_the_post_is_all_that_was_said_before(trained):
+    own, row = trained(), rows_of("multiclass", 1, 5)[0]
+    said = [row._replace(context=(Turn("a", first), Turn("b", "and so on"))) for first in ("I lost my dog", "We won")]
+    first, second = own.predict(said).logits
+    assert np.abs(first - second).max() > 1e-6

@@ -115,3 +115,17 @@ def test_two_seeds_drop_other_units_of_the_same_rows(tmp_path, monkeypatch) -> N
         model.train(fit, Schedule(epochs=1, batch_size=4, learning_rate=0.01), LENGTHS[:8], model.loss_of)
     assert not torch.equal(torch.cat(kept[5]), torch.cat(kept[6]))
     assert not torch.equal(kept[5][0], kept[5][1])  # and every step has masks of its own
+
+
+def test_rates_fall_in_a_line_from_the_first_step_to_nothing_after_the_last(tmp_path, monkeypatch) -> None:
+    rates, step = [], torch.optim.AdamW.step
+
+    def noted(self, *words, **options):
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *words, **options)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", noted)
+    model = Linear()
+    fit = Fit(ROWS, ROWS, Label("label", "binary", ("no", "yes")), "macro_f1", 5, model.config, tmp_path)
+    model.train(fit, Schedule(**{**vars(SCHEDULE), "decays": True}), LENGTHS, model.loss_of)
+    np.testing.assert_allclose(rates, 0.05 * (1 - np.arange(6) / 6))
