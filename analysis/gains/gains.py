@@ -25,7 +25,7 @@ from analysis.gains.corrections import (
     undecided,
     undecided_corrections,
 )
-from analysis.gains.growth import GROWTH
+from analysis.gains.growth import GROWTH, GROWTH_NAMES
 from analysis.gains.maxima import Reach, reaches
 from analysis.gains.pairs import Gain, Grid
 from analysis.gains.significance import DRAWS, LEVEL
@@ -76,7 +76,7 @@ COLUMNS = {
     "collapsed": Declared("boolean", "score or baseline is at or below the majority-class score (r: 0)"),
     "contaminated": Declared("boolean", "test items are training material; undefined: not measured"),
     "target_has_learned": Declared("boolean", "as ``analysis.gains.learned`` has it; undefined: not known"),
-    **{name: column for name, column in GROWTH.items() if name not in ("target", "setting")},
+    **{name: GROWTH[name] for name in GROWTH_NAMES},
     "dead_intermediate": Declared("boolean", "switching the intermediate off hardly moves the logits"),
     "liveness": Declared("float64", "how far switching the intermediate off moves a logit"),
     "n_test": Declared("Int64", "rows of the test split"),

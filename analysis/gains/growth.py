@@ -32,6 +32,7 @@ GROWTH = {
     "growth_square": Declared("float64", "the same per point squared; both undefined where the target collapsed"),
     "effective_groups": Declared("float64", "how many equal groups the groups of test rows are worth"),
 }
+GROWTH_NAMES = tuple(name for name in GROWTH if name not in WHERE)
 SIZES = (1.0, 3.0, 6.0, 12.0, 24.0)  # points
 ORDERS, STEPS = 20, 40  # in which answers become right, and at how many lengths of an order the score is looked at
 DRAWS, SEED = 200, 20_261_128  # of test groups

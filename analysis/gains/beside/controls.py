@@ -17,9 +17,10 @@ from adapters_store.roles import CONTROLS, NAMED_BY_INTERMEDIATE, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED, TYPES, uncorrected_gains
+from analysis.gains.growth import GROWTH_NAMES
 from analysis.gains.significance import DRAWS, LEVEL
 
-KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned")  # of gains alone
+KEPT = ("intermediate_version", "p_bh", "significant", "target_has_learned", *GROWTH_NAMES)  # of gains alone
 CONTROL_TYPES = {"control": "str", **{name: kind for name, kind in TYPES.items() if name not in KEPT}}
 MEAN_TYPES = {
     "control": "str",
