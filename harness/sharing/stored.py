@@ -71,9 +71,10 @@ def stored_manifest(store: Store, name: str, *, cells_only: bool = False) -> dic
     if name not in known:
         there = f"it has {', '.join(known)}" if known else "it has no study yet"
         file = name if name in study_names() else "FILE.toml, the file of a study of this name"
+        others = known if name in study_names() else [*known, *study_names()]
         shipped = f"; its results that come with this package: empathy-transfer report {name}"
         raise NotRun(
-            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, [*known, *study_names()])}; "
+            f"store {store.root} has no run of study {name!r} ({there}){nearest(name, others)}; "
             f"start it with: empathy-transfer run {file}{shipped if shipped_archive(name) else ''}"
         )
     manifest = store.manifest(name)

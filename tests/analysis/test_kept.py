@@ -27,6 +27,7 @@ from adapters_store.store import MEASURE
 from analysis import kept as kept_module
 from analysis.figures.drawing import figure_of, write_figure_files
 from analysis.gains.gains import gains
+from analysis.gains.growth import grown, growths
 from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
 from analysis.report import report
 from analysis.sections import importance, study_results
@@ -81,8 +82,13 @@ def frames_of(store, manifest, **options):
     return Frames.of(store, manifest, **{"draws": DRAWS} | options)
 
 
+def computed_gains(store, manifest):
+    """What frames have of gains where nothing was kept, and no words were run."""
+    return grown(gains(store, manifest, draws=DRAWS), growths(store, manifest))
+
+
 def kept_files(store, what=""):
-    """All files of kept results, or those of one frame: ``gains`` keeps ``learned``, which it needs, too."""
+    """All files of kept results, or those of one frame; ``gains`` keeps what it needs (``learned``, ``growth``), too."""
     paths = [path for path in sorted(store.root.glob(f"measures/*/{MEASURE}")) if KEPT in path.read_text()]
     return [path for path in paths if what in ("", unseal(path.read_bytes(), path)["inputs"]["what"])]
 
@@ -263,7 +269,7 @@ def test_a_changed_record_never_meets_an_old_result(study):
     after = frames_of(store, manifest).gains()
     assert (after.liveness == 0.875).any()
     assert not (before.liveness == 0.875).any()
-    assert_same(after, gains(store, manifest, draws=DRAWS))
+    assert_same(after, computed_gains(store, manifest))
 
 
 def test_a_cell_that_is_finished_later_is_seen(study):
@@ -272,7 +278,7 @@ def test_a_cell_that_is_finished_later_is_seen(study):
     shutil.move(store.root / "objects" / key, store.root / "away")
     assert (frames_of(store, manifest).gains().n_seeds == 0).any()
     shutil.move(store.root / "away", store.root / "objects" / key)
-    assert_same(frames_of(store, manifest).gains(), gains(store, manifest, draws=DRAWS))
+    assert_same(frames_of(store, manifest).gains(), computed_gains(store, manifest))
 
 
 # What is wrong with a kept result, and who never asks for it.
@@ -340,7 +346,7 @@ def test_a_store_that_cannot_be_written_to_goes_without(study, caplog):
     store, manifest = study
     (store.root / "staging").rmdir() if (store.root / "staging").exists() else None
     (store.root / "staging").write_text("no folder can be made in a file")
-    assert_same(frames_of(store, manifest).gains(), gains(store, manifest, draws=DRAWS))
+    assert_same(frames_of(store, manifest).gains(), computed_gains(store, manifest))
     assert kept_files(store) == []
     assert not [entry for entry in caplog.records if entry.levelname == "WARNING"]
 
@@ -354,7 +360,7 @@ def test_another_command_that_keeps_the_same_at_once_is_no_matter(study, monkeyp
         return real(*given, **options)
 
     monkeypatch.setattr(study_results, "gains", meanwhile)
-    assert_same(frames_of(*study).gains(), real(*study, draws=DRAWS))
+    assert_same(frames_of(*study).gains(), grown(real(*study, draws=DRAWS), growths(*study)))
     assert len(kept_files(study[0], "gains")) == 1
     assert caplog.text == ""
 
@@ -435,7 +441,7 @@ def test_gc_lists_results_of_other_versions_and_of_studies_as_they_were(study):
     assert listed(version=version) == []
     assert listed(version="another")[0].startswith("of another version")
     shutil.rmtree(store.root / "objects" / manifest["cells"][1]["key"])
-    assert listed(version=version) == ["of a study as it was before, or of none"] * 2  # gains, and what they need
+    assert listed(version=version) == ["of a study as it was before, or of none"] * 3  # gains, and what they need
     assert listed(YOUNG, version=version) == []
     assert key_of({"kind": KEPT, "inputs": dict(next(store.measures()).inputs)}) in {
         path.parent.name for path in kept_files(store)

@@ -64,7 +64,8 @@ def test_the_search_says_what_a_look_at_every_place_says(needles, before, after)
 @pytest.mark.realdata
 @pytest.mark.skipif(not DATA.is_dir(), reason="no raw data; name its folder in EMPATHY_DATA")
 def test_no_sentence_of_its_data_sets_is_in_a_shipped_archive():
-    archives = sorted(places.FOLDER.glob(f"*{places.ENDING}"))
+    begun = Path(__file__).parents[3] / "benchmarks" / "studies"  # those whose seeds are not all trained yet
+    archives = sorted(file for folder in (places.FOLDER, begun) for file in folder.glob(f"*{places.ENDING}"))
     if not archives:
         pytest.skip("no results come with this package yet")
     registry = Registry.load()
