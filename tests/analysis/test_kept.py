@@ -88,7 +88,7 @@ def computed_gains(store, manifest):
 
 
 def kept_files(store, what=""):
-    """All files of kept results, or those of one frame; ``gains`` keeps what it needs (``learned``, ``growth``), too."""
+    """All files of kept results, or those of one frame: ``gains`` keeps ``learned`` and ``growth``, too."""
     paths = [path for path in sorted(store.root.glob(f"measures/*/{MEASURE}")) if KEPT in path.read_text()]
     return [path for path in paths if what in ("", unseal(path.read_bytes(), path)["inputs"]["what"])]
 
