@@ -1,11 +1,11 @@
 """How often a true gain of the size that is called visible is found, simulated on a study's own predictions.
 
 ``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored.
-Answers of one are made those of the target alone, in random order, until it gains nothing; then wrong answers are put
-right, in random order and in all seeds alike, until it gains exactly what is promised to be found in four of five
-repeats. Test sets are then drawn anew by groups, training runs by the study's own variance between seeds, and each draw
-is put to the test of the project. ``before`` is the promise of 2.80 standard errors of the pair as it is, which was the
-rule until November 2026.
+Answers that its gain or harm is made of become those of the target alone, in random order, until it gains nothing; then
+answers that the target alone has wrong are put right, in random order and in all seeds alike, until it gains exactly
+what is promised to be found in four of five repeats. Test sets are then drawn anew by groups, training runs by the
+study's own variance between seeds, and each draw is put to the test of the project. ``before`` is the promise of 2.80
+standard errors of the pair as it is, which was the rule until November 2026.
 """
 
 from __future__ import annotations
@@ -135,11 +135,13 @@ class _Pair:
         """The transfer's decisions with a gain of exactly so many points, or just above."""
         base, top = self._score(self.base), self.top.copy()
         sign = np.sign(self._score(top) - base)
-        for row in rng.permutation(len(self.labels)):
-            if sign == 0 or np.sign(self._score(top) - base) != sign:
+        nearer = _distance(self.base, self.right).sum(axis=0) - _distance(self.top, self.right).sum(axis=0)
+        for row in rng.permutation(np.flatnonzero(sign * nearer > 0)):  # answers that its gain or harm is made of
+            if np.sign(self._score(top) - base) != sign:
                 break
             top[:, row] = self.base[:, row]
-        for row in rng.permutation(len(self.labels)):
+        is_wrong = _distance(self.base, self.right).sum(axis=0) > 0
+        for row in rng.permutation(np.flatnonzero(is_wrong)):
             if self._score(top) - base >= points / 100:
                 break
             top[:, row] = self.right[:, row]
@@ -147,6 +149,14 @@ class _Pair:
 
     def _score(self, lanes: Answers) -> float:
         return float(np.mean([MEASURES[self.metric](self.labels, lane) for lane in lanes]))
+
+
+def _distance(lanes: Answers, right: Answers) -> Answers:
+    """How far decisions ``[seeds, n]`` are from right ones: of classes 0 or 1, of numbers in their own unit."""
+    if np.issubdtype(lanes.dtype, np.floating):
+        return np.asarray(np.abs(lanes - right))
+    apart = np.asarray(lanes != right)
+    return np.asarray(apart if apart.ndim == 2 else apart.any(axis=2), dtype=np.float64)
 
 
 if __name__ == "__main__":
