@@ -154,7 +154,7 @@ def check_key(key: str) -> str:
 
 def check_file_name(name: str) -> str:
     """The name itself; StoreError unless it is a relative POSIX path of plain parts that is not the marker's."""
-    if name.lower() in (MARKER,) or not all(_PART.fullmatch(part) for part in name.split("/")):
+    if name.lower() == MARKER or not all(_PART.fullmatch(part) for part in name.split("/")):
         raise StoreError(
             f"{name!r} cannot name a file of a record; use letters, digits and . _ - between single slashes"
         )

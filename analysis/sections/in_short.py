@@ -45,7 +45,7 @@ def sentences(study: StudyResults, visible: pd.DataFrame, answer: Answer | None 
         *(findable(visible) if own.is_known else ()),
         *([] if answer is None else _explained(answer, study.question)),
         _cautions(study, tested),
-        _next(study, tested),
+        _next(study, _step(study, tested)),
     ]
 
 
@@ -63,7 +63,7 @@ def sentences_of_systems(study: StudyResults, board: Leaderboard) -> list[str]:
         *lines,
         *more,
         _cautions(study, study.gains, board.board),
-        _next_of_board(study, board.board),
+        _next(study, _step_of_board(study, board.board)),
     ]
 
 
@@ -315,13 +315,17 @@ def _reasons_of_board(study: StudyResults, board: pd.DataFrame) -> Iterator[str]
         yield f"{few(leaking)} predicted test rows from their own answers and {_be(len(leaking))} not ranked"
 
 
-def _next(study: StudyResults, tested: pd.DataFrame) -> str:
-    """The step that would add most to what can be said: the first that is due."""
+def _next(study: StudyResults, step: str) -> str:
+    """The step that would add most to what can be said: before any other, what is missing."""
+    is_whole = (study.cells.status == "done").all()
+    return f"Next: {step if is_whole else 'finish the cells that are missing, by the command that began them'}."
+
+
+def _step(study: StudyResults, tested: pd.DataFrame) -> str:
+    """What to do about gains: the first step that is due."""
     learned = study.learned[study.learned.has_learned.eq(False).fillna(False)]
     longer, below = learned[2 * learned.still_learning > learned.n_seeds], learned[learned.is_below_words.eq(True)]
-    if int((study.cells.status != "done").sum()):
-        step = "finish the cells that are missing, by the command that began them"
-    elif len(longer):
+    if len(longer):
         step = f"train {_titles(study, longer)} for more epochs (training.epochs): the last is the best so far"
     elif len(learned):
         step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`search`)"
@@ -334,21 +338,19 @@ def _next(study: StudyResults, tested: pd.DataFrame) -> str:
         step = (
             f"`empathy-transfer power {study.manifest['study']['name']}` says what more seeds or test items would show"
         )
-    return f"Next: {step}."
+    return step
 
 
-def _next_of_board(study: StudyResults, board: pd.DataFrame) -> str:
+def _step_of_board(study: StudyResults, board: pd.DataFrame) -> str:
     """The same where systems are compared."""
     small = board[board.n_groups < FEW_GROUPS]
-    if int((study.cells.status != "done").sum()):
-        step = "finish the cells that are missing, by the command that began them"
-    elif (board.n_seeds <= 1).all():
+    if (board.n_seeds <= 1).all():
         step = "more seeds (`run` with --seeds 1,2,3), which tell a difference from the luck of one training run"
     elif len(small):
         step = f"more groups of test rows for {_titles(study, small)} (max_test, or the file itself)"
     else:
         step = "the page's leaderboard, or transfers between these tasks (`transfers = true`)"
-    return f"Next: {step}."
+    return step
 
 
 def _titles(study: StudyResults, rows: pd.DataFrame) -> str:
