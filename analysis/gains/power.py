@@ -5,9 +5,9 @@ the probability P(|T| > t(1 - a/2, v)), T having Student's noncentral distributi
 noncentrality g / e (Johnson and Welch 1940). The smallest visible gain solves it for .80; with many degrees of freedom
 it is (1.960 + 0.842) e. A single gain's own few seeds are tested by a sum of such t, so there this is an approximation.
 
-e is that of a gain of g, not of the pair as it is: ``Error`` takes from a pair's variance through groups what a gain
-of its own size adds (``analysis.gains.growth``), which leaves the answers that changed for nothing, and adds what a
-gain of g does. What test rows show at best, before anything is trained, is the same with no such answers and no seeds.
+e is that of a gain of g, not of the pair as it is: the variance through groups that the pair's answers have when gains
+of g are put into them (``analysis.gains.growth``), and the seeds' part as it is. What test rows show at best, before
+anything is trained, is the same of a transfer that changes nothing but what it gains, in one training run.
 
 With S seeds of a transfer and N >= S of its baseline, e^2 is V + s2(T - B S / N) / S + s2(B) (N - S) / N^2, in the
 terms of ``analysis.gains.significance``: V comes from the study's gains, the variances between seeds and their
@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincinv, gammaln, ndtr, ndtri, stdtrit
 
 from adapters_store.roles import BASELINE, TRANSFER
-from analysis.gains.growth import FEWEST_GROUPS, Growth, best_growth
+from analysis.gains.growth import ERRORS, FEWEST_GROUPS, Growth, best_growth
 from analysis.gains.significance import LEVEL, Groups, Spread
 from analysis.tables import Declared, framed, number
 
@@ -40,7 +40,6 @@ POWER = 0.8
 NOT_DETECTABLE = "not detectable with this design"
 MANY = 1000  # degrees of freedom from which on t is normal
 MOST = 200.0  # points; a gain that large is beyond any score
-CONSTANT = Growth(0.0, 0.0)  # of what is not known to grow
 STEPS = 2000  # of the integral over the standard error
 DESIGNS = ((1, 5), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (5, 5), (5, 20), (10, 10), (20, 20))
 WHERE = ["target", "setting"]
@@ -68,9 +67,7 @@ SPREADS = {
     "groups": Declared(
         "float64", "variance V of a gain through groups of test rows, points squared, median over pairs"
     ),
-    "groups_at_null": Declared("float64", "that part of it which a gain of its own size does not ask for"),
-    "growth_linear": Declared("float64", "what a true gain adds to it, points squared per point"),
-    "growth_square": Declared("float64", "the same per point squared"),
+    **{name: Declared("float64", f"median over pairs: {column.meaning}") for name, column in ERRORS.items()},
     "groups_df": Declared("float64", "its degrees of freedom"),
     "n_seeds": Declared("int64", "seeds of baseline and transfer that variances between seeds come from"),
     "baseline": Declared("float64", "variance of the baseline's score between seeds, points squared"),
@@ -91,15 +88,14 @@ SEEDS = {
 
 @dataclass(frozen=True)
 class Error:
-    """The standard error of a gain by its size: a variance through groups, what a gain adds to it, and seeds' parts.
+    """The standard error of a gain by its size: its variance through groups, and variances between training runs.
 
-    ``groups`` is the variance, in points squared, of answers that changed for nothing, and ``groups_df`` its degrees of
-    freedom; ``seeds`` are variances between training runs with theirs. A test has at most ``most_df``.
+    ``groups_df`` are the degrees of freedom through groups, ``seeds`` the variances between runs with theirs, all in
+    points squared. A test has at most ``most_df``.
     """
 
-    groups: float
+    groups: Growth
     groups_df: float
-    added: Growth = CONSTANT
     seeds: Sequence[Spread] = ()
     most_df: float = np.inf
 
@@ -107,18 +103,16 @@ class Error:
     def of(cls, gain: Any) -> Error:  # noqa: ANN401 - a row of a frame
         """That of a row of a frame of gains; of printed scores, which know nothing of answers, it has one size."""
         of_seeds, total = getattr(gain, "seed_error", 0.0) ** 2, gain.standard_error**2
-        through = total - of_seeds
-        if not hasattr(gain, "growth_linear"):
-            return cls(total, gain.df)
-        added = Growth(gain.growth_linear, gain.growth_square)
-        df = gain.effective_groups - 1
+        if not hasattr(gain, "effective_groups"):
+            return cls(Growth.constant(total), gain.df)
+        through, df = total - of_seeds, gain.effective_groups - 1
         inverse = max(total**2 / gain.df - through**2 / df, 0.0) if of_seeds else 0.0
-        seeds = [(of_seeds, of_seeds**2 / inverse)] if inverse else [(of_seeds, np.inf)] if of_seeds else []
-        return cls(max(through - added.variance(abs(gain.points)), 0.0), df, added, seeds)
+        seeds = [(of_seeds, of_seeds**2 / inverse if inverse else np.inf)] if of_seeds else []
+        return cls(Growth.of(gain), df, seeds)
 
     def at(self, points: float) -> tuple[float, float]:
         """The standard error of a gain of so many points, and its degrees of freedom (Satterthwaite 1946)."""
-        parts = [(self.groups + self.added.variance(points), self.groups_df), *self.seeds]
+        parts = [(self.groups.variance(points), self.groups_df), *self.seeds]
         variance = sum(part for part, _ in parts)
         inverse = sum(part**2 / df for part, df in parts)
         df = variance**2 / inverse if inverse > 0 else np.nan
@@ -134,7 +128,7 @@ class Error:
             error, df = self.at(points)
             return POWER - chance_to_find(points / error if error else np.inf, df, level=level)
 
-        if not np.isfinite([*self.at(1.0), self.groups]).all() or self.at(1.0)[0] == 0:
+        if not np.isfinite(self.at(1.0)).all() or self.at(1.0)[0] == 0:
             return float("nan")
         if lacks(limit) > 0:
             return float("inf")
@@ -152,7 +146,7 @@ def smallest_at_best(metric: str, labels: ArrayLike, names: ArrayLike) -> float:
     groups = Groups.of(names)
     if groups.effective < FEWEST_GROUPS:
         return float("nan")
-    return Error(0.0, groups.effective - 1, best_growth(metric, labels, groups)).smallest(limit=100.0)
+    return Error(best_growth(metric, labels, groups), groups.effective - 1).smallest(limit=100.0)
 
 
 def chance_to_find(errors: float, df: float, *, level: float = LEVEL) -> float:
@@ -224,19 +218,9 @@ def spreads(gains: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
         through_groups = part.standard_error**2 - part.seed_error**2
         facts = dict(zip(WHERE, where, strict=True))
         facts |= {"n_pairs": len(part), "groups": through_groups.median(), "groups_df": _groups_df(part)}
-        facts |= _at_null(part, through_groups)
+        facts |= {name: part[name].median() if name in part else part.standard_error.median() for name in ERRORS}
         rows.append(facts | _between_seeds(scores[where]))
     return framed(pd.DataFrame(rows, columns=list(SPREADS)), SPREADS)
-
-
-def _at_null(part: pd.DataFrame, through_groups: pd.Series) -> dict[str, float]:
-    """What a gain of 0 would have of the variances through groups, median over pairs, and what a gain adds to it."""
-    if "growth_linear" not in part:
-        return {"groups_at_null": through_groups.median(), "growth_linear": 0.0, "growth_square": 0.0}
-    errors = [Error.of(gain) for gain in part.itertuples()]
-    added = errors[0].added
-    median = pd.Series([error.groups for error in errors]).median()
-    return {"groups_at_null": median, "growth_linear": added.linear, "growth_square": added.square}
 
 
 def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFrame:
@@ -249,9 +233,8 @@ def visible_by_seeds(spread: pd.DataFrame, visible: pd.DataFrame) -> pd.DataFram
         for seeds, baseline_seeds in DESIGNS:
             parts = _seed_parts(row, seeds, baseline_seeds)
             most = baseline_seeds - 1.0 if seeds == 1 else np.inf
-            error, df = Error(row.groups, row.groups_df, seeds=parts, most_df=most).at(0.0)
-            added = Growth(row.growth_linear, row.growth_square)
-            visible_size = Error(row.groups_at_null, row.groups_df, added, parts, most).smallest()
+            error, df = Error(Growth.constant(row.groups), row.groups_df, parts, most).at(0.0)
+            visible_size = Error(Growth.of(row), row.groups_df, parts, most).smallest()
             size = _within_room({"visible": visible_size}, float(rooms[row.target, row.setting]))
             rows.append((row.target, row.setting, seeds, baseline_seeds, error, df, *size.values()))
     return framed(pd.DataFrame(rows, columns=list(SEEDS)), SEEDS)

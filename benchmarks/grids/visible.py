@@ -1,11 +1,11 @@
 """How often a true gain of the size that is called visible is found, simulated on a study's own predictions.
 
-``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored.
-Answers that its gain or harm is made of become those of the target alone, in random order, until it gains nothing; then
-answers that the target alone has wrong are put right, in random order and in all seeds alike, until it gains exactly
-what is promised to be found in four of five repeats. Test sets are then drawn anew by groups, training runs by the
-study's own variance between seeds, and each draw is put to the test of the project. ``before`` is the promise of 2.80
-standard errors of the pair as it is, which was the rule until November 2026.
+``python -m benchmarks.grids.visible STORE STUDY FILE.csv`` takes some transfers of every target as they were stored and
+puts into their answers exactly the gain that is promised to be found in four of five repeats
+(``analysis.gains.growth.Pair``). Test sets are then drawn anew, of one group less than there are, so that their
+variance is what is estimated from the study's (Rao and Wu 1988), training runs by the study's own variance between
+seeds, and each draw is put to the test of the project. ``before`` is the promise of 2.80 standard errors of the pair as
+it is, which was the rule until November 2026.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from adapters_store.roles import BASELINE, TRANSFER
 from adapters_store.store import Store
 from analysis.gains.cells import planned_cells, predictions
-from analysis.gains.growth import right_answers
+from analysis.gains.growth import Answers, Growth, Pair
 from analysis.gains.power import Error
 from analysis.gains.significance import LEVEL, Groups, difference_evidence, score_draws, shared_variance
 from analysis.sections.study_results import Frames, Snapshot
 from tasks.metrics import MEASURES
 
 PAIRS, REPEATS, WITH_EACH, DRAWS, SEED = 3, 200, 10, 799, 20_261_128
-Answers = NDArray[Any]
 
 
 def main() -> None:
@@ -53,7 +51,7 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
     manifest = store.manifest(study)
     gains, planned = Frames.of(store, manifest, draws=2000).gains(), planned_cells(store, manifest)
     done = planned[planned.status == "done"]
-    for (target, setting), part in gains[gains.p.notna() & gains.growth_linear.notna()].groupby(["target", "setting"]):
+    for (target, setting), part in gains[gains.p.notna() & gains.error_at_0.notna()].groupby(["target", "setting"]):
         column = done[(done.target == target) & (done.setting == setting)].sort_values("seed")
         alone = column[column.role == BASELINE]
         bases = {cell.seed: predictions(store, store.get(cell.key)) for cell in alone.itertuples()}
@@ -64,19 +62,14 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
             cells = column[(column.role == TRANSFER) & (column.intermediate == gain.intermediate)]
             shown = {cell.seed: predictions(store, store.get(cell.key)) for cell in cells.itertuples()}
             seeds = [seed for seed in shown if seed in bases]
-            pair = _Pair(
-                str(gain.metric),
-                bases[seeds[0]].labels,
-                Groups.of(bases[seeds[0]].groups),
-                np.stack([bases[seed].decisions for seed in seeds]),
-                np.stack([shown[seed].decisions for seed in seeds]),
-                gain,
-            )
-            as_it_is = Error(gain.standard_error**2, gain.df)
+            base, top = (np.stack([of[seed].decisions for seed in seeds]) for of in (bases, shown))
+            first = bases[seeds[0]]
+            pair = Pair(str(gain.metric), first.labels, Groups.of(first.groups), base, top)
+            as_it_is = Error(Growth.constant(gain.standard_error**2), gain.df)
             for name, error in (("before", as_it_is), ("now", Error.of(gain))):
                 size = error.smallest()
                 if size < 100 * (1 - gain.baseline):
-                    shares[name].append((size, pair.found(size, repeats, rng)))
+                    shares[name].append((size, _found(pair, gain, size, repeats, rng)))
         yield {
             "target": target,
             "groups": int(part.n_groups.max()),
@@ -91,72 +84,39 @@ def simulated(store: Snapshot, study: str, pairs: int, repeats: int) -> Iterator
         }
 
 
-class _Pair:
-    """A transfer and its target alone: labels ``[n]``, groups, decisions ``[seeds, n]`` of both, and the gain's row."""
-
-    def __init__(self, metric: str, labels: Answers, groups: Groups, base: Answers, top: Answers, gain: Any) -> None:  # noqa: ANN401
-        self.metric, self.labels, self.groups, self.gain = metric, labels, groups, gain
-        self.base, self.top = base, top
-        self.right = np.stack([right_answers(metric, labels, lane) for lane in base])
-
-    def found(self, points: float, repeats: int, rng: np.random.Generator) -> float:
-        """The share of repeats in which the test finds a true gain of so many points."""
-        of_each = [self._found(self._gaining(points, rng), WITH_EACH, rng) for _ in range(repeats // WITH_EACH)]
-        return sum(of_each) / (WITH_EACH * len(of_each))
-
-    def _found(self, top: Answers, repeats: int, rng: np.random.Generator) -> int:
-        """In how many repeats the test finds the gain of these decisions."""
-        both, n_seeds = np.concatenate([top, self.base]), len(top)
-        rows_of = [np.flatnonzero(self.groups.index == group) for group in range(self.groups.count)]
-        of_seeds, total = (self.gain.seed_error / 100) ** 2, (self.gain.standard_error / 100) ** 2
-        inverse = total**2 / self.gain.df - (total - of_seeds) ** 2 / (self.groups.effective - 1)
-        df = of_seeds**2 / inverse if inverse > 0 else 1e6
-        # Groups that are drawn anew move each run by itself too, which the variance between seeds holds already.
-        draws = score_draws(self.metric, self.labels, self.groups, both, draws=DRAWS, rng=rng)
-        differences = draws[:, :n_seeds] - draws[:, n_seeds:]
-        differences = differences[np.isfinite(differences).all(axis=1)]
-        own = max(float(differences.mean(axis=1).var()) - shared_variance(differences), 0.0)
-        noise, detected = np.sqrt(max(of_seeds - own, 0.0)), 0
-        for _ in range(repeats):
-            drawn = [rows_of[group] for group in rng.integers(self.groups.count, size=self.groups.count)]
-            rows = np.concatenate(drawn)
-            groups = Groups.of(np.repeat(np.arange(len(drawn)), [len(of_group) for of_group in drawn]))
-            labels, lanes = self.labels[rows], both[:, rows]
-            scores = np.array([MEASURES[self.metric](labels, lane) for lane in lanes])
-            draws = score_draws(self.metric, labels, groups, lanes, draws=DRAWS, rng=rng)
-            pooled = [(of_seeds * rng.chisquare(df) / df, df)] if of_seeds else []
-            tops, bases = scores[:n_seeds] + noise * rng.standard_normal(), scores[n_seeds:]
-            parts = (draws[:, :n_seeds], draws[:, n_seeds:])
-            evidence = difference_evidence(tops, bases, *parts, groups, rng, pooled)
-            detected += evidence.p <= LEVEL and tops.mean() > bases.mean()
-        return detected
-
-    def _gaining(self, points: float, rng: np.random.Generator) -> Answers:
-        """The transfer's decisions with a gain of exactly so many points, or just above."""
-        base, top = self._score(self.base), self.top.copy()
-        sign = np.sign(self._score(top) - base)
-        nearer = _distance(self.base, self.right).sum(axis=0) - _distance(self.top, self.right).sum(axis=0)
-        for row in rng.permutation(np.flatnonzero(sign * nearer > 0)):  # answers that its gain or harm is made of
-            if np.sign(self._score(top) - base) != sign:
-                break
-            top[:, row] = self.base[:, row]
-        is_wrong = _distance(self.base, self.right).sum(axis=0) > 0
-        for row in rng.permutation(np.flatnonzero(is_wrong)):
-            if self._score(top) - base >= points / 100:
-                break
-            top[:, row] = self.right[:, row]
-        return top
-
-    def _score(self, lanes: Answers) -> float:
-        return float(np.mean([MEASURES[self.metric](self.labels, lane) for lane in lanes]))
+def _found(pair: Pair, gain: Any, points: float, repeats: int, rng: np.random.Generator) -> float:  # noqa: ANN401
+    """The share of repeats in which the test finds a true gain of so many points."""
+    times = repeats // WITH_EACH
+    detected = sum(_detected(pair, gain, pair.with_gains((points,), rng)[0], WITH_EACH, rng) for _ in range(times))
+    return detected / (WITH_EACH * times)
 
 
-def _distance(lanes: Answers, right: Answers) -> Answers:
-    """How far decisions ``[seeds, n]`` are from right ones: of classes 0 or 1, of numbers in their own unit."""
-    if np.issubdtype(lanes.dtype, np.floating):
-        return np.asarray(np.abs(lanes - right))
-    apart = np.asarray(lanes != right)
-    return np.asarray(apart if apart.ndim == 2 else apart.any(axis=2), dtype=np.float64)
+def _detected(pair: Pair, gain: Any, top: Answers, repeats: int, rng: np.random.Generator) -> int:  # noqa: ANN401
+    """In how many repeats the test finds the gain of these decisions."""
+    both, n_seeds = np.concatenate([top, pair.base]), len(top)
+    rows_of = [np.flatnonzero(pair.groups.index == group) for group in range(pair.groups.count)]
+    of_seeds, total = (gain.seed_error / 100) ** 2, (gain.standard_error / 100) ** 2
+    inverse = total**2 / gain.df - (total - of_seeds) ** 2 / (pair.groups.effective - 1)
+    df = of_seeds**2 / inverse if inverse > 0 else 1e6
+    # Groups that are drawn anew move each run by itself too, which the variance between seeds holds already.
+    draws = score_draws(pair.metric, pair.labels, pair.groups, both, draws=DRAWS, rng=rng)
+    differences = draws[:, :n_seeds] - draws[:, n_seeds:]
+    differences = differences[np.isfinite(differences).all(axis=1)]
+    own = max(float(differences.mean(axis=1).var()) - shared_variance(differences), 0.0)
+    noise, detected = np.sqrt(max(of_seeds - own, 0.0)), 0
+    for _ in range(repeats):
+        drawn = [rows_of[group] for group in rng.integers(pair.groups.count, size=pair.groups.count - 1)]
+        rows = np.concatenate(drawn)
+        groups = Groups.of(np.repeat(np.arange(len(drawn)), [len(of_group) for of_group in drawn]))
+        labels, lanes = pair.labels[rows], both[:, rows]
+        scores = np.array([MEASURES[pair.metric](labels, lane) for lane in lanes])
+        draws = score_draws(pair.metric, labels, groups, lanes, draws=DRAWS, rng=rng)
+        pooled = [(of_seeds * rng.chisquare(df) / df, df)] if of_seeds else []
+        tops, bases = scores[:n_seeds] + noise * rng.standard_normal(), scores[n_seeds:]
+        parts = (draws[:, :n_seeds], draws[:, n_seeds:])
+        evidence = difference_evidence(tops, bases, *parts, groups, rng, pooled)
+        detected += evidence.p <= LEVEL and tops.mean() > bases.mean()
+    return detected
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a true gain adds to its error, against fresh samples of a population, and where nothing can be added."""
+"""The error of a gain of a size, against fresh samples of a population and by hand, and where nothing can be gained."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from adapters_store.roles import BASELINE, TRANSFER
+from analysis.gains.cells import planned_cells, predictions
 from analysis.gains.gains import gains
-from analysis.gains.growth import Growth, grown, growth, growths, right_answers
+from analysis.gains.growth import ERRORS, SIZES, Growth, Pair, grown, growths, right_answers
 from analysis.gains.significance import Groups
 from tasks.metrics import MEASURES
 from tests.support.studies.fake_study import FakeTask, fake_study
@@ -29,6 +31,12 @@ def _sample(metric: str, n: int, share: float, rng: np.random.Generator) -> tupl
     return labels, base, top
 
 
+def _alone(metric: str, labels: Answers, base: Answers, names: Answers | None = None) -> Pair:
+    """A transfer whose answers are those of its target alone; every row is a group if there are no names."""
+    groups = Groups.of(np.arange(len(labels)) if names is None else names)
+    return Pair(metric, labels, groups, np.atleast_2d(base), np.atleast_2d(base))
+
+
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_gains_of_fresh_samples_vary_as_much_as_is_said(metric: str, share: float) -> None:
@@ -37,7 +45,7 @@ def test_gains_of_fresh_samples_vary_as_much_as_is_said(metric: str, share: floa
     points = np.array([100 * (score(labels, top) - score(labels, base)) for labels, base, top in fresh])
     said = []
     for labels, base, _ in fresh[:12]:
-        said.append(growth(metric, labels, base[None], Groups.of(np.arange(n))).variance(points.mean()))
+        said.append(_alone(metric, labels, base).growth().variance(points.mean()))
     assert np.mean(said) == pytest.approx(points.var(), rel=0.2)
 
 
@@ -45,31 +53,55 @@ def test_of_right_answers_alone_it_is_that_of_mcnemar() -> None:
     rng, n = np.random.default_rng(1), 2000
     labels = rng.integers(2, size=n)
     base = np.where(rng.random(n) < 0.5, labels, 1 - labels)
-    own = growth("macro_f1", labels, base[None], Groups.of(np.arange(n)))
-    assert own.variance(10.0) == pytest.approx(1e4 * (0.1 - 0.1**2) / n, rel=0.2)
+    own = _alone("macro_f1", labels, base).growth()
+    assert own.variance(0.0) == 0.0
+    assert own.variance(10.0) == pytest.approx(1e4 * (0.1 - 0.1**2) / n, rel=0.1)
 
 
-def test_groups_that_are_wrong_together_add_more() -> None:
+def test_answers_that_change_for_nothing_add_theirs_whatever_the_gain_was() -> None:
+    rng, n = np.random.default_rng(6), 2000
+    labels = rng.integers(2, size=n)
+    base = np.where(np.arange(n) % 2, labels, 1 - labels)
+    swapped = np.where(rng.random(n) < 0.3, 1 - base, base)  # as many become right as become wrong
+    harmed = np.where((rng.random(n) < 0.2) & (base == labels), 1 - labels, swapped)
+    for top in (swapped, harmed):
+        own = Pair("macro_f1", labels, Groups.of(np.arange(n)), base[None], top[None]).growth()
+        assert own.variance(0.0) == pytest.approx(1e4 * np.mean(swapped != base) / n, rel=0.2)
+        assert own.variance(10.0) > own.variance(0.0)
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
+def test_the_gain_that_is_put_in_is_as_large_as_was_asked_and_a_harm_is_taken_out(metric: str) -> None:
+    rng = np.random.default_rng(8)
+    labels, base, _ = _sample(metric, 500, 0.0, rng)
+    worse = np.where(rng.random(500) < 0.2, rng.permutation(labels), base)
+    pair = Pair(metric, labels, Groups.of(np.arange(500)), base[None], worse[None])
+    assert pair.gain(worse[None]) < -2
+    assert pair.gain(pair.without_gain(rng)) == pytest.approx(0, abs=0.5)
+    assert [pair.gain(top) for top in pair.with_gains((5, 20), rng)] == pytest.approx([5, 20], abs=0.5)
+
+
+def test_groups_that_are_wrong_together_vary_more() -> None:
     rng, n = np.random.default_rng(2), 600
     labels, names = rng.integers(2, size=n), np.arange(n) % 30
     is_wrong = (names < 15) & (rng.random(n) < 0.9)
     base = np.where(is_wrong, 1 - labels, labels)
-    together, apart = (growth("macro_f1", labels, base[None], Groups.of(of)) for of in (names, rng.permutation(names)))
+    together, apart = (_alone("macro_f1", labels, base, of).growth() for of in (names, rng.permutation(names)))
     assert together.variance(20.0) > 1.3 * apart.variance(20.0)
 
 
-def test_variances_never_fall_below_those_of_smaller_gains() -> None:
-    falling = Growth(1.0, -0.05)
-    assert falling.variance(10.0) == falling.variance(50.0) == pytest.approx(5.0)
-    assert Growth(0.0, 0.1).variance(2.0) == pytest.approx(0.4)
+def test_variances_lie_on_lines_between_sizes_and_stay_beyond_the_largest_that_is_reached() -> None:
+    own = Growth((1.0, 3.0, 6.0, np.nan, np.nan, np.nan))
+    assert [own.variance(points) for points in (0, 1, SIZES[2], 30)] == [1.0, 2.0, 6.0, 6.0]
+    assert np.isnan(Growth.constant(np.nan).variance(1.0))
 
 
 def test_several_seeds_count_where_they_are_wrong_alike() -> None:
     rng, n = np.random.default_rng(3), 1500
-    labels, groups = rng.integers(2, size=n), Groups.of(np.arange(n))
+    labels = rng.integers(2, size=n)
     lanes = np.where(rng.random((3, n)) < 0.6, labels, 1 - labels)
-    alike, apart = (growth("macro_f1", labels, of, groups) for of in (np.stack([lanes[0]] * 3), lanes))
-    alone = growth("macro_f1", labels, lanes[:1], groups)
+    alike, apart = (_alone("macro_f1", labels, of).growth() for of in (np.stack([lanes[0]] * 3), lanes))
+    alone = _alone("macro_f1", labels, lanes[:1]).growth()
     assert alike.variance(8.0) == pytest.approx(alone.variance(8.0))
     assert apart.variance(8.0) < 0.7 * alone.variance(8.0)
 
@@ -78,24 +110,44 @@ def test_a_whole_answer_of_several_classes_becomes_right() -> None:
     rng, n = np.random.default_rng(4), 500
     labels = rng.integers(2, size=(n, 4))
     base = np.where(rng.random((n, 4)) < 0.6, labels, 1 - labels)
-    assert growth("multilabel_f1", labels, base[None], Groups.of(np.arange(n))).variance(5.0) > 0
+    pair = Pair("multilabel_f1", labels, Groups.of(np.arange(n)), base[None], base[None])
+    (top,) = pair.with_gains((5,), rng)
+    changed = (top[0] != base).any(axis=1)
+    assert changed.any()
+    assert (top[0][changed] == labels[changed]).all()
+    assert pair.growth().variance(5.0) > 0
 
 
 @pytest.mark.parametrize("metric", ["macro_f1", "pearson_r"])
 def test_nothing_is_said_where_no_answer_is_wrong_or_no_score_is_defined(metric: str) -> None:
     labels = np.arange(90) % 3
-    groups = Groups.of(np.arange(90))
-    assert np.isnan(growth(metric, labels, labels[None], groups).linear)
+    assert np.isnan(_alone(metric, labels, labels).growth().variances).all()
+    assert np.isnan(_alone(metric, labels, labels[::-1], np.zeros(90)).growth().variances).all()
     if metric == "pearson_r":
-        assert np.isnan(growth(metric, labels, np.ones((1, 90)), groups).linear)
+        assert np.isnan(_alone(metric, labels, np.ones(90)).growth().variances).all()
 
 
-def test_a_collapsed_target_has_none_and_the_others_theirs(tmp_path: Path) -> None:
+def test_transfers_onto_a_collapsed_target_have_none_and_the_others_theirs(tmp_path: Path) -> None:
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
     store, manifest = fake_study(tmp_path, tasks, seeds=(1, 2), flags={(None, "hope"): ["collapsed"]})
-    frame = growths(store, manifest).set_index("target")
-    assert frame.growth_linear.isna().to_dict() == {"hope": True, "role": False, "distress": False}
+    frame = growths(store, manifest)
+    assert len(frame) == 6
+    assert frame.error_at_2.isna().equals(frame.target == "hope")
     assert (frame.effective_groups > 20).all()
-    marked = grown(gains(store, manifest, draws=50), frame.reset_index())
-    assert marked.growth_linear.isna().equals(marked.target == "hope")
+    marked = grown(gains(store, manifest, draws=50), frame)
+    assert marked.error_at_0.isna().equals(marked.target == "hope")
     assert list(marked.columns) == list(gains(store, manifest, draws=50).columns)
+
+
+def test_every_transfer_has_the_errors_of_its_own_answers_and_seeds(tmp_path: Path) -> None:
+    store, manifest = fake_study(tmp_path, (FakeTask("hope"), FakeTask("role")), seeds=(1, 2), baseline_seeds=(1, 2, 3))
+    row = growths(store, manifest).set_index(["intermediate", "target"]).loc[("role", "hope")]
+    planned = planned_cells(store, manifest).query("target == 'hope' and seed < 3").sort_values("seed")
+    shown = {
+        role: [predictions(store, store.get(key)) for key in planned.key[planned.role == role]]
+        for role in (BASELINE, TRANSFER)
+    }
+    first = shown[BASELINE][0]
+    answers = (np.stack([of.decisions for of in shown[role]]) for role in (BASELINE, TRANSFER))
+    own = Pair("macro_f1", first.labels, Groups.of(first.groups), *answers).growth()
+    assert [row[name] for name in ERRORS] == pytest.approx(np.sqrt(own.variances), nan_ok=True)

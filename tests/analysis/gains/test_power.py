@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from analysis.gains.cells import cells
 from analysis.gains.gains import gains
-from analysis.gains.growth import Growth, grown, growths
+from analysis.gains.growth import ERRORS, SIZES, Growth, grown, growths
 from analysis.gains.power import (
     DESIGNS,
     NOT_DETECTABLE,
@@ -32,7 +32,7 @@ TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 
 def smallest_visible(error: float, df: float) -> float:
     """Of an error that is the same whatever the gain."""
-    return Error(error**2, df).smallest()
+    return Error(Growth.constant(error**2), df).smallest()
 
 
 def test_with_many_groups_it_is_2_point_8_standard_errors() -> None:
@@ -82,18 +82,22 @@ def test_every_target_has_its_smallest_visible_gain(tmp_path: Path) -> None:
 
 
 GAIN = {"seed_error": 0.0, "standard_error": 2.0, "df": 19.0, "points": 5.0, "effective_groups": 20.0}
-GROWN = pd.DataFrame([GAIN | {"growth_linear": 0.5, "growth_square": 0.02}])
+GROWN = pd.DataFrame([GAIN | dict(zip(ERRORS, (1.0, 1.2, 2.0, 3.0, 4.0, np.nan), strict=True))])
 
 
-def test_the_error_of_a_gain_grows_with_it_from_what_the_pair_has_without_its_own() -> None:
+def test_the_error_of_a_gain_is_that_of_its_size() -> None:
     own = Error.of(next(GROWN.itertuples()))
-    assert own.groups == pytest.approx(4 - (0.5 * 5 + 0.02 * 25))
+    assert own.at(0.0) == pytest.approx((1.0, 19.0))
     assert own.at(5.0) == pytest.approx((2.0, 19.0))
-    assert own.at(9.0)[0] == pytest.approx(np.sqrt(1 + 0.5 * 9 + 0.02 * 81))
-    assert Error.of(next(GROWN.assign(points=-5.0).itertuples())).groups == own.groups
-    assert Error.of(next(GROWN.assign(standard_error=0.0, df=np.nan).itertuples())).groups == 0
-    assert np.isnan(Error.of(next(GROWN.assign(growth_linear=np.nan).itertuples())).smallest())
-    assert Error(1e6, 19.0).smallest() == np.inf
+    assert own.at(7.5)[0] == pytest.approx(np.sqrt((4 + 9) / 2))
+    assert own.at(90.0)[0] == pytest.approx(4.0)
+    assert np.isnan(Error.of(next(GROWN.assign(**dict.fromkeys(ERRORS, np.nan)).itertuples())).smallest())
+    assert Error(Growth.constant(1e6), 19.0).smallest() == np.inf
+
+
+def test_printed_scores_have_the_error_that_they_were_printed_with() -> None:
+    printed = next(GROWN.drop(columns=[*ERRORS, "effective_groups", "seed_error"]).itertuples())
+    assert Error.of(printed).at(3.0) == Error.of(printed).at(30.0) == pytest.approx((2.0, 19.0))
 
 
 def test_the_part_of_the_seeds_stays_as_it_is() -> None:
@@ -143,8 +147,8 @@ def test_seeds_and_groups_are_told_apart_in_a_finished_study(tmp_path: Path) -> 
 
 def _spread(**changed: float) -> pd.DataFrame:
     row = {"target": "a", "setting": "full", "n_pairs": 9, "groups": 4.0, "groups_df": 99.0, "n_seeds": 3}
-    row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5, "growth_linear": 0.0, "growth_square": 0.0} | changed
-    return pd.DataFrame([{"groups_at_null": row["groups"]} | row], columns=list(SPREADS))
+    row |= {"baseline": 2.0, "transfer": 3.0, "shared": 1.5} | changed
+    return pd.DataFrame([dict.fromkeys(ERRORS, row["groups"] ** 0.5) | row], columns=list(SPREADS))
 
 
 def _by_seeds(*, room: float = 100.0, **changed: float) -> pd.DataFrame:
@@ -170,10 +174,13 @@ def test_more_seeds_see_smaller_gains_down_to_what_the_test_set_allows() -> None
 
 
 def test_what_a_gain_adds_to_its_error_stays_however_many_seeds_there_are() -> None:
-    flat, grown_rows = (_by_seeds(groups_at_null=3.0, growth_linear=one).visible for one in (0.0, 0.5))
-    assert (grown_rows > flat).all()
-    last = grown_rows.iloc[-1]
-    assert last > Error(3.0, 99.0, Growth(0.5, 0.0)).smallest() > smallest_visible(np.sqrt(3.0), 99)
+    errors = [np.sqrt(3.0 + 0.5 * size) for size in SIZES]
+    flat, rising = (
+        _by_seeds(**dict(zip(ERRORS, of, strict=True))).visible for of in ([errors[0]] * len(SIZES), errors)
+    )
+    assert (rising > flat).all()
+    own = Error(Growth(tuple(error**2 for error in errors)), 99.0)
+    assert rising.iloc[-1] > own.smallest() > smallest_visible(np.sqrt(3.0), 99)
 
 
 def test_a_transfer_of_one_seed_is_taken_to_vary_as_its_baseline_and_nothing_is_said_without_seeds() -> None:
@@ -206,7 +213,7 @@ def test_one_seed_is_tested_with_no_more_degrees_of_freedom_than_its_baseline_ha
 def test_a_gain_beyond_a_perfect_score_is_not_called_visible(tmp_path: Path) -> None:
     study = fake_study(tmp_path, TASKS)
     frame = grown(gains(*study, draws=200), growths(*study))
-    wide = frame.assign(standard_error=frame.standard_error + 60.0)
+    wide = frame.assign(**{name: frame[name] + 60.0 for name in ERRORS})
     found = visible_gains(wide)
     assert (found.room == 100 * (1 - wide.groupby("target", sort=False).baseline.first().to_numpy())).all()
     assert found.visible.isna().all() and not found.is_detectable.any()

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import nct
 from scipy.stats import t as student
 
+from analysis.gains.growth import Growth
 from analysis.gains.power import Error, chance_to_find, spreads, visible_by_seeds
 from benchmarks.calibrations.forecasts import ASKED, FORECAST, KNOWN, forecasts, frames_of
 from benchmarks.calibrations.gains import METRICS, QUALITY_SD, Design, simulated
@@ -23,7 +24,7 @@ def test_the_chance_to_find_a_gain_is_that_of_the_noncentral_t_of_scipy(size: fl
     critical = student.ppf(0.975, df)
     wanted = nct.sf(critical, df, size) + nct.cdf(-critical, df, size)
     assert chance_to_find(size, df) == pytest.approx(wanted, abs=2e-4)
-    assert chance_to_find(Error(1.0, df).smallest(), df) == pytest.approx(0.8, abs=1e-6)
+    assert chance_to_find(Error(Growth.constant(1.0), df).smallest(), df) == pytest.approx(0.8, abs=1e-6)
     assert np.isnan(chance_to_find(np.nan, df))
 
 
