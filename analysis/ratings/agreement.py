@@ -78,7 +78,13 @@ class Panel(NamedTuple):
 
 
 def alpha(values: FloatArray, level: str = "interval") -> float:
-    """Krippendorff's alpha of ratings ``[units, raters]``, NaN for a gap; NaN where all ratings are alike."""
+    """Krippendorff's alpha of ratings ``[units, raters]``, NaN for a gap; NaN where all ratings are alike.
+
+    NaN with a single unit that two raters rated, too: what is expected by chance then is what was observed, and alpha
+    would be 0 whatever they said.
+    """
+    if np.count_nonzero(np.isfinite(values).sum(axis=1) > 1) < 2:
+        return float("nan")
     scale = np.unique(values[np.isfinite(values)])
     together = _coincidences(values, scale).sum(axis=0, keepdims=True)
     return float(_alphas(together, scale, level)[0])

@@ -54,6 +54,12 @@ def alpha_by_counting(values, level):
     return 1 - observed / expected
 
 
+def test_of_a_single_unit_alpha_is_undefined():
+    assert alpha_by_counting([[2.0, 5.0]], "interval") == 0  # whatever they said
+    assert np.isnan(alpha(np.array([[2.0, 5.0], [1.0, GAP]])))
+    assert np.isfinite(alpha(np.array([[2.0, 5.0], [1.0, 1.0]])))
+
+
 def test_alphas_of_the_paper(published):
     frame = agreement(published, draws=50).set_index("construct")
     order = ["definition", "link", "conduciveness", "overall"]
