@@ -130,7 +130,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     }
 
 
-@pytest.mark.parametrize("command", ["report", "report --share", "figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["report", "report --public", "figures", "analyze", "paper"])
 def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(command, tmp_path, capsys, monkeypatch):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     fake_study(tmp_path / "runs", tasks, seeds=(18,), helpful=[("role", "hope")])
