@@ -19,7 +19,7 @@ from tasks.splits.contamination import Contact
 from tests.support.studies.secret_study import CLASSES, RATER, SECRET, TITLE, WORDS, secret_study
 
 DRAWS = 50
-MISSING = {"whispered_grief": "whispered.csv is not in the folder", "empdial": "its files are not there"}
+MISSING = {"whispered_grief": "whispered.csv is not in the folder", "empdial_role": "its files are not there"}
 NOWHERE = (*WORDS, "secret.csv", "whispered")
 
 
@@ -58,7 +58,7 @@ def study(tmp_path_factory):
         tmp_path_factory.mktemp("study"), private=True, missing_tasks=MISSING, seeds=(1, 2), flags=flags
     )
     names = list(manifest["tasks"])
-    contacts = [list(Contact(a, b, 9, 9, int(a != b), 0, 0, 0, 0)) for a in names for b in names]
+    contacts = [list(Contact(a, b, 9, 9, int(a != b), 0, 0, 0, 0, 3, 0)) for a in names for b in names]
     store.put_measure(CONTAMINATION, contamination_inputs(manifest["tasks"]), {"contacts": contacts}, 0.1)
     return store, manifest
 
@@ -86,7 +86,7 @@ def test_it_says_how_many_are_left_out_and_keeps_the_others(study, public):
     page = (public / "report.md").read_text()
     assert "2 private tasks are left out." in page.split("##")[0]
     assert "2 private tasks are left out." in (public / "report.html").read_text()
-    assert "empdial" in page
+    assert "empdial_role" in page
     gains = pd.read_csv(public / "tables" / "gains.csv")
     assert len(gains) == 6
     assert gains.contaminated.all()
