@@ -37,9 +37,11 @@ from analysis.sections.blocks import Bullets, Heading, Section, Text, markdown
 from analysis.sections.importance import Progress
 from analysis.sections.in_short import IN_SHORT, sentences, sentences_of_scores, sentences_of_systems
 from analysis.sections.paper_tables import write_tables
+from analysis.sections.public import without_private
 from analysis.sections.question import Question
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.tables import ABOUT, FIGURES, PAPER_FIGURES, TABLES, write_frames
+from tasks.errors import BadInput
 
 SCORES_TITLE = "The paper's own grid, from its printed scores"
 SCORES_CAVEATS = (
@@ -66,15 +68,22 @@ def report(
     *,
     draws: int = DRAWS,
     seed: int = SEED,
+    public: bool = False,
     progress: Progress = silent,
 ) -> Written:
     """Write every frame, table and figure of a study, report.md and report.html into ``out``.
 
-    What explains gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if
-    what is stored cannot be trusted.
+    If ``public``, private tasks are left out, and ``out`` must be empty: what is there might name one. What explains
+    gains is answered in the guarded way. Equal stores give equal bytes. CorruptRecord or MixedRecords if what is stored
+    cannot be trusted.
     """
-    store = Snapshot.of(store)
+    store, left_out = Snapshot.of(store), ""
+    if public:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise BadInput(f"{out} is not an empty folder; a report without private tasks needs one of its own (--out)")
+        store, manifest, left_out = without_private(store, manifest)
     study = StudyResults.of(store, manifest, out, draws=draws, seed=seed).with_controls(store)
+    study = replace(study, left_out=left_out)
     return write_report(store, study, out, progress)
 
 
@@ -174,8 +183,6 @@ def _leaderboard(frames: Frames, study: StudyResults, out: Path) -> Leaderboard 
     if not has_systems(study.manifest):
         return None
     board = frames.board()
-    if study.rationales is not None:
-        board = replace(board, rationales=study.rationales)
     for name, frame in board.frames.items():
         write_frames(frame, out / TABLES / name)
     return board

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from analysis.gains.flips import Flips
     from analysis.importance.choosing.ranking import Advice
     from analysis.results.probes import Probed
-    from analysis.sharing.share import Shared
     from harness.engines.remote import Launch
     from harness.engines.status import StudyStatus
     from harness.run.grid import Engine, GridReport, RunPack
@@ -417,17 +416,14 @@ class Study:
             watch=watch,
         )
 
-    def report(self, out: str | Path) -> Path:
-        """Write frames, figures and ``report.md`` into ``out`` and return the report's path."""
+    def report(self, out: str | Path, *, public: bool = False) -> Path:
+        """Write frames, figures and ``report.md`` into ``out`` and return the report's path.
+
+        If ``public``, private tasks are left out, and ``out`` must be empty.
+        """
         from analysis.report import report
 
-        return report(*self.results(), Path(out)).page
-
-    def share(self, out: str | Path) -> Shared:
-        """Write a report for others into the empty folder ``out``: private tasks stand under pseudonyms there."""
-        from analysis.sharing.share import shared_report
-
-        return shared_report(*self.results(), Path(out))
+        return report(*self.results(), Path(out), public=public).page
 
     def __repr__(self) -> str:
         """The study's name and where its cells are kept."""

@@ -1,4 +1,4 @@
-"""Curves over all choices that could have been made: of what the constructs add, and of the slopes of every rating."""
+"""The specification curve: slopes of every rating under each choice that could have been made."""
 
 from __future__ import annotations
 
@@ -16,42 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHOICES = {
-    "left_out": "families left out as",
     "outcome": "outcome",
     "weights": "weights",
     "cells": "cells",
     "without_rater": "without rater",
 }
-NULLS = {
-    "p_tasks": ("o", "#1b7837", "ratings permuted over tasks"),
-    "p_families": ("s", "#762a83", "over families"),
-}
 OF_RATINGS = (("o", "#1b7837"), ("s", "#762a83"), ("^", "#2166ac"), ("D", "#b35806"), ("v", "#4d4d4d"))
-TEXT_AT = 1.02  # of the axes' width
 GAP, WIDTH = 9, 66  # points, beside the axes and of a rating's column
 TICKS = (1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
-def specification_curve(curve: pd.DataFrame, title: str) -> Figure:
-    """A line per specification, the primary one on top, with both p on a logarithmic axis and what is added."""
-    figure = figure_of(7.4, 1.9 + 0.32 * len(curve), title)
-    axes = figure.subplots()
-    smallest = float(np.nanmin(curve[list(NULLS)].to_numpy("float64"), initial=LEVEL))
-    for name, (marker, colour, label) in NULLS.items():
-        axes.scatter(curve[name], range(len(curve)), marker=marker, color=colour, s=26, label=label, zorder=3)
-    for number, row in enumerate(curve.itertuples()):
-        said = "not defined" if pd.isna(row.added) else f"{signed(row.added, 4)}{' *' if row.passes else ''}"
-        axes.text(TEXT_AT, number, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
-    axes.text(TEXT_AT, -0.9, "adds to Q2 (*: passes)", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
-    _lines_of_choices(axes, curve, smallest)
-    axes.set_xlabel("p of what the constructs add together (both have to be small)", fontsize=8.5)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    return figure
-
-
 def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
     """A line per choice of the mixed model, the primary one on top: the p of every rating, and its slope in words."""
-    names = [name for name in CHOICES if name in slopes]
+    names = list(CHOICES)
     keys = slopes[names].astype("object").where(slopes[names].notna(), "")  # a file has nothing for ""
     lines = keys.drop_duplicates().reset_index(drop=True)
     place = slopes.assign(line=pd.MultiIndex.from_frame(lines).get_indexer(pd.MultiIndex.from_frame(keys)))
@@ -66,7 +43,7 @@ def choices_of_slopes(slopes: pd.DataFrame, title: str) -> Figure:
         for line, words in zip([-0.9, *own.line], [shortened(rating, 13), *said], strict=True):
             beside: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "xytext": (GAP + WIDTH * number, 0)}
             axes.annotate(words, (1, line), **beside, textcoords="offset points", va="center", color=colour, fontsize=8)
-    _lines_of_choices(axes, lines.assign(left_out=""), float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL)))
+    _lines_of_choices(axes, lines, float(np.nanmin(slopes.p.to_numpy("float64"), initial=LEVEL)))
     axes.set_xlabel("p of a slope, corrected for all ratings (right: the slopes, per step)", fontsize=8.5)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from tasks.plain_text import counted
 Array = np.ndarray
 WINSORISED_SHARE = 0.05  # of the centred gains at either end
 LARGEST_R = 0.9999  # beyond it Fisher's z says nothing
-FEWEST_FAMILIES, FEWEST_PAIRS = 4, 30
 
 
 @dataclass(frozen=True)
@@ -49,42 +48,6 @@ class Grid:
     def others(self) -> list[str]:
         """All other features."""
         return [name for name, kind in self.kinds.items() if kind != CONSTRUCT]
-
-    def blocks(self, name: str, facts: Array | None = None) -> list[Array]:
-        """The blocks [tasks, tasks, width] of a feature, each to be scaled as one, or of other facts for it."""
-        return blocks_of(self.kinds[name], self.facts[name] if facts is None else facts)
-
-    def why_not(self) -> str | None:
-        """Why nothing can be said of families that were not seen; None if it can."""
-        n_pairs, n_families = int(self.mask.sum()), len(self.families)
-        if n_pairs >= FEWEST_PAIRS and n_families >= FEWEST_FAMILIES:
-            return None if self.constructs else "no task has ratings"
-        return (
-            f"{counted(n_pairs, 'pair')} of {counted(len(self.tasks), 'task')} in {counted(n_families, 'family')};"
-            f" leaving families out needs {FEWEST_PAIRS} pairs and {FEWEST_FAMILIES} families"
-        )
-
-    def without_family(self, family: int) -> Grid:
-        """The same grid without the pairs that touch a family."""
-        touched = self.family == family
-        kept = self.mask & ~touched[:, None] & ~touched[None, :]
-        return replace(self, mask=kept)
-
-
-def blocks_of(kind: str, facts: Array) -> list[Array]:
-    """The blocks of a feature of this kind; a construct is a signed difference, and the difference without its sign.
-
-    Facts are [tasks], of a similarity [tasks, tasks]; axes before these, as for many draws, are kept in the blocks.
-    """
-    if kind == SIMILARITY:
-        return [facts[..., None]]
-    intermediate, target = facts[..., :, None], facts[..., None, :]
-    if kind == CATEGORY:  # facts are codes from 0; every ordered pair of codes has a column
-        pair = intermediate * (facts.max() + 1) + target
-        columns: Array = (pair[..., None] == np.unique(pair)) * 1.0
-        return [columns]
-    signed = (intermediate - target)[..., None]
-    return [signed, np.abs(signed)] if kind == CONSTRUCT else [signed]
 
 
 def grid_of(results: Results, specification: Specification, similarities: pd.DataFrame | None = None) -> Grid:

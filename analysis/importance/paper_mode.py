@@ -1,7 +1,7 @@
 """The paper's procedure (its section 5.1): an SVR on random splits, and the cost of shuffling a feature in training.
 
 Kept as the publication has it, with raw units and integer codes, so that its Table 6 can be compared. Its numbers
-describe a fit in the sample: ``analysis.importance.guarded`` says what of it holds for tasks that were not seen.
+describe a fit in the sample: ``unseen_tasks`` says what of it holds for tasks that were not seen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.importance.features import CATEGORY, CONSTRUCT, DIFFERENCE, SIMILARITY, SIZE, features_of, pair_features
-from analysis.importance.null_tests import permutation_p, permuted_ratings, task_orders
+from analysis.importance.permutations import permutation_p, permuted_ratings, task_orders
 from analysis.results.published.finished import table
 from analysis.results.results import Results
 from tasks.errors import BadInput

@@ -14,10 +14,13 @@ from analysis.results.results import Results
 
 @dataclass(frozen=True)
 class Specification:
-    """Which question is asked of a grid: what is explained, from which cells and raters, and what is left out."""
+    """Which question is asked of a grid: what is explained, and from which cells and raters.
+
+    ``left_out`` is of a declaration and its key, and asks nothing: the regression that left families out is gone.
+    """
 
     outcome: str = "points"  # or percent, ranks, winsorised
-    left_out: str = "target"  # or intermediate, both: the role in which families are left out
+    left_out: str = "target"  # or intermediate, both
     cells: str = "all"  # or not collapsed, not contaminated
     without_rater: str = ""
     weights: str = "inverse variance"  # or equal
@@ -29,14 +32,13 @@ class Specification:
 
 
 PRIMARY = Specification()
-DRAWS = 999  # permutations of tasks
+DRAWS = 999
 
 
 def specifications(results: Results, primary: Specification = PRIMARY) -> Iterable[Specification]:
     """The primary specification, and each that differs from it in one respect."""
     raters = sorted(results.ratings.rater.unique()) if results.ratings.rater.nunique() > 1 else []
     choices = {
-        "left_out": ["target", "intermediate", "both"],
         "outcome": ["points", "percent", "ranks", "winsorised"],
         "weights": ["inverse variance", "equal"],
         "cells": ["all", "not collapsed", "not contaminated"],
@@ -48,8 +50,9 @@ def specifications(results: Results, primary: Specification = PRIMARY) -> Iterab
 
 @dataclass(frozen=True)
 class Primary:
-    """One specification of the guarded analysis, its number of arrangements, and the margin in points for less data.
+    """One specification of the guarded analysis, and the margin in points for less data.
 
+    ``draws``, arrangements of tasks, is of a declaration and its key, and decides nothing, as ``left_out``.
     ``declared`` is when a run of the study first had it, empty if the study file declares none; of ``trained`` finished
     cells, ``trained_before`` were trained earlier than that, and the earliest is the ``first``: when, and by what code.
     """
@@ -89,8 +92,9 @@ class Primary:
 
     def line(self) -> str:
         """Whether this was declared, before how many results, its key, and when and by what code the first was made."""
-        choices = ", ".join(f"{name} {value}" for name, value in asdict(self.specification).items() if value)
-        what = f"{choices.replace('_', ' ')}, {self.draws} arrangements of tasks, margin {self.margin:g} points"
+        asked = {name: value for name, value in asdict(self.specification).items() if value and name != "left_out"}
+        choices = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+        what = f"{choices}, margin {self.margin:g} points"
         if not self.declared:
             return f"Not preregistered: no study file declares it. Default primary analysis ({what}); hash {self.key}."
         late = (

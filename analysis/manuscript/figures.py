@@ -37,7 +37,6 @@ from analysis.figures.planned.forest import FOREST, forest_parts, forest_plan, f
 from analysis.figures.planned.plan import SETTINGS, figure_of_plan
 from analysis.figures.planned.uncertainty import FULL, LIMIT
 from analysis.figures.planned.uncertainty_map import MAP, map_plan, map_words
-from analysis.figures.specification_curve import specification_curve
 from analysis.kept import NOWHERE, Kept
 from analysis.manuscript.frames import Frames
 from analysis.manuscript.layout import Venue
@@ -193,9 +192,6 @@ def _bars(frames: Frames) -> Iterator[Sheet]:
     if (frame := frames.get("mixed_profile")) is not None and len(frame):
         caption = "Log likelihood of every slope of gains on a rating; slopes in the band are not rejected at 5 %."
         yield Sheet("mixed-profile", caption, frame, likelihood_profile, True, 5.4)
-    if (frame := frames.get("guarded_curve")) is not None:
-        caption = "What the constructs add together under each specification of the guarded analysis."
-        yield Sheet("guarded-curve", caption, frame, specification_curve, True, 3.4 + 0.62 * len(frame))
 
 
 def fitted(sheet: Sheet, width: float, banner: str) -> Figure:

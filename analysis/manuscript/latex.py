@@ -180,7 +180,6 @@ FORMATS = {
     "alpha": ".2f",
     "rating": ".2f",
     "importance": ".3f",
-    "q2": ".3f",
     "hours": ".2f",
     "p": ".3f",
     "rate": "g",

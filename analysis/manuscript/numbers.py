@@ -51,7 +51,6 @@ class Quoted:
     only: Mapping[str, Any] = field(default_factory=dict)
 
 
-P = {"p_tasks": "p", "p_families": "p", "p_corrected": "p"}
 ENDS = {"low": "points", "high": "points"}
 POINTS = {"points": "points", **ENDS}
 POINTS_BELOW = {"difference": "points", **ENDS, "p_below": "p"}
@@ -115,8 +114,6 @@ QUOTED = (
         ("question", "construct"),
         {name: "rating" for name in ("slope", "low", "high", "detectable")} | {"p": "p"},
     ),
-    Quoted("guarded_features", "Feature", ("feature",), {"added": "q2", "low": "importance", "high": "importance"} | P),
-    Quoted("guarded_models", "Model", ("left_out", "model"), {"r2_train": "alpha", "q2": "q2"}),
     Quoted(
         "figure-2-importances",
         "Importance",

@@ -21,7 +21,7 @@ BACKBONES = {
     "roberta-large": ("liu-etal-2019-roberta",),
     "minilm": ("wang-etal-2020-minilm", "reimers-gurevych-2019-sentence"),
 }
-PAPERS_WAY, GUARDED, MIXED = "importances by the paper's procedure", "guarded analysis", "slopes on ratings"
+PAPERS_WAY, MIXED = "importances by the paper's procedure", "slopes on ratings"
 RANDOM = "random-tiny"  # not trained by anybody
 METHODS = {
     "seq_bn": ("pfeiffer-etal-2020-mad",),
@@ -59,7 +59,6 @@ RATINGS = {
 EXPLAINED = {
     PAPERS_WAY: ("drucker-etal-1997-support", "breiman-2001-random"),
     MIXED: ("dersimonian-laird-1986-meta", "hartung-knapp-2001-refined"),
-    GUARDED: ("hoerl-kennard-1970-ridge",),
 }
 SIMILARITIES = {
     "data_similarity": ("reimers-gurevych-2019-sentence",),
@@ -198,7 +197,6 @@ def _statistics(subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     worked = {
         PAPERS_WAY: subject.has_importances(),
         MIXED: subject.why_no_slopes() is None,
-        GUARDED: subject.why_not_guarded() is None,
     }
     cited |= {name: keys for name, keys in EXPLAINED.items() if worked[name]}
     cited |= _measure_keys(subject)

@@ -18,7 +18,6 @@ from analysis.figures.paper_figures import why_not_drawn
 from analysis.gains.cells import Manifest
 from analysis.importance.grid import Grid, grid_of
 from analysis.importance.mixed.tested import why_not as why_no_slopes
-from analysis.importance.ridge import why_no_fold
 from analysis.results.leaderboard import Leaderboard, has_systems
 from analysis.results.results import Results
 from analysis.sections.question import Question, of_published
@@ -81,10 +80,6 @@ class Subject:
     def why_no_slopes(self) -> str | None:
         """Why the mixed model can say nothing of ratings; None if it can."""
         return why_no_slopes(self._grid)
-
-    def why_not_guarded(self) -> str | None:
-        """Why nothing can be said of what explains gains for families left out; None if it can."""
-        return self._grid.why_not() or why_no_fold(self._grid, self.question.primary.specification.left_out)
 
     @property
     def _grid(self) -> Grid:

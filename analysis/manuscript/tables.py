@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.figures.heatmaps import DAGGER, DOUBLE_DAGGER, METRIC_NAMES
 from analysis.gains.significance import LEVEL
-from analysis.importance.guarded import NOT_TESTED
+from analysis.importance.mixed.answer import NOT_TESTED
 from analysis.manuscript.beside import merged, rationales, systems
 from analysis.manuscript.frames import BEST, EXTREMES, SPLITS, TOP, Frames
 from analysis.manuscript.latex import Best, printed, spanned
@@ -68,65 +68,31 @@ def slopes(frames: Frames) -> Iterator[Table]:
 
 
 def importances(frames: Frames) -> Iterator[Table]:
-    """What each feature is worth by the paper's procedure where that was computed, and the guarded verdict on it."""
-    if "guarded_features" not in frames:
-        return
-    frame = frames["guarded_features"]
+    """What each feature is worth by the paper's procedure, where that was computed."""
     fitted = frames.get("figure-2-importances")
-    series = list(dict.fromkeys(fitted.series)) if fitted is not None else []
+    if fitted is None:
+        return
+    series = list(dict.fromkeys(fitted.series))
     columns = (Column("Feature", "label"), *(Column(f"Importance, {name}") for name in series))
-    columns += tuple(map(Column, ("Adds to Q2", "95 % interval", "p (tasks)", "p (families)", "p (corrected)")))
     rows = tuple(
-        (
-            feature.title,
-            *(_fit_cell(fitted, name, feature.feature) for name in series),
-            *(printed("q2", feature.added, "--"), spanned("importance", feature.low, feature.high, "--")),
-            *(printed("p", getattr(feature, name), "--") for name in ("p_tasks", "p_families", "p_corrected")),
-            feature.verdict,
-        )
-        for feature in frame.itertuples()
+        (title, *(_fit_cell(fitted, name, feature) for name in series))
+        for feature, title in dict(zip(fitted.feature, fitted.title, strict=True)).items()
     )
     text = (
-        "What may explain a gain. Adds to Q2: what the prediction of gains for families of tasks that were left out"
-        " loses when the feature alone is dropped; p when facts are permuted over tasks, over families, and the"
-        " larger one corrected for all features."
+        "Importance of each feature by the paper's procedure: decrease in R2 on the training pairs (sd), a fit in the"
+        " sample."
     )
-    if series:
-        text += " Importance: decrease in R2 on the training pairs (sd), a fit in the sample."
-        if fitted is not None and fitted.is_stand_in.any():
-            names = ", ".join(dict.fromkeys(fitted.title[fitted.is_stand_in]))
-            text += f" Not measured, so that random numbers stood in for it in that fit (--): {names}."
-    if (frame.verdict == NOT_TESTED).any():
-        text += f" {_reasons(frame)}"
-    yield Table("importances", text, (*columns, Column("Verdict", "label")), rows)
+    if fitted.is_stand_in.any():
+        names = ", ".join(dict.fromkeys(fitted.title[fitted.is_stand_in]))
+        text += f" Not measured, so that random numbers stood in for it in that fit (--): {names}."
+    yield Table("importances", text, columns, rows)
 
 
-def _reasons(frame: pd.DataFrame) -> str:
-    untested = frame[frame.verdict == NOT_TESTED]
-    return " ".join(f"{', '.join(part.title)}: {why}." for why, part in untested.groupby("why", sort=False))
-
-
-def _fit_cell(fitted: pd.DataFrame | None, series: str, feature: str) -> str:
-    if fitted is None:
-        return "--"
+def _fit_cell(fitted: pd.DataFrame, series: str, feature: str) -> str:
     shown = fitted[(fitted.series == series) & (fitted.feature == feature)]
     if shown.empty or bool(shown.is_stand_in.item()):
         return "--"
     return f"{printed('importance', shown.importance.item())} ({printed('importance', shown.sd.item())})"
-
-
-def models(frames: Frames) -> Iterator[Table]:
-    """What each model explains of pairs it was trained on, and of families left out."""
-    frame = frames.get("guarded_models")
-    if frame is None or frame.empty:
-        return
-    named = (Column("Families left out as", "label"), Column("Model", "label"))
-    columns = (*named, Column("R2 (training pairs)"), Column("Q2 (left out)"))
-    rows = tuple(
-        (fit.left_out, fit.model, printed("alpha", fit.r2_train, "--"), printed("q2", fit.q2, "--"))
-        for fit in frame.itertuples()
-    )
-    yield Table("models", "Share of gains that models explain, and predict for families left out.", columns, rows, 2)
 
 
 def data_sets(frames: Frames) -> Iterator[Table]:
@@ -182,7 +148,6 @@ def tables(frames: Frames, banner: str) -> list[Table]:
         *means(frames),
         *slopes(frames),
         *importances(frames),
-        *models(frames),
         *data_sets(frames),
     ]
     short = (table.without_constants() for table in made if table.rows)

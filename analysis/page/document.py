@@ -13,16 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from adapters_store.disk import write_text
 from adapters_store.store import Store
 from analysis.figures.drawing import FigureFiles
 from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.figures.paper_figures import FIGURE_2, NO_EVIDENCE
-from analysis.figures.specification_curve import changed
 from analysis.gains.cells import TYPES
-from analysis.gains.significance import LEVEL, p_text
+from analysis.gains.significance import LEVEL
 from analysis.page.evidence import DOUBTS
 from analysis.page.intermediates import leaderboards
 from analysis.page.maps import glances, heatmaps
@@ -35,7 +32,6 @@ from analysis.sections.blocks import Picture, Section
 from analysis.sections.importance import Answer
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
-from analysis.tables import interval, signed
 from tasks.plain_text import harmless
 from tasks.ratings import themes
 
@@ -136,42 +132,8 @@ def _packed(figure: FigureFiles) -> str:
 
 
 def importance_of(answer: Answer, figures: Sequence[FigureFiles]) -> dict[str, Any]:
-    """The features with their verdicts, the specification curve and the bars of Figure 2, each with its texts."""
-    features: list[dict[str, Any]] = [_feature(row) for row in answer.facts.get("features", ())]
-    curve = answer.facts.get("curve", ())
-    return {
-        "headline": answer.facts["headline"],
-        "features": features,
-        "curve": [_specification(row, curve[0]) for row in curve],
-        "paper": _figure_2(figures),
-    }
-
-
-def _feature(row: dict[str, Any]) -> dict[str, Any]:
-    kept = ("feature", "title", "kind", "added", "low", "high", "null_mean", "p_corrected", "verdict", "against", "why")
-    shown = {name: plain(row.get(name)) for name in kept}
-    if shown["added"] is None:
-        return {**shown, "hover": [str(row["title"]), str(row["verdict"]), str(row["why"])]}
-    hover = [
-        *(str(row["title"]), str(row["verdict"])),
-        f"adds {signed(row['added'], 4)} to Q2, 95 % interval {_interval(row)}",
-        f"under permutation {signed(row['null_mean'], 4)}; p (corrected) {p_text(row['p_corrected'])}",
-        *([f"reason: {row['against']}"] if row["against"] else []),
-    ]
-    return {**shown, "hover": hover}
-
-
-def _interval(row: dict[str, Any]) -> str:
-    low, high = (float("nan") if row[name] is None else row[name] for name in ("low", "high"))
-    return interval(low, high, 3)
-
-
-def _specification(row: dict[str, Any], primary: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: plain(row[name]) for name in ("added", "p_tasks", "p_families", "passes", "notes")}
-    title = changed(row, primary)
-    added = "not defined" if shown["added"] is None else signed(shown["added"], 4)
-    ps = [f"p {p_text(pd.NA if shown[name] is None else shown[name])}" for name in ("p_tasks", "p_families")]
-    return {**shown, "title": title, "hover": [title, f"adds {added}", f"{ps[0]} (tasks), {ps[1]} (families)"]}
+    """The headline of what explains gains, and the bars of Figure 2."""
+    return {"headline": answer.facts["headline"], "paper": _figure_2(figures)}
 
 
 def _figure_2(figures: Sequence[FigureFiles]) -> dict[str, Any] | None:

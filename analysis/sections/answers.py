@@ -22,8 +22,7 @@ from analysis.importance.choosing.ranking import (
     rankings,
     summary,
 )
-from analysis.importance.guarded import NOT_TESTED
-from analysis.importance.mixed.answer import Mixed, ends
+from analysis.importance.mixed.answer import NOT_TESTED, Mixed, ends
 from analysis.importance.mixed.tested import SIGNED
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import OVERALL, differences

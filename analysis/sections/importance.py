@@ -8,11 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures.drawing import write_figure_files
-from analysis.figures.specification_curve import CHOICES, specification_curve
-from analysis.gains.significance import p_text
 from analysis.importance.features import features_of
-from analysis.importance.guarded import NOT_TESTED, Guarded, guarded
 from analysis.importance.paper_mode import (
     SETTINGS,
     PaperImportances,
@@ -25,9 +21,8 @@ from analysis.importance.paper_mode import (
 from analysis.sections.blocks import Block, Bullets, Section, Table, Text
 from analysis.sections.mixed import by_choice, choices, mixed_answer
 from analysis.sections.question import PUBLISHED, Question
-from analysis.tables import FIGURES, TABLES, interval, number, percent, signed, write_frames, yes_no
+from analysis.tables import TABLES, number, percent, write_frames
 from tasks.errors import BadInput
-from tasks.plain_text import counted
 
 Progress = Callable[[int, int, str], None]
 BySetting = dict[str, PaperImportances]
@@ -47,39 +42,15 @@ class Answer:
 
 
 def guarded_answer(question: Question, progress: Progress) -> Answer:
-    """The mixed model and the ridge regression of the primary specification, with their frames written."""
+    """The mixed model of the primary specification, with its frames written."""
     primary, (answer, blocks, more) = question.primary, mixed_answer(question, progress)
-    analysis = _guarded(question, progress)
-    frames = {"features": analysis.features, "models": analysis.models, "curve": analysis.curve}
-    for name, frame in frames.items():
-        write_frames(frame, question.out / TABLES / f"guarded_{name}")
-    if len(analysis.curve):
-        title = f"{question.results.banner}Specification curve of the guarded analysis, {question.results.name}"
-        stem = question.out / FIGURES / "guarded_curve"
-        write_figure_files(analysis.curve, stem, title, specification_curve, kept=question.kept)
-    facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
-    facts |= {"slopes": rows(answer.slopes), "ridge": analysis.headline}
     chosen = choices(question)
-    facts |= {name: rows(frame) for name, frame in {**frames, "choices": chosen}.items()}
+    facts: dict[str, Any] = {"headline": answer.headline, "declared": primary.declared or None, "key": primary.key}
+    facts |= {"slopes": rows(answer.slopes), "choices": rows(chosen)}
     section = Section("What explains a gain", [Text(primary.line()), *blocks])
-    beside = [*more, *by_choice(question, chosen), *_guarded_blocks(question, analysis)]
-    further = Section("How that was tested, and a ridge regression beside it", beside)
-    ridge = [f"ridge regression: {line}" if place == 0 else line for place, line in enumerate(analysis.lines())]
-    return Answer((primary.line(), *answer.lines(), *ridge), section, facts, further)
-
-
-def _guarded(question: Question, progress: Progress) -> Guarded:
-    """The guarded analysis of the primary specification, read where it was kept."""
-    primary = question.primary
-    asked = (question.results, primary.specification, question.similarities, primary.draws)
-
-    def compute() -> dict[str, Any]:
-        analysis = guarded(asked[0], asked[1], similarities=asked[2], draws=asked[3], progress=progress)
-        parts = {name: getattr(analysis, name) for name in ("headline", "features", "models", "curve")}
-        return parts | {"notes": list(analysis.notes)}
-
-    parts = question.kept.parts("guarded analysis", {"asked": asked}, compute)
-    return Guarded(primary.specification, **{**parts, "notes": tuple(parts["notes"])})
+    beside = [*more, *by_choice(question, chosen)]
+    further = Section("How that was tested", beside) if beside else None
+    return Answer((primary.line(), *answer.lines()), section, facts, further)
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -89,77 +60,6 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-def _guarded_blocks(question: Question, analysis: Guarded) -> list[Block]:
-    text = (
-        "Beside the mixed model, a ridge regression: gains are centred by target, weighted by how sure they are, and"
-        " predicted for families of tasks that were left out. Q2 is the share of squares that a prediction saves"
-        " there; a feature adds what is lost when it alone is dropped. Supported means that it adds something, that"
-        " all features together beat the mean, that it adds more than when facts are permuted over tasks, and"
-        " among families (the larger p, corrected for the largest of all features, at most .05), and, for a construct,"
-        " that the constructs together"
-        f" do so. From {counted(len(question.results.tasks), 'task')}"
-        " many true effects are missed: not supported is not refuted."
-    )
-    headline = f"{analysis.headline}."
-    blocks: list[Block] = [Text("", lead=f"Ridge regression: {headline}")]
-    tested = analysis.features[analysis.features.verdict != NOT_TESTED]
-    untested = analysis.features[analysis.features.verdict == NOT_TESTED]
-    if tested.empty:
-        return [*blocks, Bullets(analysis.notes)] if analysis.notes else blocks
-    blocks += [
-        *(Text(text), _features(tested)),
-        Text("Models, and what they explain of the pairs they were trained on and left without:"),
-        *(_models(analysis.models), *_curve(question, analysis.curve)),
-    ]
-    not_tested = [f"{row.title} is not tested: {row.why}" for row in untested.itertuples()]
-    known = set(untested.feature)
-    notes = [note for note in analysis.notes if not any(note.startswith(f"{name} is left out") for name in known)]
-    return [*blocks, Bullets([*not_tested, *notes])]
-
-
-def _features(tested: pd.DataFrame) -> Table:
-    head = ["feature", "adds to Q2", "95 % interval", "permuted: mean", "p (tasks)", "p (families)", "p (corrected)"]
-    body = [
-        (
-            *(row.title, signed(row.added, 4), interval(row.low, row.high, 3), signed(row.null_mean, 4)),
-            *(
-                p_text(row.p_tasks),
-                p_text(row.p_families),
-                p_text(row.p_corrected),
-                row.verdict,
-                row.against or "nothing",
-            ),
-        )
-        for row in tested.itertuples()
-    ]
-    return Table([*head, "verdict", "reason"], body)
-
-
-def _models(models: pd.DataFrame) -> Table:
-    body = [(row.left_out, row.model, number(row.r2_train), number(row.q2)) for row in models.itertuples()]
-    return Table(["families left out as", "model", "R2 (training pairs)", "Q2 (families left out)"], body)
-
-
-def _curve(question: Question, curve: pd.DataFrame) -> list[Block]:
-    text = (
-        f"The primary specification (first row) and each that differs from it in one respect, all with"
-        f" {question.primary.draws} arrangements of tasks. Only the first is a test; the others show how much it all"
-        " depends on it. Adds: what the constructs together add to Q2; under permutation: what 95 % stay below,"
-        " of tasks or of families, whichever is more. Drawn in figures/guarded_curve.png."
-    )
-    body = [
-        (
-            *(getattr(row, name) or "none" for name in CHOICES),
-            *(row.n_pairs, number(row.added, 4), number(row.chance_95, 4)),
-            *(p_text(row.p_tasks), p_text(row.p_families)),
-            *(yes_no(row.passes), row.notes),
-        )
-        for row in curve.itertuples()
-    ]
-    head = ["left out as", "outcome", "weights", "cells", "without rater", "pairs", "adds", "permuted: 95 %"]
-    return [Text(text), Table([*head, "p (tasks)", "p (families)", "passes", "notes"], body)]
-
-
 # What explains gains, answered by the paper's procedure, beside what its model is worth where it was not fitted.
 
 SEEDS = 20
@@ -167,7 +67,7 @@ PERMUTATIONS = 99  # of ratings over tasks
 CAVEAT = (
     "The paper's procedure: an SVR on ten random splits, and how far R2 on the training pairs falls when a feature is"
     " shuffled there. It describes a fit in the sample. Inputs have their raw units, and importance follows the unit;"
-    " ratings permuted over tasks look important too. What holds for tasks that were not seen is said by"
+    " ratings permuted over tasks look important too. Whether gains follow ratings is tested by"
     " --mode guarded."
 )
 TITLE = "What explains a gain, the paper's procedure"

@@ -15,7 +15,7 @@ from analysis.figures.heatmaps import METRIC_NAMES
 from analysis.gains.learned import Claims, claims
 from analysis.gains.pairs import FEW_GROUPS
 from analysis.gains.significance import LEVEL
-from analysis.importance.guarded import NOT_TESTED
+from analysis.importance.mixed.answer import NOT_TESTED
 from analysis.importance.mixed.tested import SIGNED
 from analysis.results.leaderboard import Leaderboard
 from analysis.sections.importance import Answer

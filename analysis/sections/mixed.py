@@ -12,8 +12,7 @@ from analysis.figures.drawing import write_figure_files
 from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.specification_curve import changed, choices_of_slopes
 from analysis.gains.significance import p_text
-from analysis.importance.guarded import NOT_TESTED
-from analysis.importance.mixed.answer import Mixed, ends, mixed, slopes_by_choice
+from analysis.importance.mixed.answer import NOT_TESTED, Mixed, ends, mixed, slopes_by_choice
 from analysis.importance.mixed.tested import DISTANCE, SIGNED
 from analysis.sections.blocks import Block, Bullets, Picture, Table, Text
 from analysis.sections.question import Question
@@ -36,7 +35,7 @@ def mixed_answer(question: Question, progress: Progress) -> tuple[Mixed, list[Bl
     blocks: list[Block] = [Text("", lead=f"{answer.headline[0].upper()}{answer.headline[1:]}.")]
     tested = answer.slopes[answer.slopes.verdict != NOT_TESTED]
     if tested.empty:
-        return answer, blocks, []
+        return answer, blocks, [Bullets(answer.notes)] if answer.notes else []
     blocks.append(slopes_table(tested[tested.question == SIGNED]))
     write_frames(answer.profile, question.out / TABLES / "mixed_profile")
     title = f"{question.results.banner}Likelihood of slopes on ratings, {question.results.name}"
@@ -72,11 +71,11 @@ def by_choice(question: Question, frame: pd.DataFrame) -> list[Block]:
     drawn = write_figure_files(
         frame, question.out / FIGURES / "mixed_choices", title, choices_of_slopes, kept=question.kept
     )
-    titles, full = list(dict.fromkeys(frame.title)), frame.assign(left_out="")
+    titles = list(dict.fromkeys(frame.title))
     body = []
-    for _, own in full.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
+    for _, own in frame.groupby(["outcome", "weights", "cells", "without_rater"], sort=False):
         said = {row.title: row.why or f"{signed(row.slope, 2)} ({p_text(row.p)})" for row in own.itertuples()}
-        body.append((changed(own.iloc[0], full.iloc[0]), *(said.get(name, "") for name in titles)))
+        body.append((changed(own.iloc[0], frame.iloc[0]), *(said.get(name, "") for name in titles)))
     return [Text(CHOSEN), Table(["changed", *titles], body), Picture.of(drawn)]
 
 

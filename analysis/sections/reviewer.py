@@ -23,7 +23,7 @@ from analysis.sections.blocks import Block, Section, Table, Text
 from analysis.sections.gains import WAYS
 from analysis.sections.question import Question
 from analysis.sections.study_results import StudyResults
-from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv, yes_no
+from analysis.tables import TABLES, Declared, count, few, framed, number, write_csv
 
 PAIR = ["intermediate", "target", "setting"]
 ALL = "all"  # targets, or cells
@@ -84,11 +84,6 @@ EXPLANATIONS = {
     "contrasts": Declared("int64", f"those with p_max <= {LEVEL}"),
     "lost": Declared("int64", "significant with all pairs, but not, or not to be formed, or turned round with these"),
     "new": Declared("int64", "significant with these and not with all pairs"),
-    "passes": Declared(
-        "boolean", "whether what was rated passes the gate of the guarded analysis; undefined: not asked"
-    ),
-    "p_tasks": Declared("float64", "its p, ratings permuted over tasks"),
-    "p_families": Declared("float64", "the same among families"),
     "p_slopes": Declared("float64", "smallest p of a rating's slope in the mixed model, corrected for all ratings"),
 }
 
@@ -150,28 +145,24 @@ def changes(gains: pd.DataFrame, others: pd.DataFrame, manifest: Manifest) -> tu
     )
 
 
-def explanation_changes(
-    contrasts: pd.DataFrame, curve: Sequence[Mapping[str, Any]], slopes: Sequence[Mapping[str, Any]] = ()
-) -> pd.DataFrame:
+def explanation_changes(contrasts: pd.DataFrame, slopes: Sequence[Mapping[str, Any]] = ()) -> pd.DataFrame:
     """One row per choice of pairs: the columns EXPLANATIONS.
 
-    ``contrasts`` are those of ``analysis.ratings.themes.theme_contrasts``, ``curve`` the rows of the specification
-    curve, ``slopes`` those of the mixed model by choice (BY_CHOICE); of both those count that differ from the first in
-    the choice of cells alone.
+    ``contrasts`` are those of ``analysis.ratings.themes.theme_contrasts``, ``slopes`` those of the mixed model by
+    choice (BY_CHOICE), of which those count that differ from the first in the choice of cells alone.
     """
     signs = np.where(contrasts.p_max <= LEVEL, np.sign(contrasts.difference), 0.0)
     signed = contrasts.assign(sign=signs).set_index(["role", "theme_a", "theme_b"])
     others = [name for name in CHOICES if name != "cells"]
-    alike = [row for row in slopes if all(row.get(name) == slopes[0].get(name) for name in others)]
-    gate = {row["cells"]: row for row in curve if all(row[name] == curve[0][name] for name in others)}
+    alike = [row for row in slopes if all(row[name] == slopes[0][name] for name in others)]
+    tested = [row for row in alike if row["p"] is not None]
     rows = []
-    for cells in dict.fromkeys([*signed.cells, *gate]):
+    for cells in dict.fromkeys([*signed.cells, *(row["cells"] for row in tested)]):
         formed, own = signed.sign[signed.cells == cells], signed.sign[signed.cells == ALL]
         there, own = formed.align(own, fill_value=0.0)
         counts = (there != 0, (own != 0) & (own != there), (own == 0) & (there != 0))
-        tested = [gate.get(cells, {}).get(name) for name in ("passes", "p_tasks", "p_families")]
-        of_slopes = [row["p"] for row in alike if row["cells"] == cells and row["p"] is not None]
-        rows.append((cells, len(formed), *(int(part.sum()) for part in counts), *tested, min(of_slopes, default=None)))
+        of_slopes = [row["p"] for row in tested if row["cells"] == cells]
+        rows.append((cells, len(formed), *(int(part.sum()) for part in counts), min(of_slopes, default=None)))
     return framed(pd.DataFrame(rows, columns=list(EXPLANATIONS)), EXPLANATIONS)
 
 
@@ -267,30 +258,23 @@ def _frames(
 
 def explanations(question: Question, facts: Mapping[str, Any]) -> list[Block]:
     """Whether what is said of themes and ratings changes with the pairs; ``facts`` are those of the guarded answer."""
-    frame = explanation_changes(question.contrasts, facts.get("curve", ()), facts.get("choices", ()))
+    frame = explanation_changes(question.contrasts, facts.get("choices", ()))
     write_csv(frame, question.out / TABLES / "reviewer_explained")
     if frame.empty:
         return []
     text = Text(
-        f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, the smallest p of a rating's slope"
-        " (mixed model), and whether what was rated passes the gate of the ridge regression, which leaves families out"
-        " in any case. Not asked: no specification has such pairs.",
+        f"Contrasts of mean gains between themes with p (max-corrected) <= {LEVEL}, and the smallest p of a rating's"
+        " slope (mixed model). Not asked: no specification has such pairs.",
         lead="Robustness: what explains gains when cells are removed",
     )
     rows = [
         (
             *(row.cells, row.n_contrasts, row.contrasts, row.lost, row.new),
             "not asked" if pd.isna(row.p_slopes) else p_text(row.p_slopes),
-            *(("not asked", "") if pd.isna(row.passes) else (yes_no(row.passes), _two(row.p_tasks, row.p_families))),
         )
         for row in frame.itertuples()
     ]
-    head = ["cells", "contrasts", "significant", "lost", "new", "p (slopes)", "ratings pass", "p (tasks), p (families)"]
-    return [text, Table(head, rows)]
-
-
-def _two(first: float, second: float) -> str:
-    return f"{p_text(first)}, {p_text(second)}"
+    return [text, Table(["cells", "contrasts", "significant", "lost", "new", "p (slopes)"], rows)]
 
 
 def _rejections(study: StudyResults, frame: pd.DataFrame) -> list[Block]:

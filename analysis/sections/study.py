@@ -56,7 +56,7 @@ MEANINGS = {
 def opening(study: StudyResults) -> Section:
     """Title and banner."""
     title = str(study.manifest["study"].get("title") or study.manifest["name"])
-    blocks: list[Block] = [Heading(title), *([study.shared] if study.shared else [])]
+    blocks: list[Block] = [Heading(title), *([Text(study.left_out)] if study.left_out else [])]
     return Section("", [*blocks, *([SYNTHETIC] if study.manifest["synthetic"] else [])])
 
 

@@ -25,9 +25,8 @@ from analysis.gains.learned import LEARNED, learned, marked
 from analysis.gains.other_metrics import OTHERS, other_gains
 from analysis.gains.significance import DRAWS
 from analysis.kept import NOWHERE, Kept
-from analysis.results.leaderboard import FILES, Leaderboard, has_systems, leaderboard
+from analysis.results.leaderboard import FILES, Leaderboard, leaderboard
 from analysis.results.probes import PROBED, contestants_by_task, probes, stored_probes
-from analysis.sections.blocks import Text
 from analysis.sections.question import Question, of_stored
 from analysis.tables import framed
 
@@ -142,10 +141,6 @@ class Frames:
         )
         return Leaderboard(**{field.name: parts[FILES[field.name]] for field in fields(Leaderboard)})
 
-    def rationales(self) -> pd.DataFrame | None:
-        """How well systems mark rationales; None of a study without systems."""
-        return self.board().rationales if has_systems(self.manifest) else None
-
     def _frame(self, what: str, compute: Callable[..., pd.DataFrame], **further: bool) -> pd.DataFrame:
         """The frame that ``compute`` makes; beside records it hangs on the draws, and on the contacts that mark it."""
         options = {"draws": self.draws, "seed": self.seed, **further}
@@ -159,8 +154,7 @@ class StudyResults:
 
     ``records`` are in the order of ``cells``. ``others`` are the gains by second metrics, and ``learned`` says which
     targets have learned. Test sets are resampled
-    ``draws`` times from ``seed``. ``shared`` says what is in a copy for others and what is not, and ``rationales`` has
-    how well they are marked, which no record of a copy tells; None of a study itself.
+    ``draws`` times from ``seed``. ``left_out`` says how many private tasks are left out, if that was asked for.
     """
 
     manifest: Manifest
@@ -177,8 +171,7 @@ class StudyResults:
     learned: pd.DataFrame = field(default_factory=lambda: framed(pd.DataFrame(), LEARNED))
     draws: int = DRAWS
     seed: int = SEED
-    shared: Text | None = None
-    rationales: pd.DataFrame | None = None
+    left_out: str = ""
 
     @classmethod
     def of(cls, store: Store, manifest: Manifest, out: Path, *, draws: int = DRAWS, seed: int = SEED) -> StudyResults:

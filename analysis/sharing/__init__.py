@@ -1,1 +1,1 @@
-"""Reports for others: private tasks under pseudonyms, and shared results computed again."""
+"""Shared results computed again, and held against what was kept."""

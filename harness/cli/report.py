@@ -32,9 +32,9 @@ def add_report(report: argparse.ArgumentParser) -> None:
     leaf_options(report, "report demo", write_report)
     exact_option(report)
     report.add_argument(
-        "--share",
+        "--public",
         action="store_true",
-        help="a copy for others: private tasks under pseudonyms, without ids (default folder: results/STUDY-shared)",
+        help="leave private tasks out, with all their cells (default folder: results/STUDY-public)",
     )
     report.add_argument("study", metavar="STUDY", help="a study that the store has")
     report.epilog = f"{report.epilog}; STUDY may be published: the paper's own tables, of which only scores are known"
@@ -52,8 +52,7 @@ def add_analyze(leaf: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("guarded", "paper"),
         default="guarded",
-        help="what explains gains of families that were not seen, or a fit in the sample as in the paper"
-        " (default: guarded)",
+        help="whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)",
     )
     leaf.add_argument(
         "--margin",
@@ -76,6 +75,7 @@ def add_analyze(leaf: argparse.ArgumentParser) -> None:
 # ``analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say.
 
 PUBLISHED = "published"
+NONE_PRIVATE = f"--public leaves private tasks of a stored study out; {PUBLISHED!r} has none, leave it out"
 NOT_DRAWN = "--exact adds draws to the gains of a stored study; {!r} is none, leave it out"
 
 
@@ -188,41 +188,23 @@ def write_figures(options: argparse.Namespace) -> int:
 
 
 def write_report(options: argparse.Namespace) -> int:
-    """Write the report of a study, or a copy of it for others, and print where its text and its page are."""
+    """Write the report of a study, or one without its private tasks, and print where its text and its page are."""
     from analysis.report import report, write_scores_report
 
-    if options.share:
-        return _share_report(options)
     if options.study == PUBLISHED:
+        if options.public:
+            raise BadInput(NONE_PRIVATE)
         question = question_of(options)
         with Steps(quiet=options.quiet) as steps:
             written = write_scores_report(question, steps.show)
         print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
         return 0
     store, manifest, out = _stored(options)
+    if options.public and not options.out:
+        out = out.with_name(f"{out.name}-public")
     with Steps(quiet=options.quiet) as steps:
-        written = report(store, manifest, out, progress=steps.show)
+        written = report(store, manifest, out, public=options.public, progress=steps.show)
     print(*written.sentences, "", written.page, written.page.with_suffix(".html"), sep="\n")
-    return 0
-
-
-def _share_report(options: argparse.Namespace) -> int:
-    """Write a report in which private tasks have pseudonyms; say what is in it, and which words to look at."""
-    from analysis.sharing.pseudonyms import names_of
-    from analysis.sharing.share import shared_report
-    from analysis.tables import few
-
-    store, manifest, _ = _stored(options)
-    out = Path(options.out or f"results/{names_of(manifest).study}-shared")
-    with Steps(quiet=options.quiet) as steps:
-        done = shared_report(store, manifest, out, progress=steps.show)
-    print(done.notice)
-    print(done.page, done.page.with_suffix(".html"), sep="\n")
-    for word, files in done.occurring.items():
-        print(
-            f"look at {few(files)} before you pass it on: a private task or adapter has the word {word!r}",
-            file=sys.stderr,
-        )
     return 0
 
 

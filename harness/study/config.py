@@ -109,8 +109,8 @@ class Adapter:
 class Analysis:
     """The primary analysis, declared before results are seen; the choices are those of analysis.importance.grid.
 
-    ``draws`` is how often ratings are permuted among tasks, ``margin`` the loss in points that counts with less
-    data. Nothing of it enters a cell's key.
+    ``margin`` is the loss in points that counts with less data. ``left_out`` and ``draws`` were of a regression that is
+    gone, and stay for the hash of a declaration. Nothing of it enters a cell's key.
     """
 
     outcome: str = "points"

@@ -31,6 +31,7 @@ from analysis.gains.growth import grown, growths
 from analysis.kept import OURS, Kept, Unkept, packed_frame, unpacked_frame, version_of
 from analysis.report import report
 from analysis.sections import importance, study_results
+from analysis.sections import mixed as mixed_section
 from analysis.sections.answers import silent
 from analysis.sections.study_results import Frames, Snapshot, StudyResults
 from analysis.sharing.recomputed import recompute
@@ -182,7 +183,7 @@ def test_the_second_report_computes_nothing_and_has_the_same_bytes(reported, tmp
     for name in ("gains", "baselines", "controls", "other_gains"):
         monkeypatch.setattr(study_results, name, None)
     monkeypatch.setattr("analysis.figures.drawing.file_of", None)
-    monkeypatch.setattr("analysis.sections.importance.guarded", None)
+    monkeypatch.setattr("analysis.sections.mixed.mixed", None)
     for name in ("page.document._parts", "sections.reviewer._frames", "figures.planned.forest.forest_frame"):
         monkeypatch.setattr(f"analysis.{name}", None)
     report(store, manifest, tmp_path / "again", draws=DRAWS)
@@ -387,7 +388,7 @@ def test_a_figure_is_drawn_once_for_a_frame_and_a_title(study, tmp_path):
 
 
 def test_a_guarded_answer_is_read_for_the_same_results_alone(study, tmp_path, monkeypatch):
-    calls = counted(monkeypatch, importance, "guarded")
+    calls = counted(monkeypatch, mixed_section, "mixed")
     question = StudyResults.of(*study, tmp_path, draws=DRAWS).question
     first, again = (importance.guarded_answer(question, silent) for _ in range(2))
     assert (len(calls), first) == (1, again)

@@ -118,8 +118,8 @@ def test_texts_are_scored_by_what_was_loaded_once(study):
         study.score(["That sounds hard.", "Well done!"], ["How are you?"], tasks=[ONE])
 
 
-def test_a_copy_for_others_is_written_into_an_empty_folder(study, tmp_path):
-    shared = study.share(tmp_path / "copy")
-    assert shared.page.is_file() and "A copy for others" in shared.notice
+def test_a_report_without_private_tasks_is_written_into_an_empty_folder(study, tmp_path):
+    page = study.report(tmp_path / "public", public=True)
+    assert "No task is private: all are here." in page.read_text(encoding="utf-8")
     with pytest.raises(BadInput, match="is not an empty folder"):
-        study.share(tmp_path / "copy")
+        study.report(tmp_path / "public", public=True)

@@ -124,7 +124,7 @@ def _of_study(name: str, store: str, tasks: Sequence[str]) -> list[Command]:
     named, author = f"{name} {kept}", "--creator 'Vale, Mira' --licence cc-by-4.0"
     return [
         _do(f"report {name}", f"report {named} --out out"),
-        _do(f"report {name} shared", f"report {named} --out out --share"),
+        _do(f"report {name} public", f"report {named} --out out --public"),
         _do(f"figures {name}", f"figures {named} --out out"),
         _do(f"analyze {name}", f"analyze {named} --out out"),
         _do(f"analyze {name} paper", f"analyze {named} --out out --mode paper"),

@@ -21,7 +21,7 @@ from math import factorial, prod
 import numpy as np
 import pandas as pd
 
-from analysis.importance.null_tests import family_typical, task_orders
+from analysis.importance.permutations import task_orders
 from analysis.importance.similarity import PAIR
 
 DRAWS, FAMILY_DRAWS, SEED = 999, 499, 20_241_123
@@ -68,7 +68,7 @@ def _shares(draws: Array) -> tuple[Array, Array]:
 def _over_families(grid: _Grid, values: Array, codes: Array) -> Array:
     """Mean NDCG [draws, rankings], the observed first, where families change places, and tasks within families."""
     known = np.where(np.isfinite(values), values, np.nanmean(values, axis=(1, 2), keepdims=True))
-    typical = np.stack([family_typical(value, codes, is_code=False) for value in known])
+    typical = np.stack([family_typical(value, codes) for value in known])
     own = values - typical[:, codes[:, None], codes]
     total, arranged = np.empty((FAMILY_DRAWS + 1, len(values))), _family_arrangements(codes)
     for draws in np.array_split(np.arange(FAMILY_DRAWS + 1), -(-FAMILY_DRAWS // BLOCK)):
@@ -76,6 +76,23 @@ def _over_families(grid: _Grid, values: Array, codes: Array) -> Array:
         between = typical[:, families[:, codes][:, :, None], families[:, codes][:, None]]
         total[draws] = grid.mean_ndcg_of(own[:, tasks[:, :, None], tasks[:, None]] + between)
     return total
+
+
+def family_typical(values: Array, family: Array) -> Array:
+    """What is typical of two families [families, families]: the mean of their pairs in values [tasks, tasks].
+
+    A family of one task has no pair of its own; it gets the mean of the families that have one.
+    """
+    members = [family == number for number in range(family.max() + 1)]
+    off = ~np.eye(len(values), dtype=bool)  # a task with itself is no pair
+    typical = np.array([[_mean(values[np.outer(first, other) & off]) for other in members] for first in members])
+    single = np.isnan(typical)
+    within = np.diag(typical)[~np.diag(single)]
+    return np.where(single, within.mean() if within.size else values[off].mean(), typical)
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if values.size else float("nan")
 
 
 def _family_arrangements(codes: Array) -> tuple[Array, Array]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.gains.significance import LEVEL, p_text
-from analysis.importance.features import features_of
+from analysis.importance.features import CONSTRUCT, SIMILARITY, features_of
 from analysis.importance.grid import Grid, grid_of
-from analysis.importance.guarded import NOT_SUPPORTED, NOT_TESTED, ONLY_TOGETHER, SUPPORTED
 from analysis.importance.mixed.backgrounds import spread
 from analysis.importance.mixed.detectable import smallest_slopes
 from analysis.importance.mixed.overlap import OVERLAP, Overlaps
@@ -23,6 +22,8 @@ from analysis.tables import Declared, fixed, framed, signed
 
 Array = np.ndarray
 Progress = Callable[[int, int, str], None]
+SUPPORTED, NOT_SUPPORTED, NOT_TESTED = "supported", "not supported", "not tested"
+ONLY_TOGETHER = "only together"
 STEPS, WIDEST = 161, 8.0  # slopes that are tried for an interval, and how many of its errors it may reach to a side
 OVERLAPPING = 0.5  # correlation of two ratings from which a verdict names the other
 
@@ -92,9 +93,10 @@ def mixed(
     grid = grid_of(results, specification, similarities)
     titles = {name: feature.title for name, feature in features_of(results).items()}
     untested = _untested(results, grid, titles)
+    used = (*grid.notes, *_left_out(results, grid))
     if (reason := why_not(grid)) is not None:
         rows = [*_not_tested(grid.constructs, titles, reason), *untested]
-        return Mixed(f"nothing can be said: {reason}", _slopes(rows), framed(pd.DataFrame(), PROFILE), ())
+        return Mixed(f"nothing can be said: {reason}", _slopes(rows), framed(pd.DataFrame(), PROFILE), used)
     test = MixedTest.of(grid)
     steps = len(test.constructs) + 2
     progress(1, steps, "slopes")
@@ -110,7 +112,8 @@ def mixed(
         if question == SIGNED or test.distances.estimable[construct]
     ]
     slopes = _slopes([*rows, *untested])
-    return Mixed(_headline(slopes), slopes, _profile(test, titles, tried[SIGNED]), tuple(_notes(test)))
+    notes = (*used, _on_weights(grid, results, specification), *_notes(test))
+    return Mixed(_headline(slopes), slopes, _profile(test, titles, tried[SIGNED]), notes)
 
 
 def slopes_by_choice(
@@ -118,11 +121,12 @@ def slopes_by_choice(
 ) -> pd.DataFrame:
     """Slopes and p under the primary specification, and under each that differs in one respect: the columns BY_CHOICE.
 
-    What is left out is no choice of the mixed model. A rating under a choice whose gains cannot be tested has a reason.
+    A rating under a choice whose gains cannot be tested has a reason.
     """
     titles = {name: feature.title for name, feature in features_of(results).items()}
-    choices = dict.fromkeys(replace(option, left_out=primary.left_out) for option in specifications(results, primary))
-    rows = [row for choice in choices for row in _chosen(results, choice, similarities, titles)]
+    rows = [
+        row for choice in specifications(results, primary) for row in _chosen(results, choice, similarities, titles)
+    ]
     return framed(pd.DataFrame(rows, columns=list(BY_CHOICE)), BY_CHOICE)
 
 
@@ -308,6 +312,24 @@ def _not_tested(names: list[str], titles: dict[str, str], why: str) -> list[dict
 
 def _slopes(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return framed(pd.DataFrame(rows, columns=list(SLOPES)), SLOPES)
+
+
+def _left_out(results: Results, grid: Grid) -> Iterator[str]:
+    """Which features beside ratings take no part, and why; similarities never do."""
+    for name, feature in features_of(results).items():
+        if name in grid.left_out and feature.kind not in (CONSTRUCT, SIMILARITY):
+            yield f"{feature.title} is left out: {grid.left_out[name]}"
+
+
+def _on_weights(grid: Grid, results: Results, specification: Specification) -> str:
+    if np.isfinite(grid.heterogeneity):
+        return (
+            f"standard errors are {results.errors}; pairs differ beyond them by a variance of {grid.heterogeneity:.2f}"
+        )
+    asked = (
+        "weights are asked to be equal" if specification.weights == "equal" else "there is none above 0 for every pair"
+    )
+    return f"all pairs weigh the same: standard errors are {results.errors}, and {asked}"
 
 
 def _notes(test: MixedTest) -> Iterator[str]:

@@ -62,13 +62,19 @@ def detection(
     rows = []
     for number, (background, name, share) in enumerate(kinds):
         noise = background_noise(test, background, grids, np.random.default_rng((seed, number)))
-        effect = grid.blocks(name)[0][..., 0] * grid.mask if name else np.zeros(grid.mask.shape)
+        effect = _difference(grid, name) if name else np.zeros(grid.mask.shape)
         sizes = effect_sizes(grid, effect, noise, share) if name else np.zeros(grids)
         seen = int((test.asked(SIGNED, noise + effect[..., None] * sizes).p.min(0) <= LEVEL).sum())
         points = sizes.mean() if np.isfinite(grid.heterogeneity) else np.nan
         rows.append((background, name, share, points, grids, seen, seen / grids, *exact_interval(seen, grids)))
         progress(number + 1, len(kinds), f"grids with {background}")
     return framed(pd.DataFrame(rows, columns=list(DETECTION)), DETECTION)
+
+
+def _difference(grid: Grid, name: str) -> Array:
+    """How much higher the intermediate of every pair is rated than its target [tasks, tasks]."""
+    facts = grid.facts[name]
+    return np.asarray((facts[:, None] - facts[None, :]) * grid.mask)
 
 
 def background_noise(test: MixedTest, background: str, grids: int, rng: np.random.Generator) -> Array:

@@ -12,7 +12,6 @@ from analysis.manuscript.methods.trainings import models, training
 from analysis.manuscript.references import (
     DATA,
     DESIGN,
-    GUARDED,
     MIXED,
     OVER_SEEDS,
     PAPERS_WAY,
@@ -146,13 +145,6 @@ def _explanation(subject: Subject, uses: Sequence[Use]) -> str:
         " components of variance; a likelihood ratio with simulated null, corrected for all ratings, and a"
         " random-effects meta-analysis of the slopes within families of"
         f" targets{keys_of(uses, STATISTICS, MIXED)}, of which the larger p counts."
-    )
-    if (reason := subject.why_not_guarded()) is not None:
-        return f"{text} What other features explain for families of tasks that were left out cannot be said: {reason}."
-    text += (
-        f" Beside it, a ridge regression{keys_of(uses, STATISTICS, GUARDED)} on gains centred by target predicts"
-        " families of tasks that were left out, one feature dropped at a time, tested against facts permuted over"
-        " tasks and among families."
     )
     if beside := keys_of(uses, STATISTICS, PAPERS_WAY):
         text += f" Importances by the paper's procedure{beside}, a fit in the sample, are given beside it."

@@ -22,7 +22,7 @@ from analysis.figures.likelihood_profile import likelihood_profile
 from analysis.figures.planned.boards import board_frame, board_plan
 from analysis.figures.planned.plan import figure_of_plan
 from analysis.figures.rows import draw_rows
-from analysis.figures.specification_curve import CHOICES, choices_of_slopes, specification_curve
+from analysis.figures.specification_curve import choices_of_slopes
 from analysis.importance.similarity import SIMILARITIES
 from analysis.ratings.agreement import differences
 from analysis.results.context_by_task import BY_TASK
@@ -62,12 +62,6 @@ def profile() -> pd.DataFrame:
         for name in ("definition", "link")
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-def curve() -> pd.DataFrame:
-    rows = [dict.fromkeys(CHOICES, "") | {"outcome": outcome} for outcome in ("points", "percent", "ranks")]
-    frame = pd.DataFrame(rows).assign(p_tasks=[0.31, 0.02, 0.4], p_families=[0.5, 0.04, np.nan])
-    return frame.assign(added=[0.0123456789123, -0.2, np.nan], passes=[False, True, False])
 
 
 def slopes_by_choice() -> pd.DataFrame:
@@ -119,7 +113,6 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "figure 9": lambda: (published_similarities("data_similarity"), paper_figures.cosine_map),
     "figure 10": lambda: (published_similarities("task_similarity"), paper_figures.rank_map),
     "profile": lambda: (profile(), likelihood_profile),
-    "specifications": lambda: (curve(), specification_curve),
     "slopes by choice": lambda: (slopes_by_choice(), choices_of_slopes),
     "compared": lambda: (compared(), _compared),
     "context": lambda: (sensitivities(), draw_context),

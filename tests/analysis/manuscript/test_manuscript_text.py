@@ -47,7 +47,7 @@ def test_wide_letters_are_wider_than_narrow_ones_and_twice_the_text_is_twice_as_
         ("p", 0.0504, "0.0504"),
         ("count", 1073.0, "1073"),
         ("score", 0.845, f"{0.845:.2f}"),
-        ("q2", -0.0001, "0.000"),
+        ("importance", -0.0001, "0.000"),
         ("score", float("nan"), "--"),
     ],
 )

@@ -81,21 +81,10 @@ def test_own_scripts_never_make_html_or_code_from_texts():
     assert {str(path.relative_to(FOLDER / "scripts")) for path in (FOLDER / "scripts").rglob("*.js")} == set(SCRIPTS)
 
 
-def test_importances_keep_their_verdicts_and_say_what_is_not_known(tmp_path):
+def test_what_explains_gains_is_the_headline_and_no_bars_where_none_are_drawn(tmp_path):
     study = fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")))
-    numbers = {"added": 0.01234, "low": None, "high": None, "null_mean": -0.001, "p_corrected": 0.0312}
-    tested = {"feature": "link", "title": "Link", "kind": "construct", "verdict": "supported", "against": "", **numbers}
-    silent = {"feature": "tokens", "title": "Token size", "verdict": "not tested", "why": "unknown of every task"}
-    facts = {"headline": "it is so", "features": [{**tested, "why": "it adds"}, silent], "curve": []}
-    content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts=facts))
-    importance = document(study[0], content)["importance"]
-    assert [feature["verdict"] for feature in importance["features"]] == ["supported", "not tested"]
-    assert importance["features"][0]["hover"] == [
-        *("Link", "supported", "adds +0.0123 to Q2, 95 % interval not defined"),
-        "under permutation -0.0010; p (corrected) 0.031",
-    ]
-    assert importance["features"][1]["hover"] == ["Token size", "not tested", "unknown of every task"]
-    assert importance["features"][1]["added"] is None and importance["paper"] is None
+    content = replace(page_content(*study, tmp_path), answer=replace(SILENT, facts={"headline": "it is so"}))
+    assert document(study[0], content)["importance"] == {"headline": "it is so", "paper": None}
 
 
 @pytest.mark.slow

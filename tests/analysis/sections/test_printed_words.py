@@ -5,14 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.importance.grid import grid_of
-from analysis.importance.specification import UNDECLARED
 from analysis.manuscript.numbers import numbers
 from analysis.manuscript.tables import importances
-from analysis.results.results import Results
 from analysis.tables import bare, interval, number, signed
 from tasks.plain_text import counted
-from tests.support.studies.fake_study import FakeTask, fake_study
 
 
 @pytest.mark.parametrize(
@@ -38,21 +34,13 @@ def test_a_count_agrees_with_its_noun():
     assert counted(3, "analysis", "analyses") == "3 analyses"
 
 
-def test_a_study_of_one_family_is_told_so_in_the_singular(tmp_path):
-    store, manifest = fake_study(tmp_path, [FakeTask("hope", rows=30), FakeTask("role", rows=30)])
-    why = grid_of(Results.of(store, manifest, draws=50), UNDECLARED.specification, None).why_not()
-    assert why.startswith("2 pairs of 2 tasks in 1 family;")
-
-
 @pytest.fixture
 def frames():
     """What a manuscript's table of importances is made from; a random placeholder stands for the second feature."""
-    features = pd.DataFrame({"feature": ["a", "b"], "title": ["Link", "Data similarity"], "verdict": "not tested"})
-    features[["added", "low", "high", "p_tasks", "p_families", "p_corrected", "why"]] = float("nan")
     fitted = pd.DataFrame({"series": "V1", "feature": ["a", "b"], "title": ["Link", "Data similarity"]})
     fitted = fitted.assign(importance=[0.5, 0.0063], sd=[0.1, 0.005], is_stand_in=[False, True])
     run = pd.DataFrame({"fact": ["tasks"], "value": [2.0]})
-    return {"guarded_features": features, "figure-2-importances": fitted, "run": run}
+    return {"figure-2-importances": fitted, "run": run}
 
 
 def test_a_random_stand_in_is_no_number_in_the_table_of_importances(frames):

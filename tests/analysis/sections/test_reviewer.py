@@ -123,23 +123,17 @@ def test_what_is_said_of_themes_and_ratings_changes_with_the_pairs():
         ("not collapsed", "target", "direct", "adjacent", -1.0, 0.03),
         ("without wassa", "target", "direct", "abstract", -2.0, 0.01),
     ]
-    same = {"left_out": "target", "outcome": "points", "weights": "equal", "without_rater": ""}
-    curve = [same | {"cells": "all", "passes": True, "p_tasks": 0.01, "p_families": 0.04}]
-    curve += [same | {"cells": "all", "outcome": "ranks", "passes": False, "p_tasks": 0.5, "p_families": 0.5}]
-    curve += [same | {"cells": "not collapsed", "passes": False, "p_tasks": 0.02, "p_families": None}]
     primary = {"outcome": "points", "weights": "equal", "without_rater": ""}
     slopes = [primary | {"cells": "all", "p": p} for p in (0.4, 0.03, None)]
     slopes += [primary | {"cells": "not collapsed", "outcome": "ranks", "p": 0.001}]
     slopes += [primary | {"cells": "not collapsed", "p": 0.2}]
-    by_choice = explanation_changes(pd.DataFrame(rows, columns=names), curve, slopes).set_index("cells")
+    by_choice = explanation_changes(pd.DataFrame(rows, columns=names), slopes).set_index("cells")
     assert by_choice.p_slopes[["all", "not collapsed"]].tolist() == [0.03, 0.2]
     assert pd.isna(by_choice.p_slopes["without wassa"])
     assert by_choice.loc["all", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 0, 0]
     assert by_choice.loc["not collapsed", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [3, 2, 1, 1]
     assert by_choice.loc["without wassa", ["n_contrasts", "contrasts", "lost", "new"]].tolist() == [1, 1, 2, 0]
-    assert by_choice.passes["all"] and not by_choice.passes["not collapsed"]
-    assert pd.isna(by_choice.passes["without wassa"])
-    assert explanation_changes(pd.DataFrame([], columns=names), ()).empty
+    assert explanation_changes(pd.DataFrame([], columns=names)).empty
 
 
 def test_a_report_answers_with_its_tables_beside_it(tmp_path):

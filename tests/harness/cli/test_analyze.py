@@ -9,7 +9,6 @@ import pytest
 
 from analysis.figures.paper_figures import percent_squares, write_figures
 from analysis.gains.gains import gains
-from analysis.importance.guarded import guarded
 from analysis.ratings.agreement import differences
 from analysis.ratings.less_data import MARGIN
 from analysis.results.published import results, table
@@ -34,22 +33,13 @@ DATA = ("table-1-sizes", "table-4-training", "table-9-numbers", "table-10-12-lab
 RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_draws():
-    """The guarded analysis with so few arrangements that a command line can be tested in seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        quick = lambda *given, draws, **named: guarded(*given, draws=19, **named)  # noqa: E731
-        patch.setattr("analysis.sections.importance.guarded", quick)
-        yield
-
-
 @pytest.fixture(scope="module")
 def analyzed(tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
     with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
         assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
     (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
-    assert "18 of 30: models" in shown.getvalue()
+    assert "5 of 5: slopes that could be seen" in shown.getvalue()
     with redirect_stderr(StringIO()) as said:
         assert main(["figures", "published", "--out", str(out)]) == 0
     assert "Figures 9 and 10 need a study" in said.getvalue()
@@ -100,7 +90,7 @@ def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed
     assert "Not preregistered" in printed.out
     assert "not published" in printed.out
     for title in ("Definition", "Link", "Conduciveness"):
-        assert f"{title}: not supported: adds " in printed.out
+        assert f"{title}: not supported: " in printed.out
     for path in [*sorted(tmp_path.glob("*.csv")), tmp_path / "analysis.md"]:
         assert path.read_bytes() == (analyzed / path.name).read_bytes(), path.name
 
@@ -110,16 +100,15 @@ def test_json_has_the_verdicts_and_names_what_was_written(analyzed):
     assert told["page"] == str(analyzed / "analysis.md")
     assert len(told["tables"]) >= 5
     assert (told["mode"], told["declared"]) == ("guarded", None)
-    verdicts = {row["feature"]: row["verdict"] for row in told["features"]}
-    assert [verdicts[name] for name in ("definition", "data_similarity")] == ["not supported", "not tested"]
-    assert [row["p_tasks"] for row in told["features"] if row["verdict"] == "not tested"] == [None, None]
-    assert len(told["curve"]) == 11
+    verdicts = {row["construct"]: row["verdict"] for row in told["slopes"]}
+    assert verdicts == dict.fromkeys(("definition", "link", "conduciveness"), "not supported")
+    assert len(told["choices"]) == 9 * 3
 
 
 def test_the_frames_behind_the_page_are_there_in_both_forms(analyzed):
-    for name in ("features", "models", "curve"):
-        frame = pd.read_csv(analyzed / "tables" / f"guarded_{name}.csv")
-        assert len(pd.read_parquet(analyzed / "tables" / f"guarded_{name}.parquet")) == len(frame) > 0
+    for name in ("slopes", "profile", "choices"):
+        frame = pd.read_csv(analyzed / "tables" / f"mixed_{name}.csv")
+        assert len(pd.read_parquet(analyzed / "tables" / f"mixed_{name}.parquet")) == len(frame) > 0
 
 
 def test_squares_are_all_pairs_and_the_targets_alone():
@@ -141,7 +130,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     }
 
 
-@pytest.mark.parametrize("command", ["report", "report --share", "figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["report", "report --public", "figures", "analyze", "paper"])
 def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(command, tmp_path, capsys, monkeypatch):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     fake_study(tmp_path / "runs", tasks, seeds=(18,), helpful=[("role", "hope")])

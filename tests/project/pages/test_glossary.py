@@ -46,7 +46,7 @@ def unknown(heading, known):
 
 
 def test_headings_are_found_and_a_strange_word_is_noticed():
-    assert {("answers.py", "p (max-corrected)"), ("importance.py", "adds to Q2")} <= set(headings())
+    assert {("answers.py", "p (max-corrected)"), ("importance.py", "R2 (training)")} <= set(headings())
     assert unknown("remorse of floors", terms() | set(PLAIN)) == ["remorse"]
 
 

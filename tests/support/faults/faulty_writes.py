@@ -53,7 +53,7 @@ class Command:
 
 COMMANDS = (
     Command("report", ("report", "tiny", "--quiet", "--out", "out"), replaces=True),
-    Command("report --share", ("report", "tiny", "--quiet", "--share", "--out", "out"), replaces=True),
+    Command("report --public", ("report", "tiny", "--quiet", "--public", "--out", "out"), replaces=True),
     Command("cite", ("cite", "tiny", "--out", "out"), replaces=True),
     Command("figures", ("figures", "tiny", "--out", "out"), replaces=True),
     Command("paper", ("paper", "tiny", "--quiet", "--out", "out"), replaces=True),
@@ -236,7 +236,7 @@ def import_all() -> None:
     import harness.cli
 
     lazy = [f"matplotlib.backends.backend_{name}" for name in ("agg", "pdf", "svg")]
-    lazy += ["adapters", "pyarrow.parquet", "analysis.manuscript.paper", "analysis.report", "analysis.sharing.share"]
+    lazy += ["adapters", "pyarrow.parquet", "analysis.manuscript.paper", "analysis.report"]
     lazy += ["harness.run.pack", "harness.scoring.scorer", "harness.sharing.importing", "harness.training.lanes.train"]
     for name in (*lazy, *(one.name for one in pkgutil.iter_modules(harness.cli.__path__, "harness.cli."))):
         importlib.import_module(name)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import ndcg_score
 
-from analysis.importance.choosing.chance_order import p_of_orders
+from analysis.importance.choosing.chance_order import family_typical, p_of_orders
 from analysis.importance.choosing.ranking import ndcg
 
 FEWEST = 4
@@ -156,3 +156,15 @@ def test_a_ranking_that_knows_half_of_what_differs_is_mostly_found():
         order = score + rng.normal(size=(12, 12))
         right += p_of_orders(*pairs(score, mine=order), ["mine"], FEWEST, ALONE).p_corrected["mine"] <= 0.05
     assert right >= 38
+
+
+def test_what_is_typical_of_a_family_without_a_pair_is_that_of_the_families_that_have_one():
+    family = np.array([0, 0, 1, 2, 2])
+    alike = np.full((5, 5), 0.5)
+    alike[0, 1] = alike[1, 0] = 0.9
+    alike[3, 4] = alike[4, 3] = 0.7
+    np.fill_diagonal(alike, 1.0)
+    typical = family_typical(alike, family)
+    assert np.diag(typical) == pytest.approx([0.9, 0.8, 0.7])
+    assert typical[~np.eye(3, dtype=bool)] == pytest.approx(np.full(6, 0.5))
+    assert family_typical(alike[1:4, 1:4], np.arange(3)) == pytest.approx(np.full((3, 3), 0.5))

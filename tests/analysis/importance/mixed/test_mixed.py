@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 
 from analysis.importance.grid import grid_of
-from analysis.importance.guarded import NOT_TESTED, ONLY_TOGETHER, SUPPORTED
 from analysis.importance.mixed import answer as answer_of
 from analysis.importance.mixed import detectable
-from analysis.importance.mixed.answer import Mixed, mixed, slopes_by_choice
+from analysis.importance.mixed.answer import NOT_TESTED, ONLY_TOGETHER, SUPPORTED, Mixed, mixed, slopes_by_choice
 from analysis.importance.mixed.effects import Effects
 from analysis.importance.mixed.tested import DISTANCE, SIGNED, MixedTest, why_not
 from analysis.importance.specification import PRIMARY
