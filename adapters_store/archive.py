@@ -1,7 +1,7 @@
 """A study in one file: a packed tar with a list of what is in it first, the same bytes for the same content.
 
 ``.tar.gz`` is quick; ``.tar.xz`` finds what members share however far apart they lie, such as the ids of a target's
-rows in each of its records, and is a third of the size where weights are left out.
+rows in each of its records, and is a third of the size without weights.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class ArchiveSummary:
-    """What went into an archive: numbers of records and measures, and the keys of cells that have no record yet."""
+    """What went into an archive: numbers of records, measures and other files, and keys of cells without a record."""
 
     records: int
     measures: int
+    beside: int
     missing: tuple[str, ...]
 
 
@@ -68,8 +69,8 @@ def archive(
 ) -> ArchiveSummary:
     """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
 
-    ``is_light`` leaves the weights out; a ``file`` that ends with .tar.xz is packed so, any other as .tar.gz;
-    ``beside`` are files about the study, by name, which no store takes. Every file is compared with its checksum
+    ``is_light`` leaves out what ``without_weights`` does; a ``file`` that ends with .tar.xz is packed so, any other as
+    .tar.gz; ``beside`` are files about the study, by name, which no store takes. Every file is compared with its checksum
     first: CorruptRecord names one that differs. StoreError if ``file`` exists or cannot be written; nothing is left
     there then.
     """
@@ -87,7 +88,7 @@ def archive(
     members += [_member(check_beside(name), content) for name, content in beside.items()]
     members.sort(key=lambda member: member.name)
     _write(file, [_list_of(members, study, is_light=is_light), *members])
-    return ArchiveSummary(len(stored), len(measured), tuple(key for key in keys if key not in store))
+    return ArchiveSummary(len(stored), len(measured), len(beside), tuple(key for key in keys if key not in store))
 
 
 def _list_of(members: Iterable[Member], study: str, *, is_light: bool) -> Member:

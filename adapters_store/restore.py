@@ -1,9 +1,9 @@
-"""An archive back into a store, or looked through without one.
+"""An archive back into a store.
 
 An archive may come from anywhere. ``open_archive`` reads it forwards and in small pieces, limits whatever a header may
 claim, and compares every member with the archive's own list. ``restore`` reads it twice: first all of it is checked,
 then whole records go in one by one, none over another, and the study's manifest last; ``unpack`` does so into a folder
-of its own. ``inspect_archive`` reads it once, unpacks nothing, and names every member whose bytes are not those listed.
+of its own, and can name every member whose bytes are not those listed instead of refusing the first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -33,7 +33,6 @@ from adapters_store.record import (
     check_file_name,
     check_key,
     check_name,
-    read_signed,
     unseal,
 )
 from adapters_store.store import MEASURE, STUDY_NAME, Measure, Store, left_out, original_files
@@ -54,7 +53,11 @@ class BadArchive(StoreError):
 
 
 class NotAsListed(BadArchive):
-    """A member of a readable archive is not what the archive's own list says of it."""
+    """What a readable archive holds is not what its own list and records say."""
+
+
+class Altered(NotAsListed):
+    """The bytes of a member are not those that the list has the checksum of."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class MemberReader(NamedTuple):
         while chunk := self.content.read(BITE_BYTES):
             digest.update(chunk)
             yield chunk
-        if digest.hexdigest() != self.stamp.sha256:
-            raise NotAsListed(f"member {self.name!r} differs from its checksum")
+        if (actual := digest.hexdigest()) != self.stamp.sha256:
+            raise Altered(f"{self.name}: its list says sha256 {self.stamp.sha256}, its bytes have sha256 {actual}")
 
     def json_bytes(self) -> bytes:
         """The whole content of a member that is small; BadArchive if it is large."""
@@ -215,14 +218,14 @@ def _check_name(name: str, listing: Listing) -> None:
         raise BadArchive(f"member {name[:80]!r} has no place in a store ({problem})") from None
 
 
-def json_object(raw: bytes, what: str) -> dict[str, Any]:
+def _json_object(raw: bytes, what: str) -> dict[str, Any]:
     """The JSON object in these bytes; BadArchive naming ``what`` if it is none."""
     try:
         content = json.loads(raw.decode())
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise BadArchive(f"{what} is not a JSON object")
+        raise NotAsListed(f"{what} is not a JSON object")
     return content
 
 
@@ -256,14 +259,13 @@ def drain(member: MemberReader) -> None:
         pass
 
 
-def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = drain) -> Restoration:
+def restore(file: Path, store: Store) -> Restoration:
     """Put what ``archive`` wrote into a store; BadArchive before anything is written if any of it is in doubt.
 
-    ``beside`` is to read what is about the study and goes into no store. What the store has stays as it is and is
-    compared. A restore that is interrupted leaves whole records only, without the study's manifest, and can be
-    repeated. StoreError if the store has another study of this name.
+    What the store has stays as it is and is compared. A restore that is interrupted leaves whole records only, without
+    the study's manifest, and can be repeated. StoreError if the store has another study of this name.
     """
-    listing, manifest = _check(file, beside)
+    listing, manifest = _check(file, drain, None)
     _refuse_another_study(store, listing.study, manifest)
     done = Restoration(listing.study, listing.is_light)
     with open_archive(file) as (_, members):
@@ -277,15 +279,28 @@ def restore(file: Path, store: Store, beside: Callable[[MemberReader], None] = d
     return done
 
 
-def unpack(file: Path, root: Path) -> None:
-    """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated."""
-    listing, manifest = _check(file, drain)
+def unpack(
+    file: Path,
+    root: Path,
+    beside: Callable[[MemberReader], None] = drain,
+    altered: dict[str, str] | None = None,
+) -> tuple[Listing, dict[str, Any]]:
+    """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated.
+
+    ``beside`` reads what is about the study and goes into no store. With ``altered``, members whose bytes are not those
+    listed are put there, by name with a sentence, instead of refused; nothing is unpacked if a record, a measure or
+    the manifest is among them. Returns the list and the manifest, which is empty if it is altered.
+    """
+    listing, manifest = _check(file, beside, altered)
+    if any(name.partition("/")[0] in KINDS for name in altered or ()):
+        return listing, manifest
     store = Store(root)
     with open_archive(file) as (_, members):
         for member in members:
             if member.name.partition("/")[0] in STORED:
                 _write(store, root / member.name, member)
     store.write_manifest(listing.study, manifest)
+    return listing, manifest
 
 
 def _owner(member: MemberReader) -> tuple[str, str]:
@@ -294,40 +309,62 @@ def _owner(member: MemberReader) -> tuple[str, str]:
     return kind, rest.partition("/")[0]
 
 
-def _check(file: Path, beside: Callable[[MemberReader], None]) -> tuple[Listing, dict[str, Any]]:
-    """The list and the manifest of an archive in which every byte is what its list and its records say."""
-    keys: set[str] = set()
+def _check(
+    file: Path, beside: Callable[[MemberReader], None], altered: dict[str, str] | None
+) -> tuple[Listing, dict[str, Any]]:
+    """The list and the manifest of an archive in which every byte is what its list and its records say.
+
+    A member of which this is wrong is put into ``altered``, if there is one, and what it holds is not looked at.
+    """
     manifest: dict[str, Any] = {}
     with open_archive(file) as (listing, members), _blaming_the_archive():
         files = _files_by_record(listing)
         for member in members:
-            kind, name = _owner(member)
-            if kind == "studies":
-                manifest = plain_data(json_object(member.json_bytes(), "its manifest"), "its manifest")
-            elif kind == "measures":
-                _measure(member, name)
-            elif member.name == f"objects/{name}/{MARKER}":
-                keys.add(name)
-                if _record(member, name).files != files[name]:
-                    raise BadArchive(f"record {name} and the list name different files")
-            else:
-                (drain if kind == "objects" else beside)(member)
-        if manifest.get("name") != listing.study or not keys <= set(keys_of(manifest, "the archive")):
-            raise BadArchive("its manifest is not that of its study and cells")
+            try:
+                manifest |= _check_member(member, files, beside)
+            except Altered as problem:
+                if altered is None:
+                    raise
+                altered[member.name] = str(problem)
+        if f"studies/{listing.study}.json" not in (altered or ()) and (
+            manifest.get("name") != listing.study or not set(files) <= set(keys_of(manifest, "the archive"))
+        ):
+            raise NotAsListed("its manifest is not that of its study and cells")
     return listing, manifest
+
+
+def _check_member(
+    member: MemberReader, files: Mapping[str, Mapping[str, StoredFile]], beside: Callable[[MemberReader], None]
+) -> dict[str, Any]:
+    """Read a member to its end, and what it holds if that is a record, a measure or the manifest; what the last says.
+
+    ``files`` are those that the list has of each record.
+    """
+    kind, name = _owner(member)
+    if kind == "studies":
+        manifest: dict[str, Any] = plain_data(_json_object(member.json_bytes(), "its manifest"), "its manifest")
+        return manifest
+    if kind == "measures":
+        _measure(member, name)
+    elif member.name == f"objects/{name}/{MARKER}":
+        if _record(member, name).files != files[name]:
+            raise NotAsListed(f"record {name} and the list name different files")
+    else:
+        (drain if kind == "objects" else beside)(member)
+    return {}
 
 
 @contextmanager
 def _blaming_the_archive() -> Iterator[None]:
-    """Turn every StoreError about what an archive holds into a BadArchive."""
+    """Turn every StoreError about what an archive holds into a NotAsListed."""
     try:
         yield
-    except CorruptRecord as problem:
-        raise BadArchive(str(problem).partition(";")[0]) from None  # what to do with a store's own files follows there
+    except CorruptRecord as problem:  # what to do with a store's own files follows after a semicolon
+        raise NotAsListed(str(problem).partition(";")[0]) from None
     except BadArchive:
         raise
     except StoreError as problem:
-        raise BadArchive(str(problem)) from None
+        raise NotAsListed(str(problem)) from None
 
 
 def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
@@ -344,7 +381,7 @@ def _files_by_record(listing: Listing) -> dict[str, dict[str, StoredFile]]:
 def _record(member: MemberReader, key: str) -> Record:
     record = Record.from_json(member.json_bytes(), Path(member.name))
     if record.key != key:
-        raise BadArchive(f"member {member.name!r} is not the record of its key")
+        raise NotAsListed(f"member {member.name!r} is not the record of its key")
     original_files(record)
     return record
 
@@ -353,12 +390,12 @@ def _measure(member: MemberReader, key: str) -> Measure:
     try:
         measure = Measure(**unseal(member.json_bytes(), Path(member.name)))
     except TypeError:
-        raise BadArchive(f"member {member.name!r} is not a measure") from None
+        raise NotAsListed(f"member {member.name!r} is not a measure") from None
     is_measure = isinstance(measure.kind, str) and isinstance(measure.inputs, dict) and isinstance(measure.result, dict)
     if not is_measure or key_of({"kind": measure.kind, "inputs": measure.inputs}) != key:
-        raise BadArchive(f"member {member.name!r} is not the measure of its key")
+        raise NotAsListed(f"member {member.name!r} is not the measure of its key")
     if measure.kind == KEPT:  # it would be believed in place of what the records say
-        raise BadArchive(f"member {member.name!r} is a kept result of an analysis, which no archive carries")
+        raise NotAsListed(f"member {member.name!r} is a kept result of an analysis, which no archive carries")
     return measure
 
 
@@ -413,66 +450,3 @@ def _restore_measure(store: Store, key: str, members: Iterable[MemberReader], do
 def _stamps(record: Record) -> dict[str, str]:
     """The hashes of a record's files as they were first, of those too that were left out or rewritten."""
     return {f"file {name}": stamp.sha256 for name, stamp in original_files(record).items()}
-
-
-# Inspecting: once through the archive, nothing stored.
-
-
-class Altered(NamedTuple):
-    """A member, the sha256 that the list has for it, and that of its bytes."""
-
-    name: str
-    listed: str
-    actual: str
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What an archive lists, which members are altered, and each cell's readable name by its key."""
-
-    listing: Listing
-    altered: tuple[Altered, ...]
-    cells: dict[str, str]
-
-    def describe(self, member: str) -> str:
-        """A member's name, with the cell that it is of."""
-        kind, _, rest = member.partition("/")
-        cell = self.cells.get(rest.partition("/")[0]) if kind == "objects" else None
-        return f"{member} ({cell})" if cell else member
-
-
-def inspect_archive(file: Path) -> Inspection:
-    """Read a whole archive and unpack nothing of it.
-
-    NotAsListed if a member is missing, renamed, of another size or not listed; BadArchive if the file is no archive.
-    """
-    altered, cells = [], {}
-    with open_archive(file) as (listing, members):
-        for member in members:
-            if member.name == f"studies/{listing.study}.json" and member.stamp.bytes <= MOST_JSON_BYTES:
-                content = member.content.read()
-                actual, cells = hashlib.sha256(content).hexdigest(), _cell_labels(content)
-            else:
-                actual = _digest(member)
-            if actual != member.stamp.sha256:
-                altered.append(Altered(member.name, member.stamp.sha256, actual))
-    return Inspection(listing, tuple(altered), cells)
-
-
-def _digest(member: MemberReader) -> str:
-    digest = hashlib.sha256()
-    while chunk := member.content.read(BITE_BYTES):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _cell_labels(manifest: bytes) -> dict[str, str]:
-    """A readable name of each cell, by its key; empty if the manifest does not name its cells."""
-    with suppress(KeyError, TypeError):
-        return {cell["key"]: _label(cell) for cell in (read_signed(manifest) or {})["cells"]}
-    return {}
-
-
-def _label(cell: dict[str, Any]) -> str:
-    on = f"{cell['intermediate']} -> " if cell["intermediate"] else ""
-    return f"{on}{cell['target']}, seed {cell['seed']}, {cell['setting']}"

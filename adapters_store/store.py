@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -308,6 +308,7 @@ def _short(value: object) -> str:
 # Records without weights: their numbers and predictions are all there, their adapters are not.
 
 WEIGHTS_ENDING = ".safetensors"
+VALIDATION = "validation.parquet"
 LEFT_OUT = "left_out"  # the field of a record's provenance that says what its left out files were
 
 
@@ -316,13 +317,12 @@ class NoWeights(StoreError):
 
 
 def without_weights(record: Record) -> Record:
-    """The record without its weights."""
-    return without(record, lambda name: name.endswith(WEIGHTS_ENDING))
+    """The record without adapters, heads and saved systems, and without validation predictions, which nothing reads.
 
-
-def without(record: Record, is_gone: Callable[[str], bool]) -> Record:
-    """The record without some of its files; which they were, with hash and size, stays in its provenance."""
-    gone = {**left_out(record), **{name: stamp for name, stamp in record.files.items() if is_gone(name)}}
+    Which files these were, with hash and size, stays in its provenance.
+    """
+    is_gone = {name: "/" in name or name == VALIDATION for name in record.files}
+    gone = {**left_out(record), **{name: stamp for name, stamp in record.files.items() if is_gone[name]}}
     if not gone:
         return record
     stamps = {name: vars(stamp) for name, stamp in sorted(gone.items())}
@@ -338,7 +338,8 @@ def left_out(record: Record) -> dict[str, StoredFile]:
         raise StoreError(f"record {record.key}: its provenance has a field {LEFT_OUT!r} that is not ours") from None
 
 
-REWRITTEN = "rewritten"  # the field of a record's provenance that says which files its shorter ones were made from
+REWRITTEN = "rewritten"  # the field of a record's provenance, in archives with rounded logits such as that of
+# ``reference``, that says which files its shorter ones were made from
 
 
 def original_files(record: Record) -> dict[str, StoredFile]:
@@ -364,7 +365,7 @@ def open_weights(store: Store, key: str, name: str) -> Path:
     """``Store.open`` for a file of an adapter that is needed for computing; NoWeights if the record has none."""
     if not has_weights(store.get(key)):
         raise NoWeights(
-            f"record {key} has no weights (`store archive --light` and `--brief` leave them out, and a study may keep "
+            f"record {key} has no weights (`store archive` leaves them out without `--weights`, and a study may keep "
             "baselines' adapters alone), so nothing can be computed with it; `store restore` a full archive into a "
             "store of its own, or move its folder away and `run` its study again"
         )

@@ -59,7 +59,7 @@ LONGEST = (
     "analysis/sections/test_report.py",
     "harness/training/lanes/test_lane_invariance.py",
     "analysis/ratings/test_rating_sets.py",
-    "harness/cli/test_deposit.py",
+    "harness/cli/test_archive.py",
     "harness/training/test_devices.py",
     "harness/training/lanes/test_checkpoints.py",
     "project/pages/test_tutorial.py",

@@ -93,19 +93,19 @@ HEAD = (
 )
 MADE_UP = "The texts of this study were made up; the licences are those of the data sets whose form they have."
 BROUGHT = (
-    "Cells stand on adapters of others: {names}. Their weights are not in this archive. Where they came from their"
+    "Cells stand on adapters of others: {names}. Their weights are {place} this archive. Where they came from their"
     " records say (`origin` in `record.json`); under which licence, and what they were trained on, is not known here."
 )
 COLUMNS = ("data set", "tasks", "licence as stated", "may texts and labels be shared")
 
 
-def licences_page(manifest: Manifest) -> str:
-    """One row per data set and licence of a study."""
+def licences_page(manifest: Manifest, *, has_weights: bool = False) -> str:
+    """One row per data set and licence of a study, for an archive that has weights or none."""
     rows: dict[tuple[str, str], list[str]] = {}
     for name, task in manifest["tasks"].items():
         rows.setdefault((str(task["dataset"]), str(task.get("licence") or "unstated")), []).append(name)
     body = [(data, ", ".join(tasks), licence, sharing(licence)) for (data, licence), tasks in rows.items()]
     parts = [HEAD, *([MADE_UP] if manifest["synthetic"] else []), table(COLUMNS, body)]
     if brought := sorted(imports_of(manifest)):
-        parts.append(BROUGHT.format(names=", ".join(brought)))
+        parts.append(BROUGHT.format(names=", ".join(brought), place="in" if has_weights else "not in"))
     return "\n\n".join(parts) + "\n"

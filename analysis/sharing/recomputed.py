@@ -1,24 +1,27 @@
-"""Tables and pages computed anew from records, against those that were kept: equal, or what differs and where."""
+"""What follows from a study's records, computed anew, against what was kept: equal, or what differs and where."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
+from analysis.manuscript.licences import licences_page
 from analysis.report import report
 from analysis.sections.answers import silent
 from analysis.sections.importance import Progress
+from tasks.proposal import entry_text
 
 PRINTED = 1e-9  # relative; tables print 10 significant digits, and another processor may turn the last one
 NOISE = 1e-12  # absolute; what is left of a difference of equal numbers is not the same everywhere
-ENDINGS = (".csv", ".md")
+ENDINGS = (".csv", ".md", ".toml")
+REPORT, LICENCES, STUDY = "report", "LICENCES.md", "study.toml"
 THERE, ABSENT = "is there", "is not there"
 
 
@@ -38,17 +41,41 @@ class Compared(NamedTuple):
     differences: list[Difference]
 
 
-def recompute(store: Store, manifest: Manifest, out: Path, progress: Progress = silent) -> list[Path]:
-    """Write the report of a stored study into ``out``; the files that an archive keeps of it, sorted.
+def recompute(
+    store: Store,
+    manifest: Manifest,
+    out: Path,
+    progress: Progress = silent,
+    *,
+    registry: list[str] | None = None,
+    has_weights: bool = False,
+) -> None:
+    """Write into ``out`` all that follows from a study's records and manifest: its report, licences and settings.
 
-    Frames as Parquet are left out: the CSV beside has the same numbers, and bytes that depend on no library.
+    ``registry`` are folders of ratings in place of the study's own.
     """
-    report(store, manifest, out, progress=progress)
-    return sorted(path for path in out.rglob("*") if path.is_file() and path.suffix != ".parquet")
+    out.mkdir(parents=True)
+    (out / STUDY).write_text(study_file(manifest["study"]), encoding="utf-8")
+    (out / LICENCES).write_text(licences_page(manifest, has_weights=has_weights), encoding="utf-8")
+    if registry is not None:
+        manifest = {**manifest, "study": {**manifest["study"], "registry": registry}}
+    report(store, manifest, out / REPORT, progress=progress)
+
+
+def study_file(study: Mapping[str, Any]) -> str:
+    """The TOML of a resolved study without the results of searches, which are in the manifest and in every record."""
+    fields = {name: _without_null(field) for name, field in study.items() if field is not None and name != "best"}
+    return entry_text(fields)
+
+
+def _without_null(setting: object) -> object:
+    if isinstance(setting, Mapping):
+        return {name: _without_null(part) for name, part in setting.items() if part is not None}
+    return setting
 
 
 def compared(kept: Path, made: Path) -> Compared:
-    """Compare every table (.csv) and page (.md) of two folders; figures are drawn from tables that are compared."""
+    """Compare every table (.csv) and page of two folders; figures are drawn from tables that are compared."""
     names = {path.relative_to(root).as_posix() for root in (kept, made) for path in _pages(root)}
     tables, numbers, differences = 0, 0, []
     for name in sorted(names, key=lambda name: ("tables/" not in name, name)):  # tables first
@@ -62,11 +89,11 @@ def compared(kept: Path, made: Path) -> Compared:
             numbers += sum(_number(cell) is not None for row in _rows(texts[1]) for cell in row)
             differences += [Difference(f"{name}, {where}", *both) for where, *both in _cells_apart(*texts)]
         else:
-            differences += [Difference(f"{name}, {where}", *both) for where, *both in lines_apart(*texts)]
+            differences += [Difference(f"{name}, {where}", *both) for where, *both in _lines_apart(*texts)]
     return Compared(tables, numbers, differences)
 
 
-def lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
+def _lines_apart(kept: str, made: str) -> Iterator[tuple[str, str, str]]:
     """Every line in which two texts differ: its number in words, and both lines; one that is missing is empty."""
     for number, pair in enumerate(zip_longest(kept.split("\n"), made.split("\n"), fillvalue=""), 1):
         if pair[0] != pair[1]:

@@ -11,8 +11,8 @@ from adapters_store import Store
 from harness.cli.options import leaf_options, places, print_next
 from harness.cli.report import PUBLISHED
 from harness.cli.study import name_of
-from harness.cli.terminal import Steps, print_json
-from harness.sharing.stored import open_study
+from harness.cli.terminal import Steps, print_json, print_rows
+from harness.sharing.stored import open_study, store_at
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,12 +32,20 @@ def add_compare(compare: argparse.ArgumentParser) -> None:
     leaf_options(compare, "compare demo demo-seed2", compare_studies)
     for name in ("a", "b"):
         compare.add_argument(name, metavar=name.upper(), help="a stored study, or published: the paper's own tables")
+    compare.add_argument(
+        "--repeated",
+        action="store_true",
+        help="say how far cells of study A that were trained twice are apart; B then is where the others are: the"
+        " folder of a store, an archive, or a study whose results come with the package",
+    )
 
 
 def compare_studies(options: argparse.Namespace) -> int:
     """Write the frames, figures and page of a comparison, and print where the page is."""
     from analysis.sections.reports.compare import write_comparison
 
+    if options.repeated:
+        return _compare_repeated(options)
     a, b = (_side(options, name) for name in (options.a, options.b))
     page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
     if options.json:
@@ -54,6 +62,20 @@ def _side(options: argparse.Namespace, name: str) -> Side:
     if name == PUBLISHED:
         return side_of_published()
     return side_of_study(*open_study(Store(Path(options.store)), name_of(name)))
+
+
+def _compare_repeated(options: argparse.Namespace) -> int:
+    """Print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell."""
+    from harness.sharing.repetition import by_metric, repetitions
+
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.a))
+    with store_at(options.b) as other:
+        cells = repetitions(store, other, [cell["key"] for cell in manifest["cells"]])
+    if options.json:
+        print_json(cells)
+    else:
+        print_rows(by_metric(cells), as_json=False)
+    return 0
 
 
 # ``power``: what a study could have seen, from its own variances between items and between seeds.

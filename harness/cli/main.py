@@ -167,16 +167,6 @@ NOUNS = (
         "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue.",
     ),
     Noun("adapter", "adapter", "trained adapters for others, and theirs"),
-    Noun(
-        "archive",
-        "deposit",
-        "Write a study's records without weights, tables, figures, licences and metadata into one file for others.",
-    ),
-    Noun(
-        "verify",
-        "deposit",
-        "Check every byte of an archive of results, and compute all its tables anew from its records.",
-    ),
 )
 
 

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adapters_store import Store, StoreError
-from adapters_store.archive import archive
 from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, remove
 from adapters_store.listing import listing
-from adapters_store.measures import measures_of
 from adapters_store.restore import restore
 from adapters_store.verify import Verification, verify
-from harness.cli.deposit import brief_option, ending
 from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
-from harness.sharing.stored import shipped_archive, shipped_store, stored_manifest
-from tasks.errors import BadInput
+from harness.sharing.stored import shipped_archive, stored_manifest
+
+if TYPE_CHECKING:
+    from harness.sharing.deposit import VerifiedArchive
 
 
 def add_store(store: argparse.ArgumentParser) -> None:
-    """Add ``ls``, ``verify``, ``archive``, ``restore``, ``repetition`` and ``gc``."""
+    """Add ``ls``, ``verify``, ``archive``, ``restore`` and ``gc``."""
     leaves = store.add_subparsers(required=True, metavar="COMMAND")
     leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
-    leaf_of(
+    verify = leaf_of(
         leaves,
         "verify",
-        "Read every stored byte and name each file that is not as it was written; exit code 1 if there is one.",
-        "store verify --store runs",
-        verify_store,
+        "Check every byte of the store, or of an archive and then compute its tables anew from its records.",
+        "store verify demo-results.tar.xz",
+        verify_stored,
+    )
+    verify.epilog = f"{verify.epilog}; exit codes: 0 all is well, 1 what is not is named, 2 no such store or archive"
+    verify.add_argument(
+        "archive",
+        metavar="ARCHIVE",
+        nargs="?",
+        help="what store archive has written, or a study whose results come with this package (default: the store)",
     )
     _add_archive(leaves)
     gc = leaf_of(
@@ -57,40 +61,36 @@ def _add_archive(leaves: Leaves) -> None:
     archive = leaf_of(
         leaves,
         "archive",
-        "Write a study's manifest, records and measures into one file.",
-        "store archive real-small --out real-small.tar.gz --light",
+        "Write a study's records, tables, figures, licences and, with --creator, metadata into one file.",
+        "store archive demo --creator 'Family name, Given names' --licence cc-by-4.0",
         archive_study,
     )
     archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
-    less = archive.add_mutually_exclusive_group()
-    less.add_argument(
-        "--light", action="store_true", help="without weights: enough for reports and figures, not to train on"
+    archive.add_argument("--weights", action="store_true", help="with adapters and heads, to train further cells on")
+    archive.add_argument(
+        "--creator",
+        metavar="WHO",
+        action="append",
+        default=[],
+        help="whose it is, for others: 'Family name, Given names; affiliation; ORCID', the last two as you like"
+        " (repeatable)",
     )
-    brief_option(less)
-    out_option(archive, "the archive to write (default: STUDY.tar.gz, with --brief .tar.xz)", "FILE")
+    archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
+    archive.add_argument("--title", help="default: the study's")
+    archive.add_argument("--description", help="default: what the study is, in two sentences")
+    out_option(archive, "the archive to write (default: STUDY-results.tar.xz, with --weights .tar.gz)", "FILE")
     restore = leaf_of(
         leaves,
         "restore",
         "Check an archive and put what the store does not have of it into the store.",
-        "store restore real-small.tar.gz --store runs",
+        "store restore real-small-results.tar.xz --store runs",
         restore_archive,
     )
-    restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")
-    repetition = leaf_of(
-        leaves,
-        "repetition",
-        "Compare cells that were trained twice: those of the store with the same cells of another.",
-        "store repetition other-runs --store runs",
-        compare_repetition,
-    )
-    repetition.add_argument(
-        "other",
-        metavar="OTHER",
-        help="the folder of a store, an archive, or a study whose results come with the package",
-    )
+    restore.add_argument("file", metavar="FILE", help="what store archive has written")
 
 
 MIB = 1 << 20
+MOST_SHOWN = 20  # differences of an archive
 
 
 def ls(options: argparse.Namespace) -> int:
@@ -104,8 +104,10 @@ def ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def verify_store(options: argparse.Namespace) -> int:
-    """Print a line per damaged and per unknown file, then what was looked at; exit code 1 when one is damaged."""
+def verify_stored(options: argparse.Namespace) -> int:
+    """Print what is damaged in the store, or differs in an archive, and what was looked at; exit code 1 if anything."""
+    if options.archive:
+        return _verify_archive(options)
     with Steps(quiet=options.quiet) as steps:
         result = verify(_store(options), lambda done, of: steps.show(done, of, "records"))
     if options.json:
@@ -177,31 +179,76 @@ def _size(count: int) -> str:
     return f"{count / MIB:.1f} MiB"
 
 
-# ``store archive`` and ``store restore``: a study in one file, and back.
+# A study in one file, and back.
 
 
 def archive_study(options: argparse.Namespace) -> int:
     """Write a study's archive, and print what is in it and what is not."""
-    from harness.sharing.brief import brief_copy
+    from harness.sharing.deposit import Deposit, private_tasks, write_archive
 
     store, name = Store(Path(options.store)), name_of(options.study)
     manifest = stored_manifest(store, name)
-    file = Path(options.out or f"{name}{ending(options)}")
-    is_light = options.light or options.brief
-    with tempfile.TemporaryDirectory() as temporary:
-        if options.brief:
-            store = brief_copy(store, name, measures_of(manifest), Path(temporary) / "store")
-        done = archive(store, name, measures_of(manifest), file, is_light=is_light)
+    file = Path(options.out or f"{name}-results{'.tar.gz' if options.weights else '.tar.xz'}")
+    said = options.creator, options.licence or "", options.title or "", options.description or ""
+    with Steps(quiet=options.quiet) as steps:
+        done = write_archive(
+            store,
+            manifest,
+            file,
+            steps.show,
+            deposit=Deposit(*said) if any(said) else None,
+            has_weights=options.weights,
+        )
     size = file.stat().st_size
     if options.json:
-        counts = {"records": done.records, "measures": done.measures, "missing": list(done.missing)}
-        print_json({"file": str(file), "bytes": size, "is_light": is_light, **counts})
+        facts = {"file": str(file), "bytes": size, "is_light": not options.weights}
+        print_json(facts | dataclasses.asdict(done))
         return 0
-    weights = " without weights" if is_light else ""
-    print(f"{file}: {done.records} records{weights}, {done.measures} measures, {size / 1e6:.1f} MB")
+    weights = "with" if options.weights else "without"
+    print(
+        f"{file}: {done.records} records {weights} weights, {done.measures} measures, {done.beside} files beside them"
+    )
+    print(f"{size / 1e6:.1f} MB; look at its LICENCES.md before you pass it on (docs/archive.md)")
     if done.missing:
         print(f"{len(done.missing)} cells of the study have no record and are not in it")
+    if private := private_tasks(manifest):
+        print(f"not for others: the data of {', '.join(private)} are private, and their labels and predictions in it")
     return 0
+
+
+def _verify_archive(options: argparse.Namespace) -> int:
+    """Check an archive, by the name of its file or of a shipped study, and print what differs."""
+    from harness.sharing.deposit import verify_archive
+
+    file = Path(options.archive)
+    if not file.exists():
+        file = shipped_archive(options.archive) or file
+    with Steps(quiet=options.quiet) as steps:
+        outcome = verify_archive(file, steps.show)
+    if options.json:
+        apart = [difference._asdict() for difference in outcome.differences]
+        print_json({"file": str(file), **vars(outcome), "differences": apart})
+    else:
+        _print_archive(file, outcome)
+    return 1 if outcome.differences else 0
+
+
+def _print_archive(file: Path, outcome: VerifiedArchive) -> None:
+    for where, kept, rebuilt in outcome.differences[:MOST_SHOWN]:
+        print(f"differs  {where}" + (f": archive {kept!r}, found {rebuilt!r}" if kept != rebuilt else ""))
+    if (rest := len(outcome.differences) - MOST_SHOWN) > 0:
+        print(f"and {rest} more differences (--json lists all)")
+    if outcome.tables:
+        counted = f"{outcome.tables} tables with {outcome.numbers:,} numbers"
+        print(f"{file}: study {outcome.study}, {counted} computed anew from {outcome.records} records")
+        print("all equal after their printed rounding" if not outcome.differences else "not equal")
+        print(outcome.declared)
+    elif outcome.differences:
+        print("no table was computed anew: what is in it is not whole")
+    else:
+        print(f"{file}: study {outcome.study}, every byte of {outcome.records} records as listed; it has no tables")
+    if outcome.versions:
+        print(f"made with other versions: {', '.join(outcome.versions)}")
 
 
 def restore_archive(options: argparse.Namespace) -> int:
@@ -222,35 +269,3 @@ def restore_archive(options: argparse.Namespace) -> int:
     for what, fields in done.differing.items():
         print(f"differs  {what}: {', '.join(fields)}; what was there stays")
     return 1 if done.differing else 0
-
-
-def compare_repetition(options: argparse.Namespace) -> int:
-    """Print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell."""
-    from harness.sharing.repetition import by_metric, repetitions
-
-    store = _store(options)
-    with _other_store(options.other) as other:
-        cells = list(repetitions(other, store))
-    if not cells:
-        raise BadInput(f"{options.other} has no cell that {store.root} has too; see: empathy-transfer store ls")
-    if options.json:
-        print_json([dataclasses.asdict(cell) | {"difference": cell.difference} for cell in cells])
-    else:
-        print_rows(by_metric(cells), as_json=False)
-    return 0
-
-
-@contextmanager
-def _other_store(name: str) -> Iterator[Store]:
-    """The store in a folder, or one of an archive or of a shipped study."""
-    path = Path(name)
-    if path.is_dir():
-        yield Store(path)
-    elif file := shipped_archive(name):
-        yield shipped_store(file, name)
-    elif path.is_file():
-        with tempfile.TemporaryDirectory() as folder:
-            restore(path, other := Store(Path(folder) / "store"))
-            yield other
-    else:
-        raise BadInput(f"{name}: no folder of a store, no archive, and no study whose results come with the package")

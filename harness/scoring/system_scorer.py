@@ -97,8 +97,8 @@ def saved(store: Store, record: Record) -> Path:
     names = [name for name in record.files if name.startswith(FOLDER)]
     if not names or left_out(record):
         raise NoWeights(
-            f"record {record.key} keeps no weights of system {record.spec['system']!r} (`keep` of its study or `store "
-            'archive --light` left them out); move its folder away and run again with keep = "all"'
+            f"record {record.key} keeps no weights of system {record.spec['system']!r} (`keep` of its study left "
+            'them out, or `store archive` without `--weights`); move its folder away and run again with keep = "all"'
         )
     for name in names:
         file = store.open(record.key, name)

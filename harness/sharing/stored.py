@@ -1,6 +1,7 @@
 """Where the results of a study are: in the user's store, or in the archive of it that comes with this package.
 
-A finished study may be shipped as ``harness/study/shipped/NAME-results.tar.xz``, which ``archive NAME --brief`` writes.
+A finished study may be shipped as ``harness/study/shipped/NAME-results.tar.xz``, which ``store archive NAME``
+writes.
 What only reads asks ``open_study``: the user's store comes first, and is never written to. The archive is unpacked
 once, into a store of its own in the user's cache, under the archive's sha256, where the analysis keeps what it has
 computed; the folder may be removed at any time.
@@ -11,7 +12,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -86,6 +90,22 @@ def shipped_archive(name: str) -> Path | None:
     """The archive with the results of a study that is shipped; None for any other."""
     file = FOLDER / f"{name}{ENDING}"
     return file if file.parent == FOLDER and file.is_file() else None
+
+
+@contextmanager
+def store_at(place: str) -> Iterator[Store]:
+    """The store in a folder, or that of an archive or of a study that is shipped; BadInput if it is none of these."""
+    path = Path(place)
+    if path.is_dir():
+        yield Store(path)
+    elif file := shipped_archive(place):
+        yield shipped_store(file, place)
+    elif path.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            unpack(path, Path(folder) / "store")
+            yield Store(Path(folder) / "store")
+    else:
+        raise BadInput(f"{place}: no folder of a store, no archive, and no study whose results come with the package")
 
 
 def shipped_store(file: Path, name: str) -> Store:

@@ -314,19 +314,20 @@ def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
     monkeypatch.setattr("analysis.sharing.recomputed.report", partial(report, draws=50))
     monkeypatch.setattr("analysis.figures.drawing.file_of", lambda *given, **options: b"")  # drawn from these tables
     recompute(store, manifest, tmp_path / "honest")
-    honest = (tmp_path / "honest" / "tables" / "gains.csv").read_text()
+    honest = (tmp_path / "honest" / "report" / "tables" / "gains.csv").read_text()
     forge(store)
     assert (frames_of(store, manifest, draws=50).gains().points == 99).all(), "what is forged with its seal is believed"
     before = [(path, path.read_bytes()) for path in kept_files(store)]
     recompute(Snapshot(store.root, keeps=False), manifest, tmp_path / "checked")
-    assert (tmp_path / "checked" / "tables" / "gains.csv").read_text() == honest
+    assert (tmp_path / "checked" / "report" / "tables" / "gains.csv").read_text() == honest
     assert [(path, path.read_bytes()) for path in kept_files(store)] == before, "and nothing is kept either"
 
 
 def test_verify_asks_for_nothing_kept():
-    source = (ROOT / "harness" / "cli" / "deposit.py").read_text(encoding="utf-8")
+    source = (ROOT / "harness" / "sharing" / "deposit.py").read_text(encoding="utf-8")
     (compare,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == "_compare")
-    assert "recompute(Snapshot(store.root, keeps=False), " in ast.unparse(compare)
+    assert "from_records = Snapshot(store.root, keeps=False)" in ast.unparse(compare)
+    assert "recompute(from_records, " in ast.unparse(compare)
 
 
 def test_no_archive_carries_a_kept_result_and_none_is_taken_from_one(study, tmp_path):

@@ -63,7 +63,7 @@ LEAVES = (
     *("ratings sheet", "study list", "study show", "plan", "run", "retry", "search", "demo", "doctor", "prefetch"),
     *("status", "cancel", "logs", "store ls", "store verify", "store archive", "store restore"),
     *("store gc", "similarities", "suggest", "figures", "report", "analyze", "flips", "power", "compare", "paper"),
-    *("cite", "score", "adapter export", "adapter publish", "adapter import", "archive", "verify"),
+    *("cite", "score", "adapter export", "adapter publish", "adapter import"),
 )
 SHOWN = ("epitome_er", "news_empathy", "empdial_qint", "mi_behavior", "condolence", "control_reply", "esconv_strategy")
 BUILT_IN = ("tiny", "demo", "real-small", "real-12", "muddy-waters")
@@ -136,8 +136,12 @@ def _of_study(name: str, store: str, tasks: Sequence[str]) -> list[Command]:
         _do(f"logs {name}", f"logs {tasks[0]} --seed 1 --study {named}"),
         _do(f"cite {name}", f"cite {named} --out out", f"cite {named} --out -"),
         _do(f"store ls {name}", f"store ls {kept}", f"store ls {kept} --json"),
-        _do(f"archive {name}", f"archive {named} {author} --out r.tar.gz", "verify r.tar.gz --quiet"),
-        _do(f"store archive {name}", f"store archive {named} --out a.tar.gz", "store restore a.tar.gz --store runs"),
+        _do(f"archive {name}", f"store archive {named} {author} --out r.tar.gz", "store verify r.tar.gz --quiet"),
+        _do(
+            f"store archive {name}",
+            f"store archive {named} --weights --out a.tar.gz",
+            "store restore a.tar.gz --store runs",
+        ),
     ]
 
 
@@ -151,7 +155,7 @@ def _of_store() -> list[Command]:
         _do("plans", *(f"plan {study} {kept} --json --why" for study in ("tiny", "../broad.toml", "../every.toml"))),
         _do("plan in words", f"plan ../broad.toml {kept}"),
         _do("status", f"status {kept}"),
-        _do("archive private", f"archive every {kept} --out r.tar.gz", may_fail=True),
+        _do("archive private", f"store archive every {kept} --licence mit --out r.tar.gz", may_fail=True),
         _do("score", f"score ../replies.csv --study tiny {kept} {columns} --out out/s.csv --plots out"),
         _do("score as jsonl", f"score ../replies.csv --study broad {kept} --text text --out out/s.jsonl"),
         _do("adapter export", f"adapter export epitome_er --study broad {kept} --out out"),

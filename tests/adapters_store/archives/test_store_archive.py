@@ -23,7 +23,7 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 
 TASKS = (FakeTask("hope"), FakeTask("role"), FakeTask("distress", "continuous"))
 WEIGHTS = {"adapter/adapter.safetensors": b"weights" * 2000, "adapter/model_head.safetensors": b"head"}
-CONFIG = {"adapter/adapter_config.json": b"{}"}
+CONFIG = {"adapter/adapter_config.json": b"{}", "validation.parquet": b"predictions"}
 
 
 def with_weights(bare, manifest, root):
@@ -113,11 +113,12 @@ def test_an_archive_is_unpacked_into_the_store_that_a_restore_makes(archived, tm
     assert content(tmp_path / "unpacked") == content(tmp_path / "restored")
 
 
-def test_a_light_archive_has_every_file_but_the_weights(archived, tmp_path):
+def test_a_light_archive_has_every_file_but_adapters_and_validation_predictions(archived, tmp_path):
     light = Store(tmp_path / "light")
     assert restore(packed(archived, tmp_path / "light.tar.gz", is_light=True), light).is_light
-    names, lost = set(content(archived[0].root)), {f for f in content(archived[0].root) if f.endswith(".safetensors")}
-    assert len(lost) == 16
+    names = set(content(archived[0].root))
+    lost = {name for name in names if "/adapter/" in name or name.endswith("/validation.parquet")}
+    assert len(lost) == 32
     assert {name for name in content(light.root) if name.startswith("objects")} == {
         name for name in names - lost if name.startswith("objects")
     }

@@ -13,7 +13,6 @@ from adapters_store.store import has_weights
 from harness.api import Study
 from harness.cli.main import main
 from harness.run.grid import GridReport, steps_of
-from harness.sharing.brief import brief_copy
 from harness.study.intermediates.weights import weightless
 
 STUDY = """
@@ -42,8 +41,7 @@ def study(tmp_path_factory):
     file.write_text(STUDY)
     first = Study(file, store=folder / "first")
     assert first.run(only_targets=["epitome_er"]).is_complete
-    copy = brief_copy(first.store, "pair", [], folder / "brief")
-    archive(copy, "pair", [], folder / "pair.tar.gz", is_light=True)
+    archive(first.store, "pair", [], folder / "pair.tar.gz", is_light=True)
     return file, folder / "pair.tar.gz"
 
 

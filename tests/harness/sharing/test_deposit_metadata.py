@@ -8,6 +8,7 @@ import re
 import pytest
 
 from analysis.manuscript.licences import licences_page
+from analysis.sharing.recomputed import study_file
 from harness.sharing import deposit as deposits
 from harness.sharing.deposit import (
     BadMetadata,
@@ -17,7 +18,6 @@ from harness.sharing.deposit import (
     creator,
     lock,
     otherwise,
-    study_file,
     zenodo_metadata,
 )
 from harness.study.file import load_study
@@ -48,7 +48,7 @@ def manifest(tmp_path_factory):
 
 
 def test_the_metadata_have_every_mandatory_field_and_only_documented_ones(manifest):
-    told = json.loads(beside(manifest, GIVEN, 4)[".zenodo.json"])
+    told = json.loads(beside(manifest, 4, GIVEN)[".zenodo.json"])
     assert set(told) <= DOCUMENTED
     assert {"upload_type", "title", "creators", "description", "access_right", "license"} <= set(told)
     assert told["upload_type"] in UPLOAD_TYPES and told["access_right"] in ACCESS
@@ -85,13 +85,9 @@ def test_a_creator_is_read_as_typed(typed, fields):
 
 
 @pytest.mark.parametrize(
-    "typed",
-    [
-        *("", "Ada Bernard", "Doe, Jane", "Family name, TODO", "Name, Author", "Bernard,", ", Ada"),
-        *("Bernard, Ada; 0000-0002-1825-0098", "Bernard, Ada; 0000-0002", "Bernard, Ada; a; b", "A, B; c; d; e"),
-    ],
+    "typed", ["", "Ada Bernard", "Bernard,", ", Ada", "Bernard, Ada; a; b", "A, B; 0000-0002-1825-0097; a; b"]
 )
-def test_a_placeholder_or_a_number_that_cannot_be_right_is_refused_in_one_line(typed):
+def test_what_is_no_name_is_refused_in_one_line(typed):
     with pytest.raises(BadMetadata, match="--creator") as refused:
         creator(typed)
     assert "\n" not in str(refused.value)
@@ -103,11 +99,9 @@ def test_a_placeholder_or_a_number_that_cannot_be_right_is_refused_in_one_line(t
         (Deposit([], "cc-by-4.0"), "nobody is named"),
         (Deposit([WHO], ""), "SPDX"),
         (Deposit([WHO], "see the file"), "SPDX"),
-        (Deposit([WHO], "mit", title="TODO"), "--title"),
-        (Deposit([WHO], "mit", description=" "), "--description"),
     ],
 )
-def test_nobody_no_licence_and_no_word_are_invented(given, said):
+def test_nobody_and_no_licence_are_invented(given, said):
     with pytest.raises(BadMetadata, match=said):
         zenodo_metadata(given, "study", "what it is")
 
@@ -115,7 +109,8 @@ def test_nobody_no_licence_and_no_word_are_invented(given, said):
 def test_a_study_with_a_private_task_is_not_archived_for_others(manifest):
     hidden = {**manifest, "tasks": {**manifest["tasks"], "hope": {**manifest["tasks"]["hope"], "private": True}}}
     with pytest.raises(MayNotShare, match="task hope is private"):
-        beside(hidden, GIVEN, 4)
+        beside(hidden, 4, GIVEN)
+    assert ".zenodo.json" not in beside(hidden, 4)
 
 
 def test_the_page_of_licences_has_every_data_set_with_what_may_be_shared(manifest):
@@ -125,7 +120,8 @@ def test_the_page_of_licences_has_every_data_set_with_what_may_be_shared(manifes
     assert "made up" not in page and "made up" in licences_page({**manifest, "synthetic": True})
     assert "of others" not in page
     brought = {**manifest, "study": {**manifest["study"], "imported": {"their_er": "f" * 64}}}
-    assert "Cells stand on adapters of others: their_er." in licences_page(brought)
+    assert "Cells stand on adapters of others: their_er. Their weights are not in" in licences_page(brought)
+    assert "Their weights are in this archive" in licences_page(brought, has_weights=True)
     assert "| hope | hope | unstated | nothing is granted" in licences_page(
         {**manifest, "tasks": {"hope": {"dataset": "hope"}}}
     )
@@ -142,23 +138,22 @@ def test_ratings_of_ones_own_go_along_for_the_tasks_of_the_study_alone(manifest,
     rows = 'task,construct,rater,value\nhope,link,"Z, the third",4\nother,link,Z,3\n'
     (tmp_path / "ratings.csv").write_text(rows, encoding="utf-8")
     mine = {**manifest, "study": {**manifest["study"], "registry": [str(tmp_path)]}}
-    assert beside(mine, GIVEN, 4)["registry/ratings.csv"].decode().splitlines() == [
+    assert beside(mine, 4)["registry/ratings.csv"].decode().splitlines() == [
         "task,construct,rater,value",
         'hope,link,"Z, the third",4.0',
     ]
-    assert "registry/ratings.csv" not in beside(manifest, GIVEN, 4)
+    assert "registry/ratings.csv" not in beside(manifest, 4, GIVEN)
 
 
-def test_the_lock_names_what_is_installed_and_what_differs_is_told_with_both_versions(monkeypatch):
+def test_the_lock_names_what_is_installed_and_what_differs_is_named(monkeypatch):
     text = lock()
     assert re.search(r"^# python 3\.\d+", text) and re.search(r"^numpy==\d", text, re.MULTILINE)
     assert otherwise(text) == []
     there = re.sub(r"^numpy==.*$", "numpy==0.1", text, flags=re.MULTILINE) + "gone==1\n"
-    [numpy, gone] = otherwise(there)
-    assert numpy.startswith("numpy 0.1 (here ") and gone == "gone 1 (here none)"
+    assert otherwise(there) == ["numpy==0.1", "gone==1"]
     monkeypatch.setattr(deposits, "lock", lambda: "a==1\n")
-    assert otherwise("a==1\nb==2\n# c==3\n") == ["b 2 (here none)"]
+    assert otherwise("a==1\nb==2\n# c==3\n") == ["b==2"]
 
 
 def test_equal_studies_are_described_in_equal_bytes(manifest):
-    assert beside(manifest, GIVEN, 4) == beside(json.loads(json.dumps(manifest)), GIVEN, 4)
+    assert beside(manifest, 4, GIVEN) == beside(json.loads(json.dumps(manifest)), 4, GIVEN)

@@ -39,13 +39,13 @@ def fewer_draws():
 
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory):
-    """A folder with the brief archive of a study that declares its analysis."""
+    """A folder with the archive of a study that declares its analysis."""
     root = tmp_path_factory.mktemp("made")
     store, manifest = fake_study(root / "runs", TASKS, study={"analysis": ANALYSIS})
     store.write_manifest("fake", {**manifest, "declared": "2023-12-31T00:00:00+00:00"})
     file = root / "shipped" / "fake-results.tar.xz"
     file.parent.mkdir()
-    assert main(["archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]) == 0
+    assert main(["store", "archive", "fake", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]) == 0
     return file
 
 
@@ -67,14 +67,6 @@ def typed(capsys, *words):
 
 def unpacked(folder):
     return sorted((folder / "cache" / "empathy-transfer" / "shipped").iterdir())
-
-
-def test_a_brief_archive_holds_tables_and_pages_but_no_figure_weight_or_validation_row(shipped):
-    names = {member.partition("/")[2].partition("/")[2] or member for member in members(shipped)}
-    assert {"test.parquet", "history.json", "record.json"} <= names
-    assert not {name for name in members(shipped) if name.endswith((".png", ".svg", ".html", ".safetensors"))}
-    assert "validation.parquet" not in names and {"report/report.md", "LICENCES.md"} <= set(members(shipped))
-    assert b"rounded to 1/1024" in members(shipped)["README.md"]
 
 
 def test_what_only_reads_works_from_the_shipped_results_and_says_so_once(tmp_path, capsys, caplog):
@@ -146,13 +138,13 @@ def test_the_python_face_reads_them_too(tmp_path, monkeypatch):
 
 
 def test_verify_takes_the_name_of_a_shipped_study_and_states_the_declared_analysis(capsys):
-    code, out, _ = typed(capsys, "verify", "fake")
+    code, out, _ = typed(capsys, "store", "verify", "fake")
     assert code == 0 and "all equal" in out
     assert "Primary analysis declared 2023-12-31T00:00:00+00:00 (outcome points" in out
     assert f"hash {Analysis(**ANALYSIS).key}. The first of 9 cells was trained 2024-01-01" in out
 
 
-def test_verify_names_an_altered_byte_and_altered_predictions_of_a_brief_archive(shipped, tmp_path, capsys):
+def test_verify_names_an_altered_byte_and_altered_predictions_of_an_xz_archive(shipped, tmp_path, capsys):
     content = members(shipped)
     name = next(name for name in content if name.endswith("test.parquet"))
     raw = bytearray(content[name])
@@ -161,10 +153,10 @@ def test_verify_names_an_altered_byte_and_altered_predictions_of_a_brief_archive
     forged(shipped, tmp_path / "altered.tar.xz", {name: bytes(raw)})
     again = members(tmp_path / "altered.tar.xz") | {"archive.json": json.dumps(listing).encode()}
     repacked(tmp_path / "altered.tar.xz", again)
-    code, out, _ = typed(capsys, "verify", tmp_path / "altered.tar.xz")
-    assert code == 1 and f"differs  {name} (" in out
+    code, out, _ = typed(capsys, "store", "verify", tmp_path / "altered.tar.xz")
+    assert code == 1 and f"differs  {name}: " in out
     changed, _ = with_predictions(content, is_scored=False)
-    code, out, _ = typed(capsys, "verify", forged(shipped, tmp_path / "other.tar.xz", changed))
+    code, out, _ = typed(capsys, "store", "verify", forged(shipped, tmp_path / "other.tar.xz", changed))
     assert code == 1 and "its predictions score" in out
 
 

@@ -38,14 +38,14 @@ ALTERED = [
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """The brief archive of a study of two seeds with gains, a control and two systems; a constant r is undefined."""
+    """The archive of a study of two seeds with gains, a control and two systems; a constant r is undefined."""
     root = tmp_path_factory.mktemp("made")
     options = {"seeds": (1, 2), "controls": ("self",), "systems": ("tfidf", "majority")}
     store, _ = fake_study(root / "runs", TASKS, constant=[("role", "distress")], **options)
     file = root / "fake-results.tar.xz"
     with pytest.MonkeyPatch.context() as patched, without_pictures():
         patched.setattr(recomputed, "report", partial(report, draws=200))
-        words = ["archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]
+        words = ["store", "archive", "fake", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]
         assert main(words) == 0
     return file
 

@@ -61,7 +61,7 @@ def test_commands_are_found_in_pages_and_a_wrong_one_is_not_taken():
 def test_every_command_is_on_some_page():
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "CHANGELOG.md")
     names = names_of(parser())
-    assert {"run", "adapter import", "verify"} <= set(names)
+    assert {"run", "adapter import", "store verify"} <= set(names)
     assert [name for name in names if f"{name} " not in text and f"{name}`" not in text] == []
 
 

@@ -47,5 +47,5 @@ def test_a_shipped_archive_is_what_its_records_give_today_to_the_last_sentence_o
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    assert main(["verify", study]) == 0
+    assert main(["store", "verify", study]) == 0
     assert "all equal" in capsys.readouterr().out

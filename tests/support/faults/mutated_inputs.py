@@ -224,7 +224,7 @@ def _read_adapter(file: Path) -> object:
 
 def _read_archive(file: Path) -> object:
     from adapters_store import Store
-    from adapters_store.restore import inspect_archive, restore
+    from adapters_store.restore import restore, unpack
     from harness.sharing.stored import stored_manifest
     from harness.study.manifest import SCHEMA
     from tests.support.studies.forged import forged, members, repacked
@@ -237,7 +237,7 @@ def _read_archive(file: Path) -> object:
         else:
             forged(good, packed, {name: content})
         file = packed
-    inspect_archive(file)
+    unpack(file, file.parent / "unpacked", altered={})
     store = Store(file.parent / "restored")
     restore(file, store)
     return SCHEMA, [stored_manifest(store, name) for name in store.manifests()]

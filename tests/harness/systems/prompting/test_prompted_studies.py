@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import shutil
 import socket
 import tarfile
@@ -336,14 +336,14 @@ def test_no_key_and_no_text_is_in_any_record_log_report_or_archive(command, tmp_
         assert KEY.encode() not in content_of(path), path
     for path in outside:
         assert SECRET.encode() not in content_of(path), path
-    (archive,) = tmp_path.glob("*.tar.gz")
+    (archive,) = tmp_path.glob("*.tar.xz")
     with tarfile.open(archive) as members:
         assert not [name for name in members.getnames() if "answers" in name]
 
 
 def content_of(path):
     content = path.read_bytes()
-    return gzip.decompress(content) if path.suffix == ".gz" else content
+    return lzma.decompress(content) if path.suffix == ".xz" else content
 
 
 def test_without_a_prompted_system_nothing_connects_anywhere(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""``archive`` and ``verify`` as they are typed: what is packed is found again, and whatever was changed is named."""
+"""``store archive``, ``verify`` and ``restore`` as typed: what is packed is found again, what was changed is named."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from adapters_store import Store
+from adapters_store.archive import archive
 from adapters_store.measures import DATA_EMBEDDING, POOLED, data_embedding_inputs
 from analysis.report import report
 from analysis.sharing import recomputed
@@ -64,32 +65,27 @@ def stored(registry, tmp_path_factory):
 @pytest.fixture(scope="module")
 def packed(stored, tmp_path_factory):
     file = tmp_path_factory.mktemp("packed") / "fake.tar.gz"
-    assert main(["archive", "fake", "--store", str(stored.root), "--out", str(file), "--quiet", *WHO]) == 0
+    assert main(["store", "archive", "fake", "--store", str(stored.root), "--out", str(file), "--quiet", *WHO]) == 0
     return file
 
 
 @pytest.fixture(scope="module")
 def made(packed, tmp_path_factory):
-    """The report in the archive, unpacked."""
+    """What is in the archive, unpacked."""
     folder = tmp_path_factory.mktemp("made")
     with tarfile.open(packed) as tar:
         tar.extractall(folder, filter="data")
-    return folder / "report"
+    return folder
 
 
 @pytest.fixture
 def quick(monkeypatch, made):
-    """Tables that were made once: for tests in which the records are those of the archive."""
-
-    def copied(store, manifest, out, progress):
-        shutil.copytree(made, out)
-        return []
-
-    monkeypatch.setattr("analysis.sharing.recomputed.recompute", copied)
+    """A report that was made once: for tests in which the records are those of the archive."""
+    monkeypatch.setattr(recomputed, "report", lambda *_, **options: shutil.copytree(made / "report", _[2]))
 
 
 def typed(capsys, *words):
-    code = main([*map(str, words), "--quiet"])
+    code = main(["store", *map(str, words), "--quiet"])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -120,7 +116,7 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
     assert {".zenodo.json", "LICENCES.md", "README.md", "environment.txt", "study.toml", "archive.json"} <= set(found)
     assert {"report/report.md", "report/tables/gains.csv", "report/figures/heatmap-macro-f1-full.svg"} <= set(found)
     assert not any(name.endswith((".safetensors", ".parquet")) for name in found if not name.endswith("test.parquet"))
-    assert sum(name.endswith("test.parquet") for name in found) == 8
+    assert sum(name.endswith("test.parquet") for name in found) == 8 and b"without weights" in found["README.md"]
     listed = json.loads(found["archive.json"])["members"]
     assert set(listed) == set(found) - {"archive.json"}
     assert json.loads(found[".zenodo.json"])["creators"] == [
@@ -129,14 +125,14 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
 
 
 def test_equal_stores_give_equal_bytes(packed, tmp_path, capsys):
-    assert typed(capsys, "store", "restore", packed, "--store", tmp_path / "again")[0] == 0
+    assert typed(capsys, "restore", packed, "--store", tmp_path / "again")[0] == 0
     out = tmp_path / "again.tar.gz"
     assert typed(capsys, "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
     assert out.read_bytes() == packed.read_bytes()
 
 
 def test_a_store_takes_the_records_and_leaves_the_rest(stored, packed, tmp_path, capsys):
-    code, out, _ = typed(capsys, "store", "restore", packed, "--store", tmp_path / "there")
+    code, out, _ = typed(capsys, "restore", packed, "--store", tmp_path / "there")
     assert code == 0 and "11 records and measures restored" in out
     assert Store(tmp_path / "there").keys() == stored.keys()
     assert sorted(path.name for path in (tmp_path / "there").iterdir() if any(path.iterdir())) == [
@@ -180,7 +176,7 @@ def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_pa
     file = forged(packed, tmp_path / "forged.tar.gz", {"report/tables/gains.csv": table.to_csv(index=False).encode()})
     code, out, _ = typed(capsys, "verify", file)
     assert code == 1
-    assert f"differs  tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
+    assert f"differs  report/tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
     assert out.count("differs  ") == 1
 
 
@@ -205,7 +201,7 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
     code, out, _ = typed(capsys, "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
     assert code == 1
     if is_scored:
-        assert "differs  tables/cells.csv, line " in out and "column score: archive " in out
+        assert "differs  report/tables/cells.csv, line " in out and "column score: archive " in out
     else:
         assert f"differs  objects/{key}/test.parquet: its predictions score " in out
         assert "the record says " in out and str(tmp_path) not in out
@@ -215,8 +211,8 @@ def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, 
     file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
     code, out, _ = typed(capsys, "verify", file)
     assert code == 1
-    assert "differs  tables/gains.csv: archive 'is not there', found 'is there'\n" in out
-    assert "differs  extra.csv: archive 'is there', found 'is not there'\n" in out
+    assert "differs  report/tables/gains.csv: archive 'is not there', found 'is there'\n" in out
+    assert "differs  report/extra.csv: archive 'is there', found 'is not there'\n" in out
 
 
 @pytest.mark.parametrize("name", ["report/tables/gains.csv", ".zenodo.json", "studies/fake.json"])
@@ -236,32 +232,34 @@ def test_what_was_taken_out_or_renamed_or_added_is_named(packed, tmp_path, capsy
 def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, packed, tmp_path, capsys):
     (tmp_path / "text.tar.gz").write_text("no archive")
     (tmp_path / "cut.tar.gz").write_bytes(packed.read_bytes()[: packed.stat().st_size // 2])
-    typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", tmp_path / "records.tar.gz")
     out_of_it = forged(packed, tmp_path / "leaves.tar.gz", {"../report.csv": b"a\n"})
     for file, said in [
         (tmp_path / "nowhere.tar.gz", "cannot be read"),
         (tmp_path / "text.tar.gz", "not a readable archive"),
         (tmp_path / "cut.tar.gz", "not a readable archive"),
-        (tmp_path / "records.tar.gz", "without a report"),
         (repacked(tmp_path / "any.tar.gz", {"a.csv": b"a"}), "where 'archive.json' is due stands 'a.csv'"),
         (out_of_it, "'../report.csv' has no place in a store"),
     ]:
-        code, out, err = typed(capsys, "verify", file)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert said in err
+        for verb in ("verify", "restore"):
+            code, out, err = typed(capsys, verb, file, "--store", tmp_path / "there")
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert said in err
+    assert not (tmp_path / "there").exists()
     assert not (tmp_path / "report.csv").exists() and not (tmp_path.parent / "report.csv").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nobody is named"),
+        (["--licence", "mit"], "nobody is named"),
         (["--creator", "Bernard, Ada"], "SPDX"),
-        (["--creator", "Doe, Jane", "--licence", "mit"], "placeholder"),
+        (["--creator", "Ada Bernard", "--licence", "mit"], "is not a name"),
         ([*WHO, "--out", "a.zip"], r"a\.zip: an archive is a new \.tar\.gz"),
     ],
 )
-def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path, capsys, monkeypatch, words, said):
+def test_nothing_is_packed_for_others_without_a_maker_a_licence_and_a_name(
+    stored, tmp_path, capsys, monkeypatch, words, said
+):
     monkeypatch.chdir(tmp_path)
     code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -280,7 +278,7 @@ def test_no_file_is_written_over(stored, packed, capsys):
 def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_library(stored, tmp_path):
     packed = str(tmp_path / "fake.tar.gz")
     for words in (["archive", "fake", "--store", str(stored.root), "--out", packed, *WHO], ["verify", packed]):
-        code = FEW_DRAWS + f"from harness.cli.main import main; done = main([*{words!r}, '--quiet'])"
+        code = FEW_DRAWS + f"from harness.cli.main import main; done = main(['store', *{words!r}, '--quiet'])"
         code += "; print(done, *sorted({'torch', 'transformers', 'adapters'} & set(sys.modules)), 'loaded')"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "0 loaded"
@@ -292,3 +290,59 @@ def test_an_archive_that_was_packed_otherwise_is_the_same_archive(packed, tmp_pa
     code, out, _ = typed(capsys, "verify", file)
     assert code == 0
     assert "computed anew from 8 records" in out and "all equal after their printed rounding" in out
+
+
+# What belongs to oneself: with weights, of a private study, unfinished, between stores.
+
+
+def test_with_weights_everything_goes_from_store_to_store(stored, tmp_path, capsys):
+    heavy, key = Store(tmp_path / "heavy"), min(stored.keys())
+    record = stored.get(key)
+    with heavy.staging() as folder:
+        (folder / "adapter").mkdir()
+        (folder / "adapter" / "adapter.safetensors").write_bytes(b"weights")
+        for name in record.files:
+            shutil.copyfile(stored.open(key, name), folder / name)
+        heavy.put(key, record.spec, record.results, record.provenance, folder)
+    manifest = stored.manifest("fake")
+    manifest["tasks"]["role"]["private"] = True
+    heavy.write_manifest("fake", {**manifest, "study": {**manifest["study"], "imported": {"theirs": key}}})
+    words = ["archive", "fake", "--store", heavy.root]
+    assert "task role is private" in typed(capsys, *words, *WHO, "--out", tmp_path / "no.tar.gz")[2]
+    _, out, _ = typed(capsys, *words, "--weights", "--out", tmp_path / "a.tar.gz", "--json")
+    summary = json.loads(out)
+    assert (summary["records"], len(summary["missing"]), summary["is_light"]) == (1, 8, False)
+    assert summary["bytes"] == (tmp_path / "a.tar.gz").stat().st_size
+    assert ".zenodo.json" not in members(tmp_path / "a.tar.gz")
+    assert typed(capsys, "verify", tmp_path / "a.tar.gz")[0] == 0
+    assert typed(capsys, "restore", tmp_path / "a.tar.gz", "--store", tmp_path / "there")[0] == 0
+    assert Store(tmp_path / "there").open(key, "adapter/adapter.safetensors").read_bytes() == b"weights"
+    _, out, _ = typed(capsys, *words, "--out", tmp_path / "light.tar.xz")
+    assert "1 records without weights" in out and "8 cells of the study have no record and are not in it" in out
+    assert "not for others: the data of role are private" in out
+    code, out, _ = typed(capsys, "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light", "--json")
+    assert (code, json.loads(out)["new"], json.loads(out)["is_light"]) == (0, 1, True)
+    _, out, _ = typed(capsys, "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light")
+    assert f"0 records and measures restored, 1 were in {tmp_path / 'light'} before" in out
+    assert "cells that new ones stand on will be trained again" in out
+
+
+def test_an_archive_without_tables_is_held_to_its_list_alone(stored, tmp_path, capsys):
+    archive(stored, "fake", [], tmp_path / "records.tar.gz")
+    code, out, _ = typed(capsys, "verify", tmp_path / "records.tar.gz")
+    assert code == 0 and "every byte of 8 records as listed; it has no tables" in out
+
+
+def test_what_differs_is_named_and_ends_in_exit_code_1(stored, packed, tmp_path, capsys):
+    other, record = Store(tmp_path / "other"), stored.get(min(stored.keys()))
+    with other.staging() as folder:
+        other.put(record.key, record.spec, {**record.results, "test": 0.125}, record.provenance, folder)
+    code, out, _ = typed(capsys, "restore", packed, "--store", other.root)
+    assert code == 1
+    assert f"differs  record {record.key}: file history.json, file test.parquet, test; what was there stays" in out
+    assert other.get(record.key).results["test"] == 0.125
+
+
+def test_a_study_that_was_not_run_is_one_line_and_exit_code_2(stored, capsys):
+    code, out, err = typed(capsys, "archive", "nothing", "--store", stored.root)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "no run of study 'nothing'" in err
