@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.options import leaf_of, registry_option
+from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     from harness.raw.fetch import Watch
 
 
-def add_data(data: argparse.ArgumentParser) -> None:
+def add(leaves: Leaves) -> None:
     """Add ``status`` and ``fetch``."""
-    leaves = data.add_subparsers(required=True, metavar="COMMAND")
     status = leaf_of(
         leaves,
-        "status",
+        "status [NAME ...]",
         "Show which raw files are here and verified, their licences, and how to get the rest.",
         "data status --data data",
         show_status,
+        "data json",
     )
     fetch = leaf_of(
         leaves,
-        "fetch",
+        "fetch [NAME ...]",
         "Download the raw files that may be downloaded; say of the rest whom to ask.",
         "data fetch epitome --data data",
         fetch_data,
+        "data quiet",
     )
     for leaf in (status, fetch):
-        leaf.add_argument("id", metavar="ID", nargs="*", help="datasets or tasks (default: all)")
+        leaf.add_argument("id", metavar="NAME", nargs="*", help="datasets or tasks (default: all)")
         registry_option(leaf)
 
 

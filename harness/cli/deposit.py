@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
 from adapters_store.archive import GZIPPED, KINDS, XZ, archive, keys_of
 from adapters_store.measures import measures_of
 from adapters_store.restore import BITE_BYTES, Inspection, MemberReader, NotAsListed, inspect_archive, restore
-from harness.cli.options import leaf_options, out_option
+from harness.cli.options import Leaves, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json
 from harness.sharing.deposit import LOCK, REGISTRY, STUDY, Deposit, beside, otherwise, study_file
@@ -24,43 +24,24 @@ if TYPE_CHECKING:
     from analysis.sharing.recomputed import Difference
 
 
-def add_archive(archive: argparse.ArgumentParser) -> None:
-    """Add the options of ``archive``."""
-    leaf_options(archive, "archive demo --creator 'Family name, Given names' --licence cc-by-4.0", archive_results)
+def add(leaves: Leaves) -> None:
+    """Add ``archive`` and ``verify``."""
+    text = "Write a study's records without weights, tables, figures, licences and metadata into one file for others."
+    example = "store archive demo --creator 'Family name, Given names' --licence cc-by-4.0"
+    archive = leaf_of(leaves, "archive STUDY", text, example, archive_results, "store json quiet")
     archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
-    archive.add_argument(
-        "--creator",
-        metavar="WHO",
-        action="append",
-        default=[],
-        help="'Family name, Given names; affiliation; ORCID', the last two as you like (repeatable)",
-    )
+    repeatable(archive, "--creator", "WHO", "'Family name, Given names; affiliation; ORCID', the last two as you like")
     archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
     archive.add_argument("--title", help="default: the study's")
     archive.add_argument("--description", help="default: what the study is, in two sentences")
-    brief_option(archive)
+    brief = "without weights, validation predictions and figures, logits of classes rounded: a tenth of the size"
+    archive.add_argument("--brief", action="store_true", help=brief)
     out_option(archive, "the archive to write (default: STUDY-results.tar.gz, with --brief .tar.xz)", "FILE")
-
-
-def add_verify(verify: argparse.ArgumentParser) -> None:
-    """Add the options of ``verify``."""
-    leaf_options(verify, "verify demo-results.tar.gz", verify_archive)
-    verify.epilog = f"{verify.epilog}; exit codes: 0 all is equal, 1 what differs is named, 2 no such archive"
-    verify.add_argument(
-        "file", metavar="ARCHIVE", help="what archive has written, or a study whose results come with this package"
-    )
-
-
-Adder: TypeAlias = "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup"
-
-
-def brief_option(leaf: Adder) -> None:
-    """Whether what no table is computed from is left out."""
-    leaf.add_argument(
-        "--brief",
-        action="store_true",
-        help="without weights, validation predictions and figures, logits of classes rounded: a tenth of the size",
-    )
+    text = "Check every byte of an archive of results, and compute all its tables anew from its records."
+    example = "store verify demo-results.tar.gz; exit codes: 0 all is equal, 1 what differs is named, 2 no such archive"
+    verify = leaf_of(leaves, "verify ARCHIVE", text, example, verify_archive, "json quiet")
+    file = "what store archive has written, or a study whose results come with this package"
+    verify.add_argument("file", metavar="ARCHIVE", help=file)
 
 
 REPORT, LICENCES = "report", "LICENCES.md"

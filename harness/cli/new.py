@@ -33,20 +33,17 @@ if TYPE_CHECKING:
     from tasks.splits.loading import Splits
 
 
-def add_new(tasks: Leaves) -> None:
-    """Add ``tasks new``."""
+def add(leaves: Leaves) -> None:
+    """Add ``new``."""
     new = leaf_of(
-        tasks,
-        "new",
+        leaves,
+        "new FILE",
         "Make an entry for a file or a dataset of the hub, check it and train it for some seconds.",
         "tasks new replies.csv --text reply --label kind",
         new_task,
+        "data json quiet",
     )
-    new.add_argument(
-        "file",
-        metavar="FILE",
-        help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of the Hugging Face hub",
-    )
+    new.add_argument("file", metavar="FILE", help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of a hub")
     new.add_argument("--id", default="", help="default: the file's name")
     for name in ("text", "label", "context", "group"):
         more = "; several with commas for 0/1 columns, or annotators" if name == "label" else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.roles import BASELINE, FLOOR, ROLES, TRANSFER, role_of
 from harness.api import Study
-from harness.cli.options import changes, leaf_options, places, plan_options, print_next
+from harness.cli.options import Leaves, changes, leaf_of, places, plan_options, print_next
 from harness.cli.study import study_of
 from harness.cli.terminal import print_json, print_rows
 from harness.preflight.smoke import records
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from tasks.splits.loading import Splits
 
 
-def add_plan(plan: argparse.ArgumentParser) -> None:
-    """Add the options of ``plan``."""
-    leaf_options(plan, "plan demo", show_plan)
+def add(leaves: Leaves) -> None:
+    """Add ``plan``."""
+    text = "Show which cells a study has, which of them are stored, and what the others will cost."
+    plan = leaf_of(leaves, "plan STUDY", text, "plan demo", show_plan, "data store json")
     plan_options(plan)
-    plan.add_argument("--why", action="store_true", help="print also why cells must be trained, a line for a cause")
+    plan.add_argument("--why", action="store_true", help="say also why cells must be trained, a line for a cause")
 
 
 # What a plan will cost, in words and as JSON: device hours, memory and disk.
@@ -161,7 +162,7 @@ class Costs:
         hours = ", ".join(f"{_time(value)} on {device}" for device, value in seed["hours"].items())
         return (
             f"a further seed: {seed['cells']} cells, {hours}, {_amount(seed['record_bytes'])} of records;"
-            " what it buys is said by: empathy-transfer power"
+            " what it buys is said by: empathy-transfer study power"
         )
 
     def _memory(self) -> dict[str, Any]:

@@ -16,84 +16,32 @@ from adapters_store.listing import listing
 from adapters_store.measures import measures_of
 from adapters_store.restore import restore
 from adapters_store.verify import Verification, verify
-from harness.cli.deposit import brief_option, ending
-from harness.cli.options import Leaves, leaf_of, out_option
+from harness.cli.deposit import ending
+from harness.cli.options import Leaves, leaf_of
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 from harness.sharing.stored import shipped_archive, shipped_store, stored_manifest
 from tasks.errors import BadInput
 
 
-def add_store(store: argparse.ArgumentParser) -> None:
-    """Add ``ls``, ``verify``, ``archive``, ``restore``, ``repetition`` and ``gc``."""
-    leaves = store.add_subparsers(required=True, metavar="COMMAND")
-    leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
-    leaf_of(
-        leaves,
-        "verify",
-        "Read every stored byte and name each file that is not as it was written; exit code 1 if there is one.",
-        "store verify --store runs",
-        verify_store,
-    )
-    _add_archive(leaves)
-    gc = leaf_of(
-        leaves,
-        "gc",
-        "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study.",
-        "store gc --remove staging --remove packs",
-        collect,
-    )
-    gc.add_argument(
-        "--remove",
-        metavar="KIND",
-        action="append",
-        default=[],
-        choices=KINDS,
-        help=f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)",
-    )
-
-
-def _add_archive(leaves: Leaves) -> None:
-    archive = leaf_of(
-        leaves,
-        "archive",
-        "Write a study's manifest, records and measures into one file.",
-        "store archive real-small --out real-small.tar.gz --light",
-        archive_study,
-    )
-    archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
-    less = archive.add_mutually_exclusive_group()
-    less.add_argument(
-        "--light", action="store_true", help="without weights: enough for reports and figures, not to train on"
-    )
-    brief_option(less)
-    out_option(archive, "the archive to write (default: STUDY.tar.gz, with --brief .tar.xz)", "FILE")
-    restore = leaf_of(
-        leaves,
-        "restore",
-        "Check an archive and put what the store does not have of it into the store.",
-        "store restore real-small.tar.gz --store runs",
-        restore_archive,
-    )
-    restore.add_argument("file", metavar="FILE", help="what store archive, or archive, has written")
-    repetition = leaf_of(
-        leaves,
-        "repetition",
-        "Compare cells that were trained twice: those of the store with the same cells of another.",
-        "store repetition other-runs --store runs",
-        compare_repetition,
-    )
-    repetition.add_argument(
-        "other",
-        metavar="OTHER",
-        help="the folder of a store, an archive, or a study whose results come with the package",
-    )
+def add(leaves: Leaves) -> None:
+    """Add ``list``, ``gc`` and ``restore``."""
+    text = "List what the store holds, by study, and what it could do without."
+    leaf_of(leaves, "list", text, "store list", list_store, "store json")
+    text = "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study."
+    gc = leaf_of(leaves, "gc", text, "store gc --remove staging --remove packs", collect, "store json")
+    kinds = f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)"
+    gc.add_argument("--remove", metavar="KIND", action="append", default=[], choices=KINDS, help=kinds)
+    text = "Check an archive and put what the store does not have of it into the store."
+    example = "store restore real-small.tar.gz --store runs"
+    restore = leaf_of(leaves, "restore FILE", text, example, restore_archive, "store json")
+    restore.add_argument("file", metavar="FILE", help="what store archive has written")
 
 
 MIB = 1 << 20
 
 
-def ls(options: argparse.Namespace) -> int:
+def list_store(options: argparse.Namespace) -> int:
     """Print one row per study, then one for each other kind of files."""
     rows = listing(_store(options))
     if options.json:
@@ -232,7 +180,7 @@ def compare_repetition(options: argparse.Namespace) -> int:
     with _other_store(options.other) as other:
         cells = list(repetitions(other, store))
     if not cells:
-        raise BadInput(f"{options.other} has no cell that {store.root} has too; see: empathy-transfer store ls")
+        raise BadInput(f"{options.other} has no cell that {store.root} has too; see: empathy-transfer store list")
     if options.json:
         print_json([dataclasses.asdict(cell) | {"difference": cell.difference} for cell in cells])
     else:

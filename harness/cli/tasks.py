@@ -1,4 +1,4 @@
-"""``tasks``: list, show, check and audit the tasks of the registry."""
+"""``tasks list``, ``show``, ``fields``, ``check`` and ``audit``: the tasks of the registry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.new import add_new
-from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
+from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
 from harness.cli.terminal import Steps, print_json, print_rows
 from tasks import entry
 from tasks.errors import BadInput, MissingData
@@ -33,37 +32,40 @@ if TYPE_CHECKING:
 PARTS = ("train", "validation", "test")
 
 
-def add_tasks(tasks: argparse.ArgumentParser) -> None:
-    """Add ``list``, ``show``, ``fields``, ``new``, ``check`` and ``audit``."""
-    leaves = tasks.add_subparsers(required=True, metavar="COMMAND")
-    listing = leaf_of(leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks)
+def add(leaves: Leaves) -> None:
+    """Add ``list``, ``show``, ``fields``, ``check`` and ``audit``."""
+    _add_checks(leaves)
+    listing = leaf_of(
+        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data json"
+    )
     for name in ("theme", "family", "language"):
         listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
     show = leaf_of(
         leaves,
-        "show",
+        "show TASK",
         "Show one task: its entry, its ratings and, if its files are there, its rows.",
         "tasks show epitome_er",
         show_task,
+        "data json",
     )
-    show.add_argument("id", metavar="ID")
-    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields)
+    show.add_argument("id", metavar="TASK")
+    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
     for leaf in (listing, show):
         registry_option(leaf)
-    add_new(leaves)
-    _add_checks(leaves)
 
 
 def _add_checks(leaves: Leaves) -> None:
     check = leaf_of(
         leaves,
-        "check",
+        "check [TASK]",
         "Check one task or all: balance, lengths, repetitions, floors, and which test items are training material.",
         "tasks check epitome_er --data data",
         check_tasks,
+        "data store json quiet",
     )
-    check.add_argument("id", metavar="ID", nargs="?", help="default: every task whose files are there")
+    check.add_argument("id", metavar="TASK", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
+    out_option(check, "folder for tables and heatmaps (default: results/check)")
     registry_option(check)
     audit = leaf_of(
         leaves,
@@ -71,6 +73,7 @@ def _add_checks(leaves: Leaves) -> None:
         "Compare rows, label shares and splits with those that the paper prints.",
         "tasks audit --data data --splits ids",
         audit_tasks,
+        "data json",
     )
     for leaf in (check, audit):
         splits_option(leaf)
