@@ -148,7 +148,7 @@ class Study:
         return run_grid(plan, self.store, scheduler, function, on_cell)
 
     def take(self, folder: str | Path, *, device: str = "auto") -> GridReport:
-        """Store what a closed node has trained of the study, as ``prefetch --folder`` packed it; nothing is trained.
+        """Store what a closed node has trained of the study, as ``study prefetch --folder`` packed it; train nothing.
 
         ``folder`` has the node's files of outcomes. What is neither there nor stored is not run. BadInput for a folder
         without any, and for outcomes of other rows.

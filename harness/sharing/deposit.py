@@ -40,8 +40,8 @@ Results of the study `{name}`, made with empathy-transfer {version}: {records} r
 | `LICENCES.md` | the licences of the data sets; none of their texts is in here |
 | `archive.json` | sha256 and size of every file |
 
-`empathy-transfer verify ARCHIVE` computes every table anew from the records and compares; it needs no data, GPU or
-network. `empathy-transfer store restore ARCHIVE --store DIR` puts the records into a store.
+`empathy-transfer store verify ARCHIVE` computes every table anew from the records and compares; it needs no data, GPU
+or network. `empathy-transfer store restore ARCHIVE --store DIR` puts the records into a store.
 """
 
 ORCID = re.compile(r"(\d{4}-){3}\d{3}[\dX]")

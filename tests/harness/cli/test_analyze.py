@@ -47,7 +47,7 @@ def few_draws():
 def analyzed(tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
     with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
-        assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
+        assert main(["study", "analyze", "published", "--json", "--out", str(out)]) == 0
     (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
     assert "18 of 30: models" in shown.getvalue()
     with redirect_stderr(StringIO()) as said:
@@ -94,7 +94,7 @@ def test_every_figure_of_print_is_a_png_a_vector_and_a_csv(analyzed):
 
 
 def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed, tmp_path, capsys):
-    assert main(["analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
+    assert main(["study", "analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "Not preregistered" in printed.out
@@ -133,7 +133,7 @@ def test_squares_are_all_pairs_and_the_targets_alone():
 def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     stored(tmp_path)
     options = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    assert main(["analyze", "fake", *options]) == 0
+    assert main(["study", "analyze", "fake", *options]) == 0
     assert main(["figures", "fake", *options]) == 0
     assert "figure-3-themes.png" in capsys.readouterr().out
     assert {"heatmap-macro-f1-full.png", "figure-7-percent-pearson-r.png"} <= {
@@ -231,5 +231,5 @@ def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
 
 
 def test_an_unknown_study_is_one_line(tmp_path, capsys):
-    assert main(["analyze", "nobody", "--store", str(tmp_path)]) == 2
+    assert main(["study", "analyze", "nobody", "--store", str(tmp_path)]) == 2
     assert "nobody" in capsys.readouterr().err

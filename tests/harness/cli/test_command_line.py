@@ -144,7 +144,7 @@ def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
 
 def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
     (tmp_path / "file").write_text("mine")
-    code, _, err = command("compare", "published", "published", "--out", tmp_path / "file" / "out")
+    code, _, err = command("study", "compare", "published", "published", "--out", tmp_path / "file" / "out")
     assert code == 2
     place = tmp_path / "file" / "out" / "tables" / "compared_scores.csv"
     assert err == f"empathy-transfer: {place}: cannot be written (Not a directory); mend this, or give another --out\n"

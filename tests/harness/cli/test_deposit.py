@@ -64,7 +64,7 @@ def stored(registry, tmp_path_factory):
 @pytest.fixture(scope="module")
 def packed(stored, tmp_path_factory):
     file = tmp_path_factory.mktemp("packed") / "fake.tar.gz"
-    assert main(["archive", "fake", "--store", str(stored.root), "--out", str(file), "--quiet", *WHO]) == 0
+    assert main(["store", "archive", "fake", "--store", str(stored.root), "--out", str(file), "--quiet", *WHO]) == 0
     return file
 
 
@@ -105,7 +105,7 @@ def elsewhere(registry, tmp_path, monkeypatch):
 
 def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, tmp_path, capsys):
     shutil.copy(packed, tmp_path / "other-name.tar.gz")
-    code, out, _ = typed(capsys, "verify", "other-name.tar.gz", "--json")
+    code, out, _ = typed(capsys, "store", "verify", "other-name.tar.gz", "--json")
     assert b"role,link,B,4.0\n" in members(packed)["registry/ratings.csv"]
     assert b"role" in members(packed)["report/tables/table-2-ratings.csv"]
     told = json.loads(out)
@@ -131,7 +131,7 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
 def test_equal_stores_give_equal_bytes(packed, tmp_path, capsys):
     assert typed(capsys, "store", "restore", packed, "--store", tmp_path / "again")[0] == 0
     out = tmp_path / "again.tar.gz"
-    assert typed(capsys, "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
+    assert typed(capsys, "store", "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
     assert out.read_bytes() == packed.read_bytes()
 
 
@@ -167,7 +167,7 @@ def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_pat
     content = bytearray(found[name])
     content[len(content) // 2] ^= 1
     file = repacked(tmp_path / "altered.tar.gz", found | {name: bytes(content)})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     [first, *_] = out.splitlines()
     assert code == 1
     assert first.startswith(f"differs  {name}") and first.count("sha256 ") == 2
@@ -178,7 +178,7 @@ def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_pa
     before = table.loc[2, "points"]
     table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
     file = forged(packed, tmp_path / "forged.tar.gz", {"report/tables/gains.csv": table.to_csv(index=False).encode()})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1
     assert f"differs  tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
     assert out.count("differs  ") == 1
@@ -188,7 +188,7 @@ def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
     found = members(packed)
     name = next(name for name in found if name.endswith("test.parquet"))
     file = repacked(tmp_path / "altered.tar.gz", found | {name: found[name][:-1] + b"?"})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1 and "no table was computed anew" in out
     [line] = [line for line in out.splitlines() if line.startswith("differs")]
     cells = json.loads(found["studies/fake.json"])["cells"]
@@ -202,7 +202,7 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
     packed, tmp_path, capsys, is_scored
 ):
     changed, key = with_predictions(members(packed), is_scored=is_scored)
-    code, out, _ = typed(capsys, "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
+    code, out, _ = typed(capsys, "store", "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
     assert code == 1
     if is_scored:
         assert "differs  tables/cells.csv, line " in out and "column score: archive " in out
@@ -213,7 +213,7 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
 
 def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, tmp_path, capsys, quick):
     file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1
     assert "differs  tables/gains.csv: archive 'is not there', found 'is there'\n" in out
     assert "differs  extra.csv: archive 'is there', found 'is not there'\n" in out
@@ -228,7 +228,7 @@ def test_what_was_taken_out_or_renamed_or_added_is_named(packed, tmp_path, capsy
     for place, (other, said) in enumerate(
         [(gone, name), (renamed, name), (longer, name), (found | {"zz": b""}, "holds more than its list")]
     ):
-        code, out, err = typed(capsys, "verify", repacked(tmp_path / f"{place}.tar.gz", other))
+        code, out, err = typed(capsys, "store", "verify", repacked(tmp_path / f"{place}.tar.gz", other))
         assert (code, err) == (1, "")
         assert out.startswith("differs  ") and said in out.splitlines()[0]
 
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
         (repacked(tmp_path / "any.tar.gz", {"a.csv": b"a"}), "where 'archive.json' is due stands 'a.csv'"),
         (out_of_it, "'../report.csv' has no place in a store"),
     ]:
-        code, out, err = typed(capsys, "verify", file)
+        code, out, err = typed(capsys, "store", "verify", file)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert said in err
     assert not (tmp_path / "report.csv").exists() and not (tmp_path.parent / "report.csv").exists()
@@ -263,7 +263,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
 )
 def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path, capsys, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
-    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, *words)
+    code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(said, err)
     assert list(tmp_path.iterdir()) == []
@@ -271,7 +271,7 @@ def test_nothing_is_packed_without_a_maker_a_licence_and_a_name(stored, tmp_path
 
 def test_no_file_is_written_over(stored, packed, capsys):
     before = packed.read_bytes()
-    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
+    code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
     assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
     assert packed.read_bytes() == before
 
@@ -279,7 +279,10 @@ def test_no_file_is_written_over(stored, packed, capsys):
 @pytest.mark.slow
 def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_library(stored, tmp_path):
     packed = str(tmp_path / "fake.tar.gz")
-    for words in (["archive", "fake", "--store", str(stored.root), "--out", packed, *WHO], ["verify", packed]):
+    for words in (
+        ["store", "archive", "fake", "--store", str(stored.root), "--out", packed, *WHO],
+        ["store", "verify", packed],
+    ):
         code = FEW_DRAWS + f"from harness.cli.main import main; done = main([*{words!r}, '--quiet'])"
         code += "; print(done, *sorted({'torch', 'transformers', 'adapters'} & set(sys.modules)), 'loaded')"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -289,6 +292,6 @@ def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_libr
 def test_an_archive_that_was_packed_otherwise_is_the_same_archive(packed, tmp_path, capsys, quick):
     file = tmp_path / "other.tar.gz"
     file.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()), 1))
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 0
     assert "computed anew from 8 records" in out and "all equal after their printed rounding" in out

@@ -109,5 +109,5 @@ def test_an_author_column_with_one_author_is_refused(files, capsys):
 
 
 def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, capsys):
-    assert main(["insights", str(tmp_path / "no.csv"), "--author", "user", "--group", "kind"]) == 2
-    assert "write it with: empathy-transfer score FILE --study STUDY" in capsys.readouterr().err
+    assert main(["texts", "insights", str(tmp_path / "no.csv"), "--author", "user", "--group", "kind"]) == 2
+    assert "write it with: empathy-transfer texts score FILE --study STUDY" in capsys.readouterr().err

@@ -172,7 +172,7 @@ def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
         raise doctor.BadInput("no such backbone")
 
     line = doctor.backbone_line(load_study("tiny"))
-    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer prefetch tiny")
+    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer study prefetch tiny")
     assert seen == ["1"]
     assert "HF_HUB_OFFLINE" not in os.environ
 

@@ -45,7 +45,10 @@ def archived(tmp_path_factory):
     store.write_manifest("fake", {**manifest, "declared": "2023-12-31T00:00:00+00:00"})
     file = root / "shipped" / "fake-results.tar.xz"
     file.parent.mkdir()
-    assert main(["archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]) == 0
+    assert (
+        main(["store", "archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO])
+        == 0
+    )
     return file
 
 
@@ -78,15 +81,15 @@ def test_a_brief_archive_holds_tables_and_pages_but_no_figure_weight_or_validati
 
 
 def test_what_only_reads_works_from_the_shipped_results_and_says_so_once(tmp_path, capsys, caplog):
-    code, out, _ = typed(capsys, "cite", "fake", "--out", "-")
+    code, out, _ = typed(capsys, "study", "cite", "fake", "--out", "-")
     assert code == 0 and "@inproceedings{sharma" in out
     assert [record.getMessage() for record in caplog.records] == [
         "store runs has no run of fake: these are its results of 2024-01-01 that come with this package; for your own:"
         " empathy-transfer run fake"
     ]
-    code, out, _ = typed(capsys, "flips", "role", "epitome_er", "--study", "fake", "--json")
+    code, out, _ = typed(capsys, "systems", "flips", "fake", "role", "epitome_er", "--json")
     assert code == 0 and json.loads(out)["by_seed"]
-    code, out, _ = typed(capsys, "logs", "role->epitome_er", "--study", "fake", "--json")
+    code, out, _ = typed(capsys, "status", "fake", "--cell", "role->epitome_er", "--json")
     assert code == 0 and "role" in out
     assert len(unpacked(tmp_path)) == 1 and len(caplog.records) == 1
     assert not (tmp_path / "runs").exists()
@@ -97,7 +100,7 @@ def test_the_shipped_results_stand_beside_a_study_of_ones_own(tmp_path, capsys):
     own.write_manifest("mine", {**manifest, "name": "mine"})
     (own.root / "studies" / "fake.json").unlink()
     before = sorted(own.root.rglob("*"))
-    code, out, _ = typed(capsys, "compare", "fake", "mine")
+    code, out, _ = typed(capsys, "study", "compare", "fake", "mine")
     assert code == 0 and (tmp_path / "results" / "fake-against-mine").is_dir(), out
     kept = [path for path in own.root.rglob("*") if path not in before]
     assert all(path.is_relative_to(own.root / "measures") or path == own.root / "staging" for path in kept)
@@ -146,7 +149,7 @@ def test_the_python_face_reads_them_too(tmp_path, monkeypatch):
 
 
 def test_verify_takes_the_name_of_a_shipped_study_and_states_the_declared_analysis(capsys):
-    code, out, _ = typed(capsys, "verify", "fake")
+    code, out, _ = typed(capsys, "store", "verify", "fake")
     assert code == 0 and "all equal" in out
     assert "Primary analysis declared 2023-12-31T00:00:00+00:00 (outcome points" in out
     assert f"hash {Analysis(**ANALYSIS).key}. The first of 9 cells was trained 2024-01-01" in out
@@ -161,10 +164,10 @@ def test_verify_names_an_altered_byte_and_altered_predictions_of_a_brief_archive
     forged(shipped, tmp_path / "altered.tar.xz", {name: bytes(raw)})
     again = members(tmp_path / "altered.tar.xz") | {"archive.json": json.dumps(listing).encode()}
     repacked(tmp_path / "altered.tar.xz", again)
-    code, out, _ = typed(capsys, "verify", tmp_path / "altered.tar.xz")
+    code, out, _ = typed(capsys, "store", "verify", tmp_path / "altered.tar.xz")
     assert code == 1 and f"differs  {name} (" in out
     changed, _ = with_predictions(content, is_scored=False)
-    code, out, _ = typed(capsys, "verify", forged(shipped, tmp_path / "other.tar.xz", changed))
+    code, out, _ = typed(capsys, "store", "verify", forged(shipped, tmp_path / "other.tar.xz", changed))
     assert code == 1 and "its predictions score" in out
 
 
@@ -199,7 +202,7 @@ def test_an_unpacking_that_is_interrupted_is_not_read_and_done_again(shipped, tm
 
 def test_a_cache_that_cannot_be_written_is_one_line_with_the_next_step(shipped, tmp_path, capsys):
     (tmp_path / "cache").write_text("a file where the folder should be")
-    code, _, err = typed(capsys, "cite", "fake", "--out", "-")
+    code, _, err = typed(capsys, "study", "cite", "fake", "--out", "-")
     assert code == 2 and err.count("\n") == 1
     assert "the shipped results of fake cannot be unpacked (Not a directory)" in err
     assert "XDG_CACHE_HOME" in err and f"store restore {shipped} --store DIR" in err
@@ -224,7 +227,7 @@ def test_reading_shipped_results_loads_no_training_library(shipped, tmp_path):
     code = (
         "import sys; from pathlib import Path; import harness.sharing.stored as places;"
         f" places.FOLDER = Path({str(shipped.parent)!r}); from harness.cli.main import main;"
-        " code = main(['flips', 'role', 'epitome_er', '--study', 'fake']);"
+        " code = main(['systems', 'flips', 'fake', 'role', 'epitome_er']);"
         " heavy = {'torch', 'transformers', 'adapters'} & set(sys.modules);"
         " sys.exit(f'loaded {heavy}' if heavy else code)"
     )

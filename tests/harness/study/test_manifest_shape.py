@@ -82,17 +82,17 @@ def test_a_field_that_a_manifest_lacks_is_named(study, field):
 def test_an_archive_with_an_odd_manifest_is_no_traceback(study, packed, tmp_path, capsys, place, value):
     manifest = json.dumps(changed(study[1], place, value)).encode()
     file = forged(packed, tmp_path / "odd.tar.gz", {"studies/fake.json": manifest})
-    assert main(["verify", str(file), "--quiet"]) in (1, 2)
+    assert main(["store", "verify", str(file), "--quiet"]) in (1, 2)
     said = capsys.readouterr()
     assert len((said.out + said.err).splitlines()) <= 2
     assert main(["store", "restore", str(file), "--store", str(tmp_path / "runs")]) in (0, 2)
 
 
-@pytest.mark.parametrize("command", ["report", "figures", "analyze", "cite", "power", "paper", "archive"])
+@pytest.mark.parametrize("command", ["report", "figures", "study analyze", "study cite", "study power", "study paper"])
 def test_a_stored_study_with_an_odd_manifest_is_one_line(study, tmp_path, capsys, command):
     store = Store(tmp_path / "runs")
     store.write_manifest("fake", changed(study[1], "tasks.aaa.classes", None))
-    assert main([command, "fake", "--store", str(store.root), "--out", str(tmp_path / "out.tar.gz")]) == 2
+    assert main([*command.split(), "fake", "--store", str(store.root), "--out", str(tmp_path / "out.tar.gz")]) == 2
     assert capsys.readouterr().err.startswith(
         "empathy-transfer: study fake: the manifest's field 'tasks.aaa.classes' is not a list of texts;"
     )

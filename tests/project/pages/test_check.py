@@ -45,7 +45,7 @@ def archive(tmp_path_factory):
     file = root / "fake-results.tar.xz"
     with pytest.MonkeyPatch.context() as patched, without_pictures():
         patched.setattr(recomputed, "report", partial(report, draws=200))
-        words = ["archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]
+        words = ["store", "archive", "fake", "--brief", "--store", str(store.root), "--out", str(file), "--quiet", *WHO]
         assert main(words) == 0
     return file
 
