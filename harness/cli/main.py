@@ -45,7 +45,7 @@ USES = {
         Noun(
             "tasks",
             "Entries of tasks, their rows, and ratings of them",
-            "new check list show fields audit sheet ask",
+            "new check audit list show fields sheet ask",
             "new tasks ratings",
         ),
         Noun("data", "Raw files: which are here, and how to get the rest", "status fetch"),
@@ -165,7 +165,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     words = list(takewhile(lambda word: not word.startswith("-"), arguments))[:2]
     if mistake := _mistake(*words) if words else "":
         sys.exit(_refuse(mistake))
-    return parser(words[:1]).parse_args(arguments)
+    options, rest = parser(words[:1]).parse_known_args(arguments)
+    if rest:
+        sys.exit(_refuse(f"{' '.join(words)} takes no {rest[0]!r}; what it takes is said by --help"))
+    return options
 
 
 def _mistake(word: str, verb: str = "") -> str:

@@ -371,15 +371,17 @@ SEARCHED = ("learning_rate", "batch_size", "epochs", "method")
 
 def measure_similarities(options: argparse.Namespace) -> int:
     """Measure what the store does not have, and print per measure what it took and what is missing and why."""
-    from harness.similarity.fill import USUAL, fill
+    from harness.similarity.fill import USUAL, fill, stored_measures
     from harness.study.device import Device
 
     device = Device(options.device)
-    study = study_of(options)
-    with Bars(quiet=options.quiet) as bars:
-        filled = fill(
-            study.plan, study.store, options.measure or USUAL, encoder=options.encoder, device=device, watch=bars.show
-        )
+    study, measures = study_of(options), options.measure or USUAL
+    if shipped := study.shipped_results():
+        filled = stored_measures(*shipped, measures, encoder=options.encoder)
+    else:
+        with Bars(quiet=options.quiet) as bars:
+            made = {"encoder": options.encoder, "device": device, "watch": bars.show}
+            filled = fill(study.plan, study.store, measures, **made)
     if options.json:
         print_json([vars(measure) for measure in filled])
         return 0

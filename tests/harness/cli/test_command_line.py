@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import main
 from tasks import synthetic
 from tests.support.faults.kill_drill import SMALL
 from tests.support.faults.warm_start import completed
@@ -249,13 +248,3 @@ def test_a_package_of_ours_hidden_by_python_path_is_refused_with_its_name(tmp_pa
     assert done.returncode == 2
     assert str(tmp_path / "analysis.py") in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_mistyped_word_gets_the_nearest_command_and_a_mistyped_study_the_nearest_study(tmp_path, capsys):
-    for word, hint in (("reprot", "did you mean 'report'?"), ("xyzzy", "empathy-transfer --help lists all")):
-        with pytest.raises(SystemExit) as stopped:
-            main([word])
-        assert stopped.value.code == 2
-        assert capsys.readouterr().err == f"empathy-transfer: no command {word!r}; {hint}\n"
-    assert main(["report", "refrence", "--store", str(tmp_path)]) == 2
-    assert "did you mean 'reference'?" in capsys.readouterr().err

@@ -136,7 +136,8 @@ def test_cancel_says_where_else_to_go(cancel, toy):
     code, text = cancel()
     assert code == 1
     assert text == [
-        "one goes on, job 5 on node8: its jobs end with the run that sent them; there, empathy-transfer run toy --cancel",
+        "one goes on, job 5 on node8: its jobs end with the run that sent them; there, empathy-transfer run toy "
+        "--cancel",
         "one goes on, process 11 on node7: there, empathy-transfer run toy --cancel",
     ]
 

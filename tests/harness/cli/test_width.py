@@ -158,8 +158,9 @@ def test_settings_are_printed_as_people_write_them(name, command, tmp_path):
 
 
 @pytest.mark.parametrize("typed", ["plan tiny", "status fake", "status", "study power fake", "study compare fake fake"])
-def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path):
-    out = command(*typed.split(), "--store", places / "runs", "--out", tmp_path)[1]
+def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = command(*typed.split(), "--store", places / "runs")[1]
     typed_next = out.splitlines()[-1].removeprefix("next: empathy-transfer ")
     assert typed_next != out.splitlines()[-1]
     parser().parse_args(typed_next.split())
