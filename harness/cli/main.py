@@ -196,7 +196,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin on a busy machine cost several times over
     from adapters_store import StoreError
-    from harness.cli.terminal import Plain, listen
+    from harness.cli.terminal import Plain
+    from harness.run.interrupts import listen
     from tasks.errors import BadInput
     from tasks.plain_text import harmless
 

@@ -14,7 +14,7 @@ from harness.cli.options import Leaves, leaf_of, out_option, print_next, registr
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import counted, nearest
-from tasks.ratings import Rating, constructs, form, rating_files, ratings, ratings_in
+from tasks.ratings import Rating, constructs, criteria_page, form, rating_files, ratings, ratings_in
 from tasks.registry import Registry
 from tasks.task import Task
 
@@ -84,7 +84,7 @@ def write_sheet(options: argparse.Namespace) -> int:
     if sheet.exists():
         raise BadInput(f"{sheet} exists and may hold ratings; move it away or give another --out or --rater")
     rows = form(tasks, options.rater)
-    write_text(page, _criteria(tasks))
+    write_text(page, criteria_page(tasks))
     with atomic(sheet) as part, part.open("w", encoding="utf-8-sig", newline="") as handle:  # marked, for spreadsheets
         writer = csv.DictWriter(handle, list(rows[0]))
         writer.writeheader()
@@ -94,31 +94,6 @@ def write_sheet(options: argparse.Namespace) -> int:
     else:
         print(f"{sheet}\n{page}")
     return 0
-
-
-def _criteria(tasks: list[Task]) -> str:
-    """The page that a rater reads first."""
-    lines = [
-        "# How to rate",
-        "",
-        f"Rate every one of the {len(tasks)} tasks on every construct below, from the papers that present their data. "
-        "Write a number into the column `value`; leave it empty where you cannot tell. Rate alone, and without "
-        "looking at the ratings of others.",
-    ]
-    for construct in constructs().values():
-        lines += [
-            "",
-            f"## {construct.title} ({construct.minimum:g} to {construct.maximum:g})",
-            "",
-            construct.description,
-            "",
-        ]
-        lines += [f"- {point}: {meaning}." for point, meaning in construct.criteria.items()]
-    lines += ["", "## Tasks", ""]
-    lines += [
-        f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
-    ]
-    return "\n".join(lines) + "\n"
 
 
 # ``tasks ask``: a model rates, through the client, the cap and the folder of answers that prompted systems have.

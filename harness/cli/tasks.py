@@ -17,15 +17,13 @@ from harness.cli.terminal import Steps, print_json, print_rows
 from tasks import entry
 from tasks.errors import BadInput, MissingData
 from tasks.ratings import rating_files, ratings
-from tasks.readers import read
 from tasks.readers.rows import data_path, uses_fallback
 from tasks.readers.wassa import wassa_people
 from tasks.registry import Registry
-from tasks.task import Example, Label, Task, classes_of
+from tasks.task import Task, classes_of
 
 if TYPE_CHECKING:
-    from analysis.results.audit import Labels, Verdict
-    from analysis.results.published import PublishedTask
+    from analysis.results.audit import Verdict
     from tasks.splits.contamination import Contact, Texts
     from tasks.splits.loading import Splits
 
@@ -389,6 +387,7 @@ def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path, task: 
 
 def audit_tasks(options: argparse.Namespace) -> int:
     """Print one line per task of the paper: what is equal, and what differs by how much and why."""
+    from analysis.results.audit import verdict_of
     from analysis.results.published import published_task
 
     registry = Registry.load()
@@ -397,7 +396,7 @@ def audit_tasks(options: argparse.Namespace) -> int:
     for task in registry.tasks.values():
         published = published_task(task.id, task.dataset.id)
         if published is not None:
-            verdicts.append(_verdict(task, published, Path(options.data), ids))
+            verdicts.append(verdict_of(task, published, Path(options.data), ids))
     if options.json:
         print_json([dataclasses.asdict(verdict) | sizes for verdict, sizes in verdicts])
         return 0
@@ -409,42 +408,6 @@ def audit_tasks(options: argparse.Namespace) -> int:
         names = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
         print(f"\n{names}: {note}")
     return 0
-
-
-def _verdict(task: Task, published: PublishedTask, data: Path, ids: Path | None) -> tuple[Verdict, dict[str, object]]:
-    """The verdict on a task, and the sizes of its splits beside the printed shares."""
-    from analysis.results.audit import audit, missing
-    from tasks.splits.loading import load
-
-    printed = "/".join(f"{share:.1f}" for share in published.shares)
-    try:
-        splits = load(task, data, "as-published", ids)
-        rows = read(splits.task, data)
-    except MissingData:
-        return missing(published, "data missing"), {"train/validation/test": "-", "%": "-", "printed %": printed}
-    sizes = [len(getattr(splits, name)) for name in PARTS]
-    is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
-    marks = ["~" if is_drawn and name not in splits.known else "" for name in PARTS]
-    return audit(published, _labels(splits, rows)), {
-        "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
-        "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
-        "printed %": printed,
-    }
-
-
-def _labels(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
-    """Labels of all rows and of every split whose ids are known; nested splits count a row once for each."""
-    parts = {name: getattr(splits, name) for name in PARTS}
-    nested = [row for part in parts.values() for row in part]
-    everything = nested if len({row.id for row in nested}) < len(nested) else rows
-    parts_by_name = {name: parts[name] for name in splits.known}
-    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
-
-
-def _answers(label: Label, rows: Sequence[Example]) -> Labels:
-    if label.kind == "continuous":
-        return [float(row.label) for row in rows if isinstance(row.label, int | float)]
-    return [label.classes[row.label] for row in rows if isinstance(row.label, int)]
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, object]:
