@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.cli.options import Leaves, leaf_of, registry_option
-from harness.cli.terminal import Bars, print_json, print_rows
+from harness.cli.terminal import downloads, print_json, print_rows
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
 from tasks.registry import Registry
-
-if TYPE_CHECKING:
-    from harness.raw.fetch import Watch
 
 
 def add(leaves: Leaves) -> None:
@@ -85,7 +79,7 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
 
     count = 0
     try:
-        with progress(quiet) as watch:
+        with downloads(quiet) as watch:
             for download, is_new in fetch(holding.downloads, data, watch):
                 count += 1
                 if is_new:
@@ -103,18 +97,6 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
 
 def _has_checksum(download: object) -> bool:
     return bool(getattr(download, "sha256", "") or getattr(download, "git_blob", ""))
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator[Watch]:
-    """A bar on a terminal, nothing elsewhere."""
-    with Bars(quiet=quiet) as bars:
-
-        def watch(path: str, received: int, total: int) -> None:
-            of = f" of {total / 1e6:.1f}" if total else ""
-            bars.show(path, received, total or None, f"{Path(path).name}: {received / 1e6:.1f}{of} MB")
-
-        yield watch
 
 
 def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
 from harness.api import Study
-from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
-from harness.cli.terminal import print_json, verbatim
+from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
@@ -197,7 +196,7 @@ def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     from harness.raw.hub_dataset import hub_dataset
 
     dataset, data = hub_dataset(options.file), Path(options.data)
-    with progress(options.quiet) as watch:
+    with downloads(options.quiet) as watch:
         paths = [download.path for download, _ in fetch(dataset.downloads, data, watch)]
     fields = {
         "id": task_id(dataset.name.partition("/")[2]),

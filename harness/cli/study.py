@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from adapters_store import Store
 from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
-from harness.cli.data import progress
 from harness.cli.options import (
     Leaves,
     best_option,
@@ -31,7 +30,7 @@ from harness.cli.options import (
     splits_option,
     study_options,
 )
-from harness.cli.terminal import Bars, Progress, print_json, print_rows
+from harness.cli.terminal import Bars, Progress, downloads, print_json, print_rows
 from harness.preflight.smoke import smoke_of
 from tasks.errors import BadStudy
 
@@ -275,7 +274,7 @@ def fetch_study(options: argparse.Namespace) -> int:
 
     study = study_of(options)
     line, results = environment(study.data, study.store.root), []
-    with progress(options.quiet) as watch:
+    with downloads(options.quiet) as watch:
         for got in prefetch(study.config, study.registry, study.data, watch):
             results.append(got)
             if not options.json:

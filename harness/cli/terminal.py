@@ -15,10 +15,12 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -28,6 +30,7 @@ from tasks.plain_text import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.raw.fetch import Watch
     from harness.run.grid import GridReport
 
 GAP = 2  # spaces between columns
@@ -329,6 +332,18 @@ class Bars:
                 self.bar.close()
             self.bar, self.stage = Bar(total), stage
         self.bar.show(done, text or stage, total)
+
+
+@contextmanager
+def downloads(quiet: bool) -> Iterator[Watch]:
+    """A bar for each file that is fetched, on a terminal, nothing elsewhere."""
+    with Bars(quiet=quiet) as bars:
+
+        def watch(path: str, received: int, total: int) -> None:
+            of = f" of {total / 1e6:.1f}" if total else ""
+            bars.show(path, received, total or None, f"{Path(path).name}: {received / 1e6:.1f}{of} MB")
+
+        yield watch
 
 
 class Steps:

@@ -141,7 +141,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     }
 
 
-@pytest.mark.parametrize("command", ["report", "report --share", "figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["report", "report --share", "figures", "study analyze", "study paper"])
 def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(command, tmp_path, capsys, monkeypatch):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     fake_study(tmp_path / "runs", tasks, seeds=(18,), helpful=[("role", "hope")])
@@ -167,9 +167,9 @@ def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(comman
     assert computed == [True, False]
 
 
-@pytest.mark.parametrize("command", ["figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["figures", "study analyze", "study paper"])
 def test_what_is_no_study_has_no_exact_gains(command, capsys):
-    assert main([command, "published", "--exact"]) == 2
+    assert main([*command.split(), "published", "--exact"]) == 2
     assert capsys.readouterr().err.strip().endswith("of a stored study; 'published' is none, leave it out")
 
 
@@ -226,7 +226,7 @@ def test_made_up_data_say_so(tmp_path):
 
 def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
     with pytest.raises(SystemExit):
-        parser().parse_args(["analyze", "--help"])
+        parser().parse_args(["study", "analyze", "--help"])
     assert f"or else {MARGIN:g})" in " ".join(capsys.readouterr().out.split())
 
 

@@ -168,8 +168,9 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE)
-def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, arguments, message):
-    code, out, err = command(*arguments, "--store", tmp_path / "runs")
+def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setenv("EMPATHY_STORE", str(tmp_path / "runs"))
+    code, out, err = command(*arguments)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1

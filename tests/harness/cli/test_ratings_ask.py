@@ -79,7 +79,7 @@ def server():
 
 
 def ask(server, *words, study="muddy-waters"):
-    return ["ratings", "ask", study, *ALLOWED, "--model", MODEL, "--url", server.url, *words]
+    return ["tasks", "ask", study, *ALLOWED, "--model", MODEL, "--url", server.url, *words]
 
 
 # What is written, and what it says.

@@ -247,7 +247,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path):
 @pytest.mark.slow  # loads torch
 def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
-    options = ["doctor", "tiny", "--store", str(tmp_path / "runs")]
+    options = ["study", "doctor", "tiny", "--store", str(tmp_path / "runs")]
     assert main([*options, "--json"]) == 0
     found = {line["what"]: line["state"] for line in json.loads(capsys.readouterr().out)}
     assert {"python", "packages", "torch", "device", "threads", "slurm", "ray", "backbone", "data", "store"} <= set(
