@@ -27,7 +27,7 @@ def typed(capsys, *words):
 
 def test_a_study_goes_from_store_to_store(full, tmp_path, capsys):
     file, there = tmp_path / "fake.tar.gz", tmp_path / "there"
-    code, out, _ = typed(capsys, "store", "archive", "fake", "--store", full.root, "--out", file)
+    code, out, _ = typed(capsys, "archive", "fake", "--store", full.root, "--out", file)
     assert code == 0
     assert f"{file}: 3 records, 0 measures, " in out
     assert "1 cells of the study have no record and are not in it" in out
@@ -40,7 +40,7 @@ def test_a_study_goes_from_store_to_store(full, tmp_path, capsys):
 
 def test_as_json_and_light(full, tmp_path, capsys):
     file = tmp_path / "fake.tar.gz"
-    code, out, _ = typed(capsys, "store", "archive", "fake", "--store", full.root, "--out", file, "--light", "--json")
+    code, out, _ = typed(capsys, "archive", "fake", "--store", full.root, "--out", file, "--light", "--json")
     told = json.loads(out)
     assert (code, told["records"], len(told["missing"]), told["is_light"]) == (0, 3, 1, True)
     assert told["bytes"] == file.stat().st_size
@@ -52,13 +52,13 @@ def test_as_json_and_light(full, tmp_path, capsys):
 
 def test_an_archive_has_the_name_of_its_study_unless_told_otherwise(full, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert typed(capsys, "store", "archive", "fake", "--store", full.root)[0] == 0
+    assert typed(capsys, "archive", "fake", "--store", full.root)[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["fake.tar.gz"]
 
 
 def test_what_differs_is_named_and_ends_in_exit_code_1(full, tmp_path, capsys):
     file, other = tmp_path / "fake.tar.gz", Store(tmp_path / "other")
-    typed(capsys, "store", "archive", "fake", "--store", full.root, "--out", file)
+    typed(capsys, "archive", "fake", "--store", full.root, "--out", file)
     record = full.get(min(full.keys()))
     with other.staging() as folder:
         other.put(record.key, record.spec, {**record.results, "test": 0.125}, record.provenance, folder)

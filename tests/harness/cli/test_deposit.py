@@ -89,9 +89,10 @@ def quick(monkeypatch, made):
 
 
 def typed(capsys, *words):
-    code = main([*map(str, words), "--quiet"])
+    """Exit code, standard output, and standard error without its lines of progress."""
+    code = main([*map(str, words)])
     said = capsys.readouterr()
-    return code, said.out, said.err
+    return code, said.out, re.sub(r"(?m)^\d+ of \d+: .*\n", "", said.err)
 
 
 @pytest.fixture

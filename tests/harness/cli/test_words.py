@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 
 from harness.cli.main import NOUNS, OLD_WORDS, main, parser
 from harness.cli.options import PLACES
 
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("adapters_store", "analysis", "harness", "tasks")
 SCREEN, WIDTH = 40, 80
 VALUES = {"intermediate": "epitome_ip", "target": "epitome_er", "task": "epitome_er", "file": "texts.csv"}
 
@@ -107,3 +111,19 @@ def test_the_example_of_a_command_can_be_typed(words):
     typed = shlex.split(example)
     assert tuple(typed[: len(words)]) == words
     parser([words[0]]).parse_args(typed)
+
+
+JOINT = re.compile(r'"\n\s+f?"')  # of a text in two lines
+NAMED = re.compile(r"empathy-transfer ([a-z][a-z-]+)(?: ([a-z]+))?")
+
+
+def test_every_command_that_a_message_names_exists():
+    verbs = {noun.name: noun.verbs.split() for noun in NOUNS}
+    sources = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    named = {
+        (word, verb if verbs.get(word) else "")
+        for path in sources
+        for word, verb in NAMED.findall(JOINT.sub("", path.read_text(encoding="utf-8")))
+    } - {("study", "")}  # the format of an archive
+    assert {("run", ""), ("study", "similarities")} <= named
+    assert [(word, verb) for word, verb in named if word not in verbs or verbs[word] and verb not in verbs[word]] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -63,9 +64,10 @@ def shipped(archived, tmp_path, monkeypatch):
 
 
 def typed(capsys, *words):
-    code = main([*map(str, words), "--quiet"])
+    """Exit code, standard output, and standard error without its lines of progress."""
+    code = main([*map(str, words)])
     said = capsys.readouterr()
-    return code, said.out, said.err
+    return code, said.out, re.sub(r"(?m)^\d+ of \d+: .*\n", "", said.err)
 
 
 def unpacked(folder):

@@ -256,7 +256,7 @@ def test_stored_probes_are_those_that_the_store_has(study, probed, tmp_path):
 
 
 def test_figures_draw_the_tasks_that_were_probed(study, probed, command, tmp_path):
-    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path, "--quiet")
+    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path)
     assert code == 0
     assert str(tmp_path / "figures" / "context_sensitivity.png") in out.splitlines()
 
