@@ -12,7 +12,7 @@ TESTS = $(VENV)/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile --no-loa
 .PHONY: demo smoke test slow simulations long lint docs wheel bench soak calibrate
 
 demo: $(INSTALLED)
-	$(VENV)/bin/empathy-transfer demo
+	$(VENV)/bin/empathy-transfer run demo
 
 # The full grid of muddy-waters in small, from raw files to a comparison, before jobs are submitted.
 smoke: $(INSTALLED)

@@ -32,7 +32,7 @@ FILES = (
     "history.json",
 )
 EMPTY = StoredFile("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", 0)
-COMMANDS = (("store", "--help"), ("status", "big"), ("store", "ls"))
+COMMANDS = (("store", "--help"), ("status", "big"), ("store", "list"))
 ROUNDS = 3
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.sharing.stored import NotRun, open_study, stored_manifest
+from harness.sharing.stored import NotRun, open_study, shipped_archive, stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Study:
         return run_grid(plan, self.store, scheduler, function, on_cell)
 
     def take(self, folder: str | Path, *, device: str = "auto") -> GridReport:
-        """Store what a closed node has trained of the study, as ``prefetch --folder`` packed it; nothing is trained.
+        """Store what a closed node has trained of the study, as ``study prefetch --folder`` packed it; train nothing.
 
         ``folder`` has the node's files of outcomes. What is neither there nor stored is not run. BadInput for a folder
         without any, and for outcomes of other rows.
@@ -333,25 +333,42 @@ class Study:
     ) -> Advice:
         """Which intermediates to try first for ``task``, of the study or of the registry, before it is trained.
 
-        Similarities that are not stored are measured: ``encoder`` embeds the texts, by default the study's own.
-        BadInput if the task's files are not there, or if the study has no intermediate for it.
+        Similarities that are not stored are measured: ``encoder`` embeds the texts, by default the study's own. Of
+        results that come with the package, those that they have are read, and no data are needed. BadInput if the
+        task's files are not there, or if the study has no intermediate for it.
         """
         from analysis.importance.choosing.ranking import advice_for
         from analysis.importance.similarity import stored_similarities
         from analysis.results.results import Results
-        from harness.similarity.fill import fill
+        from harness.similarity.fill import fill, stored_measures
         from harness.study.device import Device
         from harness.study.manifest import manifest_of
 
-        hardware, study = Device(device), self._with_task(task)
-        filled = fill(study.plan, study.store, encoder=encoder, targets=[task], device=hardware, watch=watch)
-        manifest = manifest_of(study.plan)
-        results = Results.of(study.store, manifest, draws=DRAWS_OF_ADVICE)
+        if shipped := self.shipped_results(task):
+            store, manifest = shipped
+            filled = stored_measures(store, manifest, encoder=encoder)
+        else:
+            hardware, study = Device(device), self._with_task(task)
+            filled = fill(study.plan, study.store, encoder=encoder, targets=[task], device=hardware, watch=watch)
+            store, manifest = study.store, manifest_of(study.plan)
+        results = Results.of(store, manifest, draws=DRAWS_OF_ADVICE)
         missing = {measure.measure: measure.missing for measure in filled}
-        advice = advice_for(task, results, stored_similarities(study.store, manifest), missing)
+        advice = advice_for(task, results, stored_similarities(store, manifest), missing)
         if advice.intermediates.empty:
             raise BadInput(f"{task}: the study has no intermediate for it; its role may be that of an intermediate")
         return advice
+
+    def shipped_results(self, task: str = "") -> tuple[Store, dict[str, Any]] | None:
+        """The study's results that come with the package, if there are any and the store has no run of it.
+
+        None of a study whose fields are changed, or of results without ``task``: what they say is of other rows.
+        """
+        from harness.study.file import load_study
+
+        name = self.config.name
+        if name in self.store.manifests() or not shipped_archive(name) or self.config != load_study(name):
+            return None
+        return self.results() if not task or task in self.config.tasks else None
 
     def _with_task(self, task: str) -> Study:
         """The study with ``task`` in it, added if it is none of its own; BadInput if the task's files are not there."""

@@ -265,7 +265,7 @@ def why_not_drawn(results: Results, similarities: pd.DataFrame | None) -> list[s
         lines.append("Figures 9 and 10 need a study: the paper's embeddings are not published")
     elif missing:
         are = f"Figure{'s' * (len(missing) > 1)} {' and '.join(missing)}"
-        lines.append(f"{are}: not measured; measure with: empathy-transfer similarities {results.name}")
+        lines.append(f"{are}: not measured; measure with: empathy-transfer study similarities {results.name}")
     return lines
 
 
@@ -411,7 +411,7 @@ def why_no_importances(results: Results, similarities: pd.DataFrame | None) -> s
     if n_pairs < FEWEST_PAIRS:
         return f"{counted(n_pairs, 'pair')} with a percent change; the paper's procedure needs {FEWEST_PAIRS}"
     if n_pairs > MOST_PAIRS:
-        command = f"empathy-transfer analyze {results.name} --mode paper"
+        command = f"empathy-transfer study analyze {results.name} --mode paper"
         return f"{n_pairs:,} pairs; beyond {MOST_PAIRS:,} the paper's procedure takes long: {command}"
     known = paper_blocks(results, pair_features(results, similarities=similarities), SETTINGS[SETTING], None)
     return None if known else "no feature is known of every task"

@@ -1,4 +1,4 @@
-"""How alike tasks are, from the measures that ``empathy-transfer similarities`` keeps in the store."""
+"""How alike tasks are, from the measures that ``empathy-transfer study similarities`` keeps in the store."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Changes:
 
     def _command(self, cell: Mapping[str, Any]) -> str:
         setting = [] if cell["setting"] == "full" else ["--setting", cell["setting"]]
-        words = ["flips", cell["intermediate"], cell["target"], "--study", self.manifest["name"], *setting]
+        words = ["systems", "flips", self.manifest["name"], cell["intermediate"], cell["target"], *setting]
         return shlex.join(["empathy-transfer", *words, "--show", "5"])
 
 

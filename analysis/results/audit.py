@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from analysis.results.published import PublishedTask
+from tasks.errors import MissingData
+from tasks.readers import read
+from tasks.splits.loading import Splits, load
+from tasks.task import Example, Label, Task
 
 LAST_DIGIT = {False: 0.1, True: 0.01}  # percent of a class, value of a statistic
 CLOSE = 3.5  # points of share; for numbers, percent of the printed range
+NAMES = ("train", "validation", "test")
 Labels = Sequence[str] | Sequence[float]
 
 
@@ -26,6 +32,39 @@ class Verdict:
     columns: tuple[str, ...]
     furthest: str
     note: str
+
+
+def verdict_of(task: Task, published: PublishedTask, data: Path, ids: Path | None) -> tuple[Verdict, dict[str, object]]:
+    """The verdict on a task of the paper, and the sizes of its splits beside the printed shares."""
+    printed = "/".join(f"{share:.1f}" for share in published.shares)
+    try:
+        splits = load(task, data, "as-published", ids)
+        rows = read(splits.task, data)
+    except MissingData:
+        return missing(published, "data missing"), {"train/validation/test": "-", "%": "-", "printed %": printed}
+    sizes = [len(getattr(splits, name)) for name in NAMES]
+    is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
+    marks = ["~" if is_drawn and name not in splits.known else "" for name in NAMES]
+    return audit(published, _labels(splits, rows)), {
+        "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
+        "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
+        "printed %": printed,
+    }
+
+
+def _labels(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
+    """Labels of all rows and of every split whose ids are known; nested splits count a row once for each."""
+    parts = {name: getattr(splits, name) for name in NAMES}
+    nested = [row for part in parts.values() for row in part]
+    everything = nested if len({row.id for row in nested}) < len(nested) else rows
+    parts_by_name = {name: parts[name] for name in splits.known}
+    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
+
+
+def _answers(label: Label, rows: Sequence[Example]) -> Labels:
+    if label.kind == "continuous":
+        return [float(row.label) for row in rows if isinstance(row.label, int | float)]
+    return [label.classes[row.label] for row in rows if isinstance(row.label, int)]
 
 
 def audit(published: PublishedTask, labels: Mapping[str, Labels]) -> Verdict:

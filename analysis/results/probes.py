@@ -1,6 +1,6 @@
 """Does a cell read the context? What changes where a probe has put another context to the same reply.
 
-From stored probes alone (``empathy-transfer probe``): decisions that change, the probability of what was decided
+From stored probes alone (``systems probe``): decisions that change, the probability of what was decided
 before, and the metric, with intervals over resampled groups. A row holds a contestant of a leaderboard to one
 operation, over all its seeds. Rows of the test set that the operation did not change take no part on either side.
 """

@@ -328,16 +328,15 @@ def _step(study: StudyResults, tested: pd.DataFrame) -> str:
     if len(longer):
         step = f"train {_titles(study, longer)} for more epochs (training.epochs): the last is the best so far"
     elif len(learned):
-        step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`search`)"
+        step = f"give {_titles(study, learned)} more training rows (max_train) or another recipe (`study search`)"
         step += ", since words do better" if len(below) == len(learned) else ""
     elif len(tested) and (tested.seed_error == 0).all():
         step = "more seeds (`run` with --seeds 1,2,3), which tell a gain from the luck of one training run"
     elif apart := _shared_by_families(study, tested):
         step = f"give one `family` to tasks that share texts: {few(apart)}"
     else:
-        step = (
-            f"`empathy-transfer power {study.manifest['study']['name']}` says what more seeds or test items would show"
-        )
+        name = study.manifest["study"]["name"]
+        step = f"`empathy-transfer study power {name}` says what more seeds or test items would show"
     return step
 
 

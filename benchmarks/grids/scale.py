@@ -95,7 +95,7 @@ def measured(
         beside = ["--ratings", str(store.root / "registry" / "ratings.csv"), "--tasks", str(root / "tasks.csv")]
         commands = {
             "gains": [python, "-c", GAINS, str(store.root), NAME, str(root / "gains.csv")],
-            "guarded": [command, "analyze", str(root / "gains.csv"), *beside, "--out", str(root / "guarded")],
+            "guarded": [command, "study", "analyze", str(root / "gains.csv"), *beside, "--out", str(root / "guarded")],
         }
         report = [command, "report", NAME, "--store", str(store.root), "--out", str(root / "report"), "--quiet"]
         for part in parts:

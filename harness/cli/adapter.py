@@ -1,4 +1,4 @@
-"""``adapter``: export and publish trained adapters, and import those of others."""
+"""``adapter``: export and publish trained adapters, import those of others, and let a backbone read on."""
 
 from __future__ import annotations
 
@@ -10,64 +10,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters_store import Store
-from harness.cli.options import Leaves, leaf_of, out_option
+from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, repeatable
 from harness.cli.study import name_of
-from harness.cli.terminal import print_json, print_rows, verbatim
+from harness.cli.terminal import Bars, print_json, print_rows, verbatim
+from harness.scoring.texts import FORMS, Texts
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
     from harness.sharing.importing import Imported
     from harness.sharing.outgoing import Facts
+    from harness.training.pretraining import Pretrained
+    from harness.training.tokens.corpus import Corpus
+    from tasks.splits.loading import Splits
 
 
-def add_adapter(adapter: argparse.ArgumentParser) -> None:
-    """Add ``export``, ``publish`` and ``import``."""
-    leaves = adapter.add_subparsers(required=True, metavar="COMMAND")
+def add(leaves: Leaves) -> None:
+    """Add ``export``, ``publish``, ``import`` and ``pretrain``."""
     export = leaf_of(
         leaves,
-        "export",
+        "export STUDY TASK",
         "Write a task's adapter, head and card into a folder that the adapters library loads.",
-        "adapter export epitome_er --study demo --out epitome_er",
+        "adapter export demo epitome_er --out epitome_er",
         export_adapter,
+        "store json",
     )
-    out_option(export, "the folder to write (default: ID)")
-    export.add_argument("--bin", action="store_true", help="also as the pickles that older libraries read")
     publish = leaf_of(
         leaves,
-        "publish",
+        "publish STUDY TASK",
         "Show what of a task's adapter would leave this machine for a hub, and with --yes upload it.",
-        "adapter publish epitome_er --study demo --repository ME/NAME",
+        "adapter publish demo epitome_er --repository ME/NAME",
         publish_adapter,
+        "store json",
     )
+    for leaf in (export, publish):
+        leaf.add_argument("study", metavar="STUDY", help="the study that it was trained in")
+        leaf.add_argument("task", metavar="TASK", help="a task that the store has trained")
+        leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
+    out_option(export, "the folder to write (default: TASK)")
+    export.add_argument("--bin", action="store_true", help="also as the pickles that older libraries read")
     publish.add_argument("--repository", metavar="OWNER/NAME", required=True, help="where to, on the hub")
     publish.add_argument("--yes", action="store_true", help="upload; needs a token in HF_TOKEN")
     publish.add_argument("--public", action="store_true", help="to a public repository (default: a private one)")
     _add_import(leaves)
-    for leaf in (export, publish):
-        leaf.add_argument("task", metavar="ID", help="a task that the store has trained")
-        leaf.add_argument("--study", metavar="STUDY", required=True, help="the study that it was trained in")
-        leaf.add_argument("--seed", metavar="N", type=int, help="of the adapter (default: the study's lowest)")
+    _add_pretrain(leaves)
 
 
 def _add_import(leaves: Leaves) -> None:
     bring = leaf_of(
         leaves,
-        "import",
+        "import SOURCE",
         "Keep an adapter that others have trained, to stand on and to score with.",
         "adapter import OWNER/NAME --as their_task --backbone roberta-base",
         bring_adapter,
+        "store json",
     )
-    bring.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub",
-    )
+    source = "a folder of the adapters library, or OWNER/NAME or OWNER/NAME/FOLDER of the hub"
+    bring.add_argument("source", metavar="SOURCE", help=source)
     bring.add_argument("--as", dest="name", metavar="NAME", required=True, help="what studies call it")
     bring.add_argument(
         "--backbone", metavar="NAME", help="what it stands on (default: what its own configuration names as its model)"
     )
     bring.add_argument("--revision", metavar="REV", default="", help="branch, tag or commit on the hub")
+
+
+def _add_pretrain(leaves: Leaves) -> None:
+    pretrain = leaf_of(
+        leaves,
+        "pretrain BACKBONE",
+        "Let a backbone read on in texts of a domain, as a backbone of its own.",
+        "adapter pretrain roberta-base --task empdial_ei --out backbones/empdial",
+        pretrain_backbone,
+        "data json quiet",
+    )
+    pretrain.add_argument("backbone", metavar="BACKBONE", help="minilm, a local folder, or a hub id")
+    pretrain.add_argument("--texts", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line")
+    pretrain.add_argument("--text", metavar="COLUMN", default="", help="of FILE (default: text, or the only one)")
+    pretrain.add_argument("--format", choices=FORMS, default="", help="of FILE (default: by its ending)")
+    repeatable(pretrain, "--task", "ID", "all turns of its training rows")
+    repeatable(
+        pretrain,
+        "--apart-from",
+        "ID",
+        "leave out texts of this task's validation and test rows, as those of --task always are",
+    )
+    pretrain.add_argument("--epochs", metavar="N", type=int, default=3, help="(default: 3)")
+    pretrain.add_argument("--batch", metavar="N", type=int, default=8, help="(default: 8)")
+    pretrain.add_argument("--rate", metavar="X", type=float, default=5e-5, help="learning rate (default: 5e-5)")
+    pretrain.add_argument("--max-tokens", metavar="N", type=int, default=128, help="of a window (default: 128)")
+    pretrain.add_argument("--whole-words", action="store_true", help="mask all pieces of a word together")
+    pretrain.add_argument("--seed", metavar="N", type=int, default=1, help="(default: 1)")
+    out_option(pretrain, "the new backbone's folder (needed)")
+    registry_option(pretrain)
+    device_option(pretrain)
 
 
 def export_adapter(options: argparse.Namespace) -> int:
@@ -165,3 +200,87 @@ def _facts(options: argparse.Namespace) -> tuple[Store, Facts]:
     interval = (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
     task = manifest["tasks"][adapter.name]
     return store, Facts(adapter.record, task, manifest["name"], bool(manifest["synthetic"]), *interval)
+
+
+# ``adapter pretrain``: a backbone reads on in texts of a domain, and becomes a backbone of its own.
+
+
+def pretrain_backbone(options: argparse.Namespace) -> int:
+    """Train, write the folder, and say how well held-out words are guessed before and after."""
+    if not options.out:
+        raise BadInput("--out: name the folder of the new backbone")
+    if not (options.texts or options.task):
+        raise BadInput("adapter pretrain: no texts; name a file with --texts, or a task with --task")
+    from harness.study.backbones.backbone import resolve
+    from harness.study.device import Device
+    from harness.training.pretraining import Setting, pretrain
+
+    backbone = resolve(options.backbone)
+    setting = Setting(
+        epochs=options.epochs,
+        batch_size=options.batch,
+        learning_rate=options.rate,
+        max_tokens=min(options.max_tokens, backbone.max_tokens),
+        whole_words=options.whole_words,
+        seed=options.seed,
+    )
+    corpus = _corpus(options)
+    with Bars(quiet=options.quiet) as bars:
+        result = pretrain(
+            backbone,
+            corpus,
+            Path(options.out),
+            setting,
+            device=Device(options.device).ready(),
+            watch=lambda done, of: bars.show("steps", done, of, f"step {done} of {of}"),
+        )
+    _print_pretrained(options, corpus, result)
+    return 0
+
+
+def _corpus(options: argparse.Namespace) -> Corpus:
+    """The texts of the file and of the tasks' training rows, less those of validation and test rows."""
+    from harness.training.tokens.corpus import corpus_of, later_texts, training_texts
+
+    own, others = (dict(_splits(options, names)) for names in (options.task, options.apart_from))
+    texts = [text for splits in own.values() for text in training_texts(splits)]
+    if options.texts:
+        lines = Texts(options.texts, options.format, text=options.text).lines()
+        texts += [line.text for line in lines if not line.problem]
+    apart = [text for splits in (*own.values(), *others.values()) for text in later_texts(splits)]
+    return corpus_of(texts, apart=apart, seed=options.seed)
+
+
+def _splits(options: argparse.Namespace, names: list[str]) -> Iterator[tuple[str, Splits]]:
+    from tasks.registry import Registry
+    from tasks.splits.loading import load
+
+    registry = Registry.load([Path(folder) for folder in options.registry])
+    for name in dict.fromkeys(names):
+        yield name, load(registry.task(name), Path(options.data))
+
+
+def _print_pretrained(options: argparse.Namespace, corpus: Corpus, result: Pretrained) -> None:
+    facts = {
+        "out": str(result.folder),
+        "texts": len(corpus.train),
+        "held out": len(corpus.held_out),
+        "left out": {"empty": corpus.empty, "repeated": corpus.repeated, "of later rows": corpus.apart},
+        "steps": result.steps,
+        "perplexity before": round(result.before, 2),
+        "perplexity after": round(result.after, 2),
+        "head is new": result.head_is_new,
+    }
+    if options.json:
+        print_json(facts)
+        return
+    print(f"texts       {len(corpus.train)} to train on, {len(corpus.held_out)} held out")
+    print(
+        f"left out    {corpus.apart} of validation and test rows, {corpus.repeated} that repeat another,"
+        f" {corpus.empty} empty"
+    )
+    new = "; its head was new, so the first says little" if result.head_is_new else ""
+    print(f"perplexity  {result.before:.2f} before, {result.after:.2f} after {result.steps} steps{new}")
+    if options.texts and not (options.task or options.apart_from):
+        print("no task's test texts were looked for; name tasks with --apart-from")
+    print(f"\nnext: empathy-transfer plan STUDY --set 'backbone=\"{result.folder}\"'")

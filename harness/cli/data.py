@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.cli.options import leaf_of, registry_option
-from harness.cli.terminal import Bars, print_json, print_rows
+from harness.cli.options import Leaves, leaf_of, registry_option
+from harness.cli.terminal import downloads, print_json, print_rows
 from harness.raw.holdings import Holding, holdings
 from tasks.errors import BadInput, UnknownTask
 from tasks.plain_text import nearest
 from tasks.registry import Registry
 
-if TYPE_CHECKING:
-    from harness.raw.fetch import Watch
 
-
-def add_data(data: argparse.ArgumentParser) -> None:
+def add(leaves: Leaves) -> None:
     """Add ``status`` and ``fetch``."""
-    leaves = data.add_subparsers(required=True, metavar="COMMAND")
     status = leaf_of(
         leaves,
-        "status",
+        "status [NAME ...]",
         "Show which raw files are here and verified, their licences, and how to get the rest.",
         "data status --data data",
         show_status,
+        "data json",
     )
     fetch = leaf_of(
         leaves,
-        "fetch",
+        "fetch [NAME ...]",
         "Download the raw files that may be downloaded; say of the rest whom to ask.",
         "data fetch epitome --data data",
         fetch_data,
+        "data quiet",
     )
     for leaf in (status, fetch):
-        leaf.add_argument("id", metavar="ID", nargs="*", help="datasets or tasks (default: all)")
+        leaf.add_argument("id", metavar="NAME", nargs="*", help="datasets or tasks (default: all)")
         registry_option(leaf)
 
 
@@ -84,7 +79,7 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
 
     count = 0
     try:
-        with progress(quiet) as watch:
+        with downloads(quiet) as watch:
             for download, is_new in fetch(holding.downloads, data, watch):
                 count += 1
                 if is_new:
@@ -102,18 +97,6 @@ def _fetch(holding: Holding, data: Path, *, quiet: bool) -> bool:
 
 def _has_checksum(download: object) -> bool:
     return bool(getattr(download, "sha256", "") or getattr(download, "git_blob", ""))
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator[Watch]:
-    """A bar on a terminal, nothing elsewhere."""
-    with Bars(quiet=quiet) as bars:
-
-        def watch(path: str, received: int, total: int) -> None:
-            of = f" of {total / 1e6:.1f}" if total else ""
-            bars.show(path, received, total or None, f"{Path(path).name}: {received / 1e6:.1f}{of} MB")
-
-        yield watch
 
 
 def _wanted_holdings(options: argparse.Namespace) -> list[Holding]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store import Store, disk
-from harness.cli.options import device_option, leaf_options, out_option, registry_option, splits_option
+from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import console, plain, width_of
 from harness.sharing.stored import stored_manifest
@@ -36,9 +36,11 @@ class Piece(NamedTuple):
     share: float
 
 
-def add_explain(explain: argparse.ArgumentParser) -> None:
-    """Add the options of ``explain``."""
-    leaf_options(explain, "explain my-study --system joint --task iempathize --rows 3", explain_rows)
+def add(leaves: Leaves) -> None:
+    """Add ``explain``."""
+    text = "Show which tokens of stored test rows speak for a system's answer and which against it, coloured."
+    example = "systems explain my-study --system joint --task iempathize --rows 3"
+    explain = leaf_of(leaves, "explain STUDY", text, example, explain_rows, "data store json quiet")
     out_option(explain, "refused, as is --json: texts go to the terminal, or to the page of --html")
     rows_options(explain)
     explain.add_argument("--row", metavar="ID", action="append", default=[], help="only this row (repeatable)")

@@ -6,20 +6,19 @@ import argparse
 from pathlib import Path
 
 from adapters_store import Store
-from harness.cli.options import leaf_options, out_option
-from harness.cli.score import reading_options, scorer_named, texts_of
+from harness.cli.options import Leaves, leaf_of
 from harness.cli.study import name_of
 from harness.cli.terminal import verbatim
+from harness.cli.texts import reading_options, scorer_named, texts_of
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 
-def add_feedback(feedback: argparse.ArgumentParser) -> None:
-    """Add the options of ``feedback``."""
-    example = "feedback replies.csv --study epitome --by bi-encoder --text reply --context post"
-    leaf_options(feedback, example, show_feedback)
-    out_option(feedback, "refused, as is --json: texts of yours stay on the terminal")
-    reading_options(feedback)
+def add(leaves: Leaves) -> None:
+    """Add ``feedback``."""
+    text = "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration."
+    example = "texts feedback epitome replies.csv --by bi-encoder --text reply --context post"
+    reading_options(leaf_of(leaves, "feedback STUDY FILE", text, example, show_feedback, "store"))
 
 
 def show_feedback(options: argparse.Namespace) -> int:
@@ -28,8 +27,6 @@ def show_feedback(options: argparse.Namespace) -> int:
     from harness.scoring.parts import next_part
     from harness.scoring.scoring_tasks import scoring_tasks
 
-    if options.out or options.json:
-        raise BadInput(f"{'--out' if options.out else '--json'}: feedback is shown on the terminal only; leave it out")
     texts, store = texts_of(options), Store(Path(options.store))
     manifest = stored_manifest(store, name_of(options.study))
     solved = scoring_tasks(store, manifest, options.task, options.seed, system=options.by)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cli.options import leaf_options, out_option
+from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput, BadRow, MissingData
 from tasks.plain_text import counted, harmless
@@ -29,9 +29,11 @@ PARTS = {
 NO_CAUSE = "A change says what goes together in these texts, not what brings what about."
 
 
-def add_insights(insights: argparse.ArgumentParser) -> None:
-    """Add the options of ``insights``."""
-    leaf_options(insights, "insights replies.scores.csv --of replies.csv --author user --time written", show_insights)
+def add(leaves: Leaves) -> None:
+    """Add ``insights``."""
+    text = "Say how levels of scored texts move over time, differ between groups, and go with what follows them."
+    example = "texts insights replies.scores.csv --of replies.csv --author user --time written"
+    insights = leaf_of(leaves, "insights SCORES", text, example, show_insights, "json")
     insights.add_argument("file", metavar="SCORES", help="what `score` has written: csv, jsonl or parquet")
     insights.add_argument("--of", metavar="FILE", help="the file that was scored, with the columns (default: SCORES)")
     insights.add_argument("--id", metavar="COLUMN", help="its ids (default: id if it has that, else numbers from 0)")
@@ -89,7 +91,7 @@ def _check(options: argparse.Namespace) -> None:
         if value < 1:
             raise BadInput(f"{name} {value}: a number from 1")
     if not Path(options.file).is_file():
-        raise MissingData(f"{options.file}: no such file; write it with: empathy-transfer score FILE --study STUDY")
+        raise MissingData(f"{options.file}: no such file; write it with: empathy-transfer texts score STUDY FILE")
 
 
 def _parts(options: argparse.Namespace, filters: Filters) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:

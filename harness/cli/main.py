@@ -12,8 +12,10 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import redirect_stdout
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TextIO, cast
 
@@ -26,148 +28,87 @@ REFUSED = (  # what a place can be to blame for
 
 
 class Noun(NamedTuple):
-    """The first word of a command, its line of help, and the module of ``harness.cli`` that has its ``add_NOUN``."""
+    """The first word of a command: what for, its line of help, and its verbs, if it has any.
+
+    Its commands are those that the modules add; by default the one that is called as it is.
+    """
 
     name: str
-    module: str
     text: str
+    verbs: str = ""
+    modules: str = ""
 
 
-NOUNS = (
-    Noun("tasks", "tasks", "the registry of tasks"),
-    Noun("data", "data", "the raw files"),
-    Noun("ratings", "ratings", "ratings of the tasks, by people and by models"),
-    Noun("study", "study", "the studies"),
-    Noun("plan", "plan", "Show which cells a study has and which of them are stored."),
-    Noun("run", "run", "Train missing cells."),
-    Noun("retry", "jobs", "Train only what has failed, and what was not run on its account."),
-    Noun(
-        "search",
-        "search",
-        "Search a task's learning rate, batch size, epochs and adapter method, on validation rows only.",
+ADD, RUN, READ = "Add a task", "Run a study", "Read and reuse results"
+USES = {
+    ADD: (
+        Noun(
+            "tasks",
+            "Entries of tasks, their rows, and ratings of them",
+            "new check audit list show fields sheet ask",
+            "new tasks ratings",
+        ),
+        Noun("data", "Raw files: which are here, and how to get the rest", "status fetch"),
     ),
-    Noun("demo", "run", "Run the demo study on synthetic data and write its report."),
-    Noun(
-        "doctor",
-        "preflight",
-        "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler.",
+    RUN: (
+        Noun(
+            "study",
+            "Studies: prepare them, and ask what their results say",
+            "list show doctor prefetch search similarities suggest analyze power compare paper cite",
+            "study questions",
+        ),
+        Noun("plan", "Cells of a study, those that are stored, and what the others cost"),
+        Noun("run", "Train missing cells here or on a cluster; --failed again; --cancel"),
+        Noun("status", "What is done, runs, waits and failed; --cell CELL: why one failed"),
+        Noun(
+            "store",
+            "What is stored, and a study in one file for others",
+            "list gc archive verify restore",
+        ),
     ),
-    Noun(
-        "prefetch",
-        "preflight",
-        "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files.",
+    READ: (
+        Noun("report", "Tables, figures and a page of a study, from the store alone"),
+        Noun("figures", "The figures of a study alone"),
+        Noun(
+            "systems",
+            "Systems beside adapters: rank, question and explain them",
+            "leaderboard flips probe explain",
+            "systems probe explain",
+        ),
+        Noun("adapter", "Trained adapters for others, and theirs", "export publish import pretrain"),
+        Noun(
+            "texts",
+            "Texts of your own: score them, and what scores say",
+            "score feedback insights perceived",
+            "texts feedback insights perceived",
+        ),
     ),
-    Noun(
-        "status",
-        "status",
-        "Show what of the studies is stored; of one study also what runs, waits and failed, and for how long still.",
-    ),
-    Noun(
-        "cancel",
-        "jobs",
-        "End what runs or is queued for a study; what is finished stays, and run goes on from the checkpoints.",
-    ),
-    Noun(
-        "logs",
-        "logs",
-        "Show what the store knows of one cell: why it failed and where, its epochs, how it was made, its log's end.",
-    ),
-    Noun("store", "store", "what is stored"),
-    Noun(
-        "similarities",
-        "similarity",
-        "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store.",
-    ),
-    Noun(
-        "merges",
-        "merges",
-        "Say what a study's merged intermediates have kept of their parents, from the store; nothing is trained.",
-    ),
-    Noun(
-        "suggest",
-        "similarity",
-        "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right.",
-    ),
-    Noun(
-        "figures",
-        "report",
-        "Draw a study's heatmaps and the paper's figures, from the store alone, or from the paper's tables.",
-    ),
-    Noun("report", "report", "Write tables, figures, report.md and report.html from the store alone."),
-    Noun(
-        "analyze",
-        "report",
-        "Say what explains the gains of a study, from the store alone, of the paper's tables, or of any such table.",
-    ),
-    Noun(
-        "flips",
-        "flips",
-        "Show which predictions an intermediate corrected or broke: by seed, class, length, dialogue, one by one.",
-    ),
-    Noun(
-        "power",
-        "compare",
-        "Say how small a gain, and an effect of ratings, a study could have seen, and what more seeds would show.",
-    ),
-    Noun(
-        "compare",
-        "compare",
-        "Compare two studies: scores, gains, and the conclusions that differ, from the store alone.",
-    ),
-    Noun(
-        "probe",
-        "probe",
-        "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes.",
-    ),
-    Noun(
-        "probe-options",
-        "probe_options",
-        "Ask systems that answer by options again, with options reversed and renamed, and say what changes.",
-    ),
-    Noun(
-        "explain",
-        "explain",
-        "Show which tokens of stored test rows speak for a system's answer and which against it, coloured.",
-    ),
-    Noun(
-        "tsne",
-        "tsne",
-        "Draw the test rows of a task in a plane, by the vectors from which a system classifies them.",
-    ),
-    Noun(
-        "leaderboard",
-        "leaderboard",
-        "Rank all systems of a study beside its adapters, task by task, with paired tests, from the store alone.",
-    ),
-    Noun(
-        "paper",
-        "paper",
-        "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone.",
-    ),
-    Noun("cite", "paper", "Write what a study has to cite, as BibTeX, and what its data's licences let you share."),
-    Noun("score", "score", "Predict every task of a study for every text of a file, in one pass."),
-    Noun(
-        "feedback",
-        "feedback",
-        "Say on the terminal what replies lack of EPITOME's mechanisms, in words from templates: a demonstration.",
-    ),
-    Noun(
-        "pretrain",
-        "pretrain",
-        "Let a backbone read on in texts of a domain, as a backbone of its own.",
-    ),
-    Noun(
-        "insights",
-        "insights",
-        "Say how levels of scored texts move over time, differ between groups, and go with what follows them.",
-    ),
-    Noun(
-        "perceived",
-        "perceived",
-        "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue.",
-    ),
-    Noun("adapter", "adapter", "trained adapters for others, and theirs"),
-)
+}
+NOUNS = tuple(noun for nouns in USES.values() for noun in nouns)
+OLD_WORDS = {  # of version 0.1, by what is typed now
+    "retry": "run STUDY --failed",
+    "cancel": "run STUDY --cancel",
+    "demo": "run demo",
+    "logs": "status STUDY --cell CELL",
+    "ratings": "tasks sheet STUDY, or tasks ask",
+    "store ls": "store list",
+    "archive": "store archive STUDY",
+    "verify": "store verify ARCHIVE",
+    "store repetition": "study compare STUDY OTHER --repeated",
+    "merges": "report STUDY",
+    **{
+        verb: f"{noun} {verb}"
+        for noun, verbs in {
+            "study": "analyze cite compare doctor paper power prefetch search similarities suggest",
+            "systems": "explain flips leaderboard probe",
+            "adapter": "pretrain",
+            "texts": "feedback insights perceived score",
+        }.items()
+        for verb in verbs.split()
+    },
+    "probe-options": "systems probe --options",
+    "tsne": "systems explain --plane",
+}
 
 
 def parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
@@ -177,17 +118,38 @@ def parser(names: Collection[str] | None = None) -> argparse.ArgumentParser:
     """
     top = argparse.ArgumentParser(
         prog="empathy-transfer",
-        description="Transfer studies between empathy tasks: train adapters, stack them, test the gains.",
-        epilog="Exit codes: 0 all done, 1 some cells failed, 2 bad input, 130 interrupted (state saved).",
+        usage="%(prog)s [-h] [--version] COMMAND ...",
+        description="\n".join(_help_lines()),
+        epilog="empathy-transfer COMMAND --help says more, also of every word after COMMAND.\n"
+        "Exit codes: 0 all done, 1 some cells failed, 2 bad input, 130 interrupted.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
-    nouns = top.add_subparsers(required=True, metavar="COMMAND")
+    nouns = top.add_subparsers(required=True, prog=top.prog, metavar="COMMAND", help=argparse.SUPPRESS)
     for noun in NOUNS:
-        sentence = noun.text if noun.text.endswith(".") else None  # else the noun has commands that say what they do
-        leaf = nouns.add_parser(noun.name, help=noun.text, description=sentence)
-        if names is None or noun.name in names:
-            getattr(importlib.import_module(f"harness.cli.{noun.module}"), f"add_{noun.name.replace('-', '_')}")(leaf)
+        if names is not None and noun.name not in names:
+            nouns.add_parser(noun.name)
+            continue
+        leaves = nouns
+        if noun.verbs:
+            inner = nouns.add_parser(noun.name, description=f"{noun.text}.", usage="%(prog)s COMMAND ...")
+            leaves = inner.add_subparsers(required=True, prog=inner.prog, metavar="COMMAND", title="commands")
+        for module in (noun.modules or noun.name).split():
+            importlib.import_module(f"harness.cli.{module}").add(leaves)
     return top
+
+
+def _help_lines() -> Iterator[str]:
+    """The nouns by what they are for, with their verbs."""
+    yield "Transfer studies between empathy tasks: train adapters, stack them, test gains."
+    for use, nouns in USES.items():
+        yield f"\n{use}"
+        for noun in nouns:
+            yield f"  {noun.name:9}{noun.text}"
+            if noun.verbs:
+                yield textwrap.fill(
+                    noun.verbs.replace(" ", ", "), 79, initial_indent=" " * 11, subsequent_indent=" " * 11
+                )
 
 
 class _Version(argparse.Action):
@@ -201,13 +163,31 @@ class _Version(argparse.Action):
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options that were typed; no other module of a noun is imported than that of the first word."""
-    words, names = [word for word in arguments if not word.startswith("-")][:1], [noun.name for noun in NOUNS]
-    if words and words[0] not in names:
-        from tasks.plain_text import nearest
+    words = list(takewhile(lambda word: not word.startswith("-"), arguments))[:2]
+    if mistake := _mistake(*words) if words else "":
+        sys.exit(_refuse(mistake))
+    options, rest = parser(words[:1]).parse_known_args(arguments)
+    if rest:
+        sys.exit(_refuse(f"{' '.join(words)} takes no {rest[0]!r}; what it takes is said by --help"))
+    return options
 
-        hint = nearest(words[0], names) or "; empathy-transfer --help lists all"
-        sys.exit(_refuse(f"no command {words[0]!r}{hint}"))
-    return parser(words).parse_args(arguments)
+
+def _mistake(word: str, verb: str = "") -> str:
+    """A line about a first word that is none, or about its verb; nothing if they are right."""
+    from tasks.plain_text import nearest
+
+    for old in (word, f"{word} {verb}"):
+        if old in OLD_WORDS:
+            return f"{old!r} has a new name: empathy-transfer {OLD_WORDS[old]}"
+    verbs = {noun.name: noun.verbs.split() for noun in NOUNS}
+    if word not in verbs:
+        written = {own: f"{noun} {own}" for noun, owns in verbs.items() for own in owns}
+        hint = nearest(word, [*verbs, *written], written) or "; empathy-transfer --help lists all"
+        return f"no command {word!r}{hint}"
+    if verb and verbs[word] and verb not in verbs[word]:
+        hint = nearest(verb, verbs[word]) or f"; it is one of: {', '.join(verbs[word])}"
+        return f"no command '{word} {verb}'{hint}"
+    return ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -217,7 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin on a busy machine cost several times over
     from adapters_store import StoreError
-    from harness.cli.terminal import Plain, listen
+    from harness.cli.terminal import Plain
+    from harness.run.interrupts import listen
     from tasks.errors import BadInput
     from tasks.plain_text import harmless
 

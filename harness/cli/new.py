@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
 from harness.api import Study
-from harness.cli.data import progress
 from harness.cli.options import Leaves, leaf_of, registry_option
-from harness.cli.terminal import print_json, verbatim
+from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
@@ -33,20 +32,17 @@ if TYPE_CHECKING:
     from tasks.splits.loading import Splits
 
 
-def add_new(tasks: Leaves) -> None:
-    """Add ``tasks new``."""
+def add(leaves: Leaves) -> None:
+    """Add ``new``."""
     new = leaf_of(
-        tasks,
-        "new",
+        leaves,
+        "new FILE",
         "Make an entry for a file or a dataset of the hub, check it and train it for some seconds.",
         "tasks new replies.csv --text reply --label kind",
         new_task,
+        "data json quiet",
     )
-    new.add_argument(
-        "file",
-        metavar="FILE",
-        help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of the Hugging Face hub",
-    )
+    new.add_argument("file", metavar="FILE", help="csv, tsv, json, jsonl, parquet or arrow; or hub:OWNER/NAME of a hub")
     new.add_argument("--id", default="", help="default: the file's name")
     for name in ("text", "label", "context", "group"):
         more = "; several with commas for 0/1 columns, or annotators" if name == "label" else ""
@@ -200,7 +196,7 @@ def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     from harness.raw.hub_dataset import hub_dataset
 
     dataset, data = hub_dataset(options.file), Path(options.data)
-    with progress(options.quiet) as watch:
+    with downloads(options.quiet) as watch:
         paths = [download.path for download, _ in fetch(dataset.downloads, data, watch)]
     fields = {
         "id": task_id(dataset.name.partition("/")[2]),

@@ -10,89 +10,92 @@ from typing import TypeAlias
 
 from tasks.errors import BadInput
 
-Command = Callable[[argparse.Namespace], int]
+Run = Callable[[argparse.Namespace], int]
 Leaves: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+PLACES = {"data": ("EMPATHY_DATA", "data", "raw files"), "store": ("EMPATHY_STORE", "runs", "records")}
+STORED = "a study that the store has"
+STORED_OR_PUBLISHED = "a stored study, or published: the paper's own tables"
 
 
-def leaf_of(leaves: Leaves, name: str, text: str, example: str, command: Command) -> argparse.ArgumentParser:
-    """A command of a noun, such as ``list`` of ``tasks``, with help, an example and the options that all have."""
-    leaf = leaves.add_parser(name, help=text, description=text)
-    leaf_options(leaf, example, command)
+def leaf_of(leaves: Leaves, words: str, text: str, example: str, run: Run, shared: str = "") -> argparse.ArgumentParser:
+    """A command with its help, an example, and ``run``, a function from options to an exit code.
+
+    ``words`` are its name and what has to be typed after it. Of the options that mean the same everywhere it has those
+    that ``shared`` names: data, store, json and quiet.
+    """
+    name = words.partition(" ")[0]
+    leaf = leaves.add_parser(
+        name,
+        help=text,
+        description=text,
+        usage=f"{leaves._prog_prefix} {words} [options]",
+        epilog=f"example: empathy-transfer {example}",
+        formatter_class=_Formatter,
+    )
+    leaf.set_defaults(command=run)
+    for option in shared.split():
+        if option in PLACES:
+            variable, usual, what = PLACES[option]
+            default, where = os.environ.get(variable, usual), f"folder of {what} (default: {variable}, ./{usual})"
+            leaf.add_argument(f"--{option}", metavar="DIR", default=default, help=where)
+        else:
+            text = {"json": "print JSON instead of text", "quiet": "no progress display"}[option]
+            leaf.add_argument(f"--{option}", action="store_true", help=text)
     return leaf
 
 
-def leaf_options(leaf: argparse.ArgumentParser, example: str, command: Command) -> None:
-    """Give a command its example, the options that every command has, and ``command``, which returns an exit code."""
-    leaf.epilog = f"example: empathy-transfer {example}"
-    leaf.set_defaults(command=command)
-    leaf.add_argument(
-        "--data",
-        metavar="DIR",
-        default=os.environ.get("EMPATHY_DATA", "data"),
-        help="folder of the raw files (default: EMPATHY_DATA or ./data)",
-    )
-    leaf.add_argument(
-        "--store",
-        metavar="DIR",
-        default=os.environ.get("EMPATHY_STORE", "runs"),
-        help="folder of the records (default: EMPATHY_STORE or ./runs)",
-    )
-    leaf.add_argument("--out", metavar="DIR", help="folder for tables, figures and reports (default: results/STUDY)")
-    leaf.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    leaf.add_argument("--quiet", action="store_true", help="no progress display")
+class _Formatter(argparse.HelpFormatter):
+    """Help whose texts begin at one place, far enough to the right for most options."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=22)
 
 
-def out_option(leaf: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
-    """Say in the help what ``--out`` is of a command that writes something else than a study's tables."""
-    out = next(action for action in leaf._actions if action.dest == "out")
-    out.metavar, out.help = metavar, text
+def out_option(
+    leaf: argparse.ArgumentParser,
+    text: str = "folder for tables, figures and pages (default: results/STUDY)",
+    metavar: str = "DIR",
+) -> None:
+    """Where a command writes."""
+    leaf.add_argument("--out", metavar=metavar, help=text)
+
+
+def repeatable(leaf: argparse.ArgumentParser, option: str, metavar: str, text: str) -> None:
+    """An option that may be given several times; none is an empty list."""
+    leaf.add_argument(option, metavar=metavar, action="append", default=[], help=f"{text} (repeatable)")
 
 
 def exact_option(leaf: argparse.ArgumentParser) -> None:
     """Whether more draws decide every correction of a gain."""
     leaf.add_argument(
-        "--exact",
-        action="store_true",
-        help="draw the whole grid ten times as often where any correction of a gain is undecided",
+        "--exact", action="store_true", help="ten times as many draws where any correction of a gain is undecided"
     )
 
 
 def registry_option(leaf: argparse.ArgumentParser) -> None:
     """Folders with the user's own entries."""
-    leaf.add_argument(
-        "--registry",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="folder with entries of your own (repeatable)",
-    )
+    repeatable(leaf, "--registry", "DIR", "folder with entries of your own")
 
 
 def best_option(leaf: argparse.ArgumentParser) -> None:
     """Whether searches decide training settings."""
-    leaf.add_argument("--best", action="store_true", help="training settings as the searches in the store found best")
+    leaf.add_argument("--best", action="store_true", help="train as the searches in the store found best")
 
 
 def splits_option(leaf: argparse.ArgumentParser) -> None:
     """Where published split ids are."""
-    leaf.add_argument("--splits", metavar="DIR", help="folder of published split ids (default: splits in --data)")
+    leaf.add_argument("--splits", metavar="DIR", help="published split ids (default: splits in --data)")
 
 
 def device_option(leaf: argparse.ArgumentParser) -> None:
     """Where torch computes."""
-    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: the first GPU that there is)")
+    leaf.add_argument("--device", default="auto", help="cpu, cuda or cuda:N (default: a GPU if there is one)")
 
 
 def change_options(leaf: argparse.ArgumentParser) -> None:
     """What changes a study; given to its run, it decides which cells are the study's."""
     registry_option(leaf)
-    leaf.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change a field, e.g. training.epochs=3 (repeatable)",
-    )
+    repeatable(leaf, "--set", "KEY=VALUE", "change a field, as training.epochs=3")
     leaf.add_argument("--limit", metavar="N", type=int, help="at most N rows of every split")
     leaf.add_argument(
         "--seeds",
@@ -102,7 +105,7 @@ def change_options(leaf: argparse.ArgumentParser) -> None:
         type=seeds_of,
         action="extend",
         default=[],
-        help="instead of the study's seeds, e.g. 1 for the impatient, or 1,2,3 (repeatable)",
+        help="instead of the study's, as 1 or 1,2,3 (repeatable)",
     )
 
 
@@ -115,62 +118,29 @@ def seeds_of(text: str) -> list[int]:
 
 
 def study_options(leaf: argparse.ArgumentParser) -> None:
-    """Which study, and what changes it."""
+    """Which study, and all that decides which cells it has."""
     leaf.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     change_options(leaf)
-
-
-def run_options(leaf: argparse.ArgumentParser) -> None:
-    """Which columns, and how much of this machine."""
-    leaf.add_argument(
-        "--only-target", metavar="ID", action="append", default=[], help="only this target's column (repeatable)"
-    )
-    leaf.add_argument("--workers", metavar="N", type=int, help="packs at a time, each in its own process (default: 1)")
-    leaf.add_argument("--threads", metavar="N", type=int, help="threads of each process (default: its share of cores)")
+    best_option(leaf)
+    splits_option(leaf)
 
 
 def plan_options(leaf: argparse.ArgumentParser) -> None:
-    """What decides which cells a run has."""
+    """Which study, which of its columns, and the user's own systems in it."""
     study_options(leaf)
-    best_option(leaf)
-    run_options(leaf)
-    splits_option(leaf)
+    repeatable(leaf, "--only-target", "ID", "only this target's column")
     system_option(leaf)
 
 
 def system_option(leaf: argparse.ArgumentParser) -> None:
     """Files of systems that run with the user's rights."""
-    leaf.add_argument(
-        "--system",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="run this Python file of your own, a system that the study names (repeatable; docs/adding-a-system.md)",
-    )
-
-
-def train_options(leaf: argparse.ArgumentParser) -> None:
-    """How cells are trained, and by what."""
-    from harness.engines.cluster import ENGINES
-
-    leaf.add_argument(
-        "--smoke",
-        action="store_true",
-        help="every cell with 32 rows and one epoch, as the study STUDY-smoke: to see that all of it trains",
-    )
-    device_option(leaf)
-    leaf.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="local",
-        help="what runs packs: this machine, or jobs of Slurm or Ray (default: local)",
-    )
+    repeatable(leaf, "--system", "FILE", "run this Python file: a system of your own")
 
 
 def places(options: argparse.Namespace) -> list[str]:
     """The places that were typed, for the next command: those that are not where they are looked for anyway."""
-    usual = {"data": os.environ.get("EMPATHY_DATA", "data"), "store": os.environ.get("EMPATHY_STORE", "runs")}
-    typed = {name: getattr(options, name) for name in usual}
+    usual = {name: os.environ.get(variable, folder) for name, (variable, folder, _) in PLACES.items()}
+    typed = {name: getattr(options, name, place) for name, place in usual.items()}
     return [word for name, place in typed.items() if place != usual[name] for word in (f"--{name}", place)]
 
 

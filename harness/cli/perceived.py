@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.cli.options import leaf_options, out_option
+from harness.cli.options import Leaves, leaf_of, out_option
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput, BadRow, MissingData
 from tasks.plain_text import counted, harmless
@@ -39,9 +39,11 @@ class Columns(NamedTuple):
     scale: tuple[float, float]
 
 
-def add_perceived(perceived: argparse.ArgumentParser) -> None:
-    """Add the options of ``perceived``."""
-    leaf_options(perceived, "perceived turns.csv --intents strategy --group dialogue --ratings helpful", show_perceived)
+def add(leaves: Leaves) -> None:
+    """Add ``perceived``."""
+    text = "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue."
+    example = "texts perceived turns.csv --intents strategy --group dialogue --ratings helpful"
+    perceived = leaf_of(leaves, "perceived STUDY|FILE", text, example, show_perceived, "store json")
     perceived.add_argument(
         "source",
         metavar="STUDY|FILE",

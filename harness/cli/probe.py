@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from harness.api import probe_stored
-from harness.cli.options import device_option, leaf_options, registry_option, splits_option
+from harness.cli.options import Leaves, device_option, leaf_of, out_option, registry_option, splits_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.sharing.stored import stored_manifest
@@ -26,9 +26,12 @@ OWN_FILE = ".py"
 SPARE = ("p", "before")
 
 
-def add_probe(probe: argparse.ArgumentParser) -> None:
-    """Add the options of ``probe``."""
-    leaf_options(probe, "probe demo --task epitome_er", probe_study)
+def add(leaves: Leaves) -> None:
+    """Add ``probe``."""
+    text = "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes."
+    example = "systems probe demo --task epitome_er"
+    probe = leaf_of(leaves, "probe STUDY", text, example, probe_study, "data store json quiet")
+    out_option(probe)
     probe.add_argument("study", metavar="STUDY", help="a study that the store has")
     probe.add_argument(
         "--system",

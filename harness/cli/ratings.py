@@ -1,4 +1,4 @@
-"""``ratings``: forms on which people rate the tasks of a study, and the same asked of a model."""
+"""``tasks sheet`` and ``ask``: forms on which people rate the tasks of a study, and the same asked of a model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store.disk import atomic, write_text
-from harness.cli.options import leaf_of, out_option, print_next, registry_option
+from harness.cli.options import Leaves, leaf_of, out_option, print_next, registry_option, repeatable
 from harness.cli.terminal import print_json, print_rows
 from tasks.errors import BadInput
 from tasks.plain_text import counted, nearest
-from tasks.ratings import Rating, constructs, form, rating_files, ratings, ratings_in
+from tasks.ratings import Rating, constructs, criteria_page, form, rating_files, ratings, ratings_in
 from tasks.registry import Registry
 from tasks.task import Task
 
@@ -25,55 +25,51 @@ if TYPE_CHECKING:
     from harness.systems.prompting.settings import CallSettings
 
 
-def add_ratings(nouns: argparse.ArgumentParser) -> None:
-    """Add ``sheet`` and ``ask``."""
-    leaves = nouns.add_subparsers(required=True, metavar="COMMAND")
+def add(leaves: Leaves) -> None:
+    """Add ``sheet`` and ``ask``; options of calls are called as the settings of a prompted system."""
     sheet = leaf_of(
         leaves,
-        "sheet",
+        "sheet STUDY",
         "Write a form on which a new rater rates a study's tasks, with the criteria.",
-        "ratings sheet muddy-waters --rater C",
+        "tasks sheet muddy-waters --rater C",
         write_sheet,
+        "json",
     )
     sheet.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
     sheet.add_argument("--rater", metavar="NAME", default="", help="name or letter of the rater, filled in already")
+    out_option(sheet, "folder for the form and its criteria (default: results/STUDY)")
     registry_option(sheet)
-    _add_ask(
-        leaf_of(
-            leaves,
-            "ask",
-            "Ask a model to rate tasks by the criteria of the sheet, and say how it agrees with people.",
-            "ratings ask real-small --model gpt-4 --url https://api.openai.com/v1 --repeats 3 --dry-run",
-            ask_model,
-        )
+    ask = leaf_of(
+        leaves,
+        "ask [STUDY]",
+        "Ask a model to rate tasks by the criteria of the sheet, and say how it agrees with people.",
+        "tasks ask real-small --model gpt-4 --url https://api.openai.com/v1 --dry-run; "
+        "the key comes from the environment: EMPATHY_API_KEY, or OPENAI_API_KEY for OpenAI",
+        ask_model,
+        "store json",
     )
-
-
-def _add_ask(ask: argparse.ArgumentParser) -> None:
-    """Add the options of ``ask``; those of calls have the names that the settings of a prompted system have."""
     ask.add_argument("study", metavar="STUDY", nargs="?", help="whose tasks are rated (default: all of the registry)")
     registry_option(ask)
     ask.add_argument("--model", required=True, help="its name there, a dated one where there is one")
     ask.add_argument("--url", default="", help="of an OpenAI-compatible server (default: EMPATHY_SERVER)")
-    ask.add_argument("--repeats", metavar="N", type=int, default=1, help="how often everything is asked (default: 1)")
-    ask.add_argument("--temperature", metavar="T", type=float, default=0.0, help="from 0, the default, to 2")
-    ask.add_argument(
-        "--answer-tokens", metavar="N", type=int, default=16, help="most tokens of an answer (default: 16)"
-    )
     ask.add_argument("--limit", default="max_tokens", help="field of that number: max_tokens or max_completion_tokens")
-    for side in ("in", "out"):
-        ask.add_argument(f"--price-{side}", metavar="DOLLARS", type=float, default=0.0, help=f"per 1,000 tokens {side}")
-    ask.add_argument(
-        "--most-cost", metavar="DOLLARS", type=float, default=0.0, help="most that the model may cost in this store"
-    )
-    ask.add_argument("--in-flight", metavar="N", type=int, default=32, help="calls at a time (default: 32)")
-    ask.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="for an answer (default: 60)")
-    ask.add_argument(
-        "--allow", metavar="TASK", action="append", default=[], help="send this private task's description (repeatable)"
-    )
+    for name, metavar, default, text in NUMBERS:
+        ask.add_argument(f"--{name}", metavar=metavar, type=type(default), default=default, help=text)
+    repeatable(ask, "--allow", "TASK", "send this private task's description")
     ask.add_argument("--dry-run", action="store_true", help="say what would leave, to whom, at what price; ask nothing")
     out_option(ask, "file to write (default: results/STUDY/ratings-MODEL.csv)", "FILE")
-    ask.epilog = f"{ask.epilog}; the key comes from the environment: EMPATHY_API_KEY, or OPENAI_API_KEY for OpenAI"
+
+
+NUMBERS = (
+    ("repeats", "N", 1, "how often everything is asked (default: 1)"),
+    ("temperature", "T", 0.0, "from 0, the default, to 2"),
+    ("answer-tokens", "N", 16, "most tokens of an answer (default: 16)"),
+    ("price-in", "DOLLARS", 0.0, "per 1,000 tokens in"),
+    ("price-out", "DOLLARS", 0.0, "per 1,000 tokens out"),
+    ("most-cost", "DOLLARS", 0.0, "most that the model may cost in this store"),
+    ("in-flight", "N", 32, "calls at a time (default: 32)"),
+    ("timeout", "SECONDS", 60.0, "for an answer (default: 60)"),
+)
 
 
 def write_sheet(options: argparse.Namespace) -> int:
@@ -88,7 +84,7 @@ def write_sheet(options: argparse.Namespace) -> int:
     if sheet.exists():
         raise BadInput(f"{sheet} exists and may hold ratings; move it away or give another --out or --rater")
     rows = form(tasks, options.rater)
-    write_text(page, _criteria(tasks))
+    write_text(page, criteria_page(tasks))
     with atomic(sheet) as part, part.open("w", encoding="utf-8-sig", newline="") as handle:  # marked, for spreadsheets
         writer = csv.DictWriter(handle, list(rows[0]))
         writer.writeheader()
@@ -100,32 +96,7 @@ def write_sheet(options: argparse.Namespace) -> int:
     return 0
 
 
-def _criteria(tasks: list[Task]) -> str:
-    """The page that a rater reads first."""
-    lines = [
-        "# How to rate",
-        "",
-        f"Rate every one of the {len(tasks)} tasks on every construct below, from the papers that present their data. "
-        "Write a number into the column `value`; leave it empty where you cannot tell. Rate alone, and without "
-        "looking at the ratings of others.",
-    ]
-    for construct in constructs().values():
-        lines += [
-            "",
-            f"## {construct.title} ({construct.minimum:g} to {construct.maximum:g})",
-            "",
-            construct.description,
-            "",
-        ]
-        lines += [f"- {point}: {meaning}." for point, meaning in construct.criteria.items()]
-    lines += ["", "## Tasks", ""]
-    lines += [
-        f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
-    ]
-    return "\n".join(lines) + "\n"
-
-
-# ``ratings ask``: a model rates, through the client, the cap and the folder of answers that prompted systems have.
+# ``tasks ask``: a model rates, through the client, the cap and the folder of answers that prompted systems have.
 
 
 def ask_model(options: argparse.Namespace) -> int:
@@ -158,7 +129,7 @@ def ask_model(options: argparse.Namespace) -> int:
         return 0
     print(out, _summary(rated, len(rateable.tasks)), *gaps, sep="\n")
     _print_agreement(agreed, repeated)
-    print_next("analyze", options.study or "published", "--model-ratings", str(out))
+    print_next("study", "analyze", options.study or "published", "--model-ratings", str(out))
     return 0
 
 
@@ -171,7 +142,7 @@ def _call_settings(options: argparse.Namespace) -> CallSettings:
     try:
         return CallSettings(**{**given, "allow": tuple(options.allow)})
     except ValueError as problem:
-        raise BadInput(f"ratings ask: {problem}") from None
+        raise BadInput(f"tasks ask: {problem}") from None
 
 
 class _Rateable(NamedTuple):

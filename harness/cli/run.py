@@ -1,51 +1,63 @@
-"""``run`` and ``demo``: train what the store does not have."""
+"""``run``: train what the store does not have, or what failed, and end what runs."""
 
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adapters_store import Store
 from harness.api import Study
 from harness.cli.options import (
+    Leaves,
     device_option,
-    leaf_options,
+    leaf_of,
+    out_option,
     places,
     plan_options,
     print_next,
-    run_options,
     set_threads,
-    train_options,
 )
 from harness.cli.plan import print_missing, print_warnings, warnings_of
-from harness.cli.study import study_of
+from harness.cli.status import study_words
+from harness.cli.study import name_of, study_of
 from harness.cli.terminal import Progress, Steps, print_json, verbatim
-from harness.preflight.smoke import NOTE
+from harness.engines.cluster import ENGINES
+from harness.preflight.smoke import NOTE, SMOKE
+from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
 
 if TYPE_CHECKING:
+    from harness.engines.ending import Process
     from harness.run.grid import GridReport
     from harness.study.cell import Cell
 
+DEMO = "demo"
 
-def add_run(run: argparse.ArgumentParser) -> None:
-    """Add the options of ``run``."""
-    leaf_options(run, "run real-small --data data", run_study)
+
+def add(leaves: Leaves) -> None:
+    """Add ``run``."""
+    text = "Train the cells of a study that the store lacks. `run demo` does so on made-up data, and writes a report."
+    run = leaf_of(leaves, "run STUDY", text, "run real-small --data data", run_study, "data store json quiet")
     plan_options(run)
-    run.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")
+    run.add_argument("--smoke", action="store_true", help="32 rows, one epoch a cell: does all of it train?")
+    ways = run.add_mutually_exclusive_group()
+    ways.add_argument("--failed", action="store_true", help="only what failed, and what was not run on its account")
+    ways.add_argument("--cancel", action="store_true", help="end what runs or is queued; what is finished stays")
+    ways.add_argument("--dry-run", action="store_true", help="print the job scripts of --engine slurm; submit nothing")
+    ways.add_argument("--trained", metavar="DIR", help="only store what a closed node left in its `out`")
     run.add_argument(
-        "--trained", metavar="DIR", help="train nothing; store what a closed node has left in its folder `out`"
+        "--engine", metavar="ENGINE", choices=ENGINES, default="local", help="local (default), or jobs of slurm or ray"
     )
-    train_options(run)
-
-
-def add_demo(demo: argparse.ArgumentParser) -> None:
-    """Add the options of ``demo``."""
-    leaf_options(demo, "demo", run_demo)
-    run_options(demo)
-    device_option(demo)
+    device_option(run)
+    run.add_argument("--workers", metavar="N", type=int, help="packs at a time, a process each (default: 1)")
+    run.add_argument("--threads", metavar="N", type=int, help="of each process (default: its share of cores)")
+    out_option(run, "of demo: folder of its report (default: results/demo)")
 
 
 # ``run --dry-run``: the scripts of the jobs that a run would submit.
@@ -80,9 +92,15 @@ def show_scripts(options: argparse.Namespace) -> int:
 
 def run_study(options: argparse.Namespace) -> int:
     """Run a study; exit code 1 when a cell failed or could not be run."""
+    if options.cancel:
+        return cancel_study(options)
     if options.dry_run:
         return show_scripts(options)
     study = study_of(options)
+    if options.failed:
+        return retry_study(study, options)
+    if options.study == DEMO and not (options.smoke or options.trained):
+        return run_demo(study, options)
     code = take(study, options) if options.trained else train(study, options)
     if code == 0 and not (options.json or options.quiet or options.smoke):
         print_answer(study)
@@ -108,14 +126,13 @@ def print_answer(study: Study) -> None:
     print("", *lines, sep="\n")
 
 
-def run_demo(options: argparse.Namespace) -> int:
+def run_demo(study: Study, options: argparse.Namespace) -> int:
     """Run the demo study and write its report; by default with a worker for every core."""
     from analysis.report import report
     from harness.study.device import cores
 
-    if options.workers is None:
+    if options.workers is None and options.engine == "local":
         options.workers = cores()
-    study = Study("demo", data=options.data, store=options.store)
     code = train(study, options)
     out = Path(options.out or "results/demo")
     with Steps(quiet=options.quiet) as steps:
@@ -123,8 +140,21 @@ def run_demo(options: argparse.Namespace) -> int:
     if not options.json:
         print("", *written.sentences, "", sep="\n")
         print(f"report: {written.page}; tables and figures beside it, and report.html to look around in")
-        print_next("power", "demo", *places(options))
+        print_next("study", "power", DEMO, *places(options))
     return code
+
+
+def retry_study(study: Study, options: argparse.Namespace) -> int:
+    """Train the cells that failed and the transfers stacked on them; exit code 1 when a cell fails again."""
+    from harness.run import notes
+
+    study.on(options.device, options.engine)
+    failed = notes.failures(study.store).keys() & {cell.key for cell in study.plan.cells}
+    above = {cell.key for cell in study.plan.cells if failed.intersection(cell.stands_on)}
+    if not failed and not options.json:
+        print(f"no cell of study {study.config.name!r} has failed since it was last tried")
+        return 0
+    return train(study, options, failed | above)
 
 
 def take(study: Study, options: argparse.Namespace) -> int:
@@ -144,7 +174,7 @@ def train(study: Study, options: argparse.Namespace, only_keys: Collection[str] 
     from harness.study.device import Device
 
     set_threads(options.threads)
-    engine = getattr(options, "engine", "local")
+    engine = options.engine
     if engine == "local":
         Device(options.device)  # one that is not here is refused before anything is read
     elif options.workers is not None:
@@ -191,3 +221,61 @@ def _report_json(report: GridReport) -> dict[str, object]:
 
     keys = {"stored": [c.key for c in report.stored], "done": [c.key for c in report.done]}
     return {**keys, "failed": rows(report.failed), "not_run": rows(report.not_run)}
+
+
+# ``run --cancel``: end what runs of a study. A process runs it if it is this user's own and was started as its ``run``.
+
+
+def cancel_study(options: argparse.Namespace) -> int:
+    """End what runs or is queued for a study; exit code 1 if something is left that cannot be ended from here."""
+    from harness.engines.ending import end_study
+
+    store, name = Store(Path(options.store)), name_of(options.study)
+    stored_manifest(store, name, cells_only=True)  # NotRun if the store does not know it
+    ended, left = end_study(store, name, drivers(name, store.root))
+    if options.json:
+        print_json({"ended": ended, "left": left})
+        return 1 if left else 0
+    for line in (*ended, *left):
+        print(line)
+    if ended:
+        print(f"finished cells and checkpoints stay in the store; to go on: empathy-transfer run {study_words(name)}")
+    if not ended and not left:
+        print(f"nothing of study {name!r} runs or is queued")
+    return 1 if left else 0
+
+
+def drivers(study: str, root: Path) -> list[int]:
+    """Ids of processes that were started as a ``run`` of the study on the store at ``root``."""
+    from harness.engines.ending import own_processes
+
+    return [pid for pid, process in own_processes() if pid != os.getpid() and _runs(process, study, root.resolve())]
+
+
+def _runs(process: Process, study: str, root: Path) -> bool:
+    from harness.engines.ending import words_after_program
+
+    words = words_after_program(process.arguments)
+    options = _parse(words) if words else None
+    if options is None or options.cancel or _study_of(options, process.folder) != study:
+        return False
+    is_named = any(word.startswith("--st") for word in words)
+    store = options.store if is_named else process.environment.get("EMPATHY_STORE") or "runs"
+    return (process.folder / store).resolve() == root
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace | None:
+    """The options of a ``run``; None if the words are none."""
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers(required=True))
+    with suppress(SystemExit), redirect_stderr(io.StringIO()):
+        return parser.parse_args(list(words))
+    return None
+
+
+def _study_of(options: argparse.Namespace, folder: Path) -> str | None:
+    """The name under which the store knows what such a command runs; None for a file that is no study."""
+    study = options.study
+    with suppress(BadInput):
+        return name_of(str(folder / study) if study.endswith(".toml") else study) + (SMOKE if options.smoke else "")
+    return None

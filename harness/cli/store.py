@@ -12,7 +12,7 @@ from adapters_store.garbage import KINDS, YOUNG, Garbage, Leftover, garbage, rem
 from adapters_store.listing import listing
 from adapters_store.restore import restore
 from adapters_store.verify import Verification, verify
-from harness.cli.options import Leaves, leaf_of, out_option
+from harness.cli.options import Leaves, leaf_of, out_option, repeatable
 from harness.cli.study import name_of
 from harness.cli.terminal import Steps, print_json, print_rows
 from harness.sharing.stored import shipped_archive, stored_manifest
@@ -21,71 +21,32 @@ if TYPE_CHECKING:
     from harness.sharing.deposit import VerifiedArchive
 
 
-def add_store(store: argparse.ArgumentParser) -> None:
-    """Add ``ls``, ``verify``, ``archive``, ``restore`` and ``gc``."""
-    leaves = store.add_subparsers(required=True, metavar="COMMAND")
-    leaf_of(leaves, "ls", "List what the store holds, by study, and what it could do without.", "store ls", ls)
-    verify = leaf_of(
-        leaves,
-        "verify",
-        "Check every byte of the store, or of an archive and then compute its tables anew from its records.",
-        "store verify demo-results.tar.xz",
-        verify_stored,
-    )
-    verify.epilog = f"{verify.epilog}; exit codes: 0 all is well, 1 what is not is named, 2 no such store or archive"
-    verify.add_argument(
-        "archive",
-        metavar="ARCHIVE",
-        nargs="?",
-        help="what store archive has written, or a study whose results come with this package (default: the store)",
-    )
-    _add_archive(leaves)
-    gc = leaf_of(
-        leaves,
-        "gc",
-        "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study.",
-        "store gc --remove staging --remove packs",
-        collect,
-    )
-    gc.add_argument(
-        "--remove",
-        metavar="KIND",
-        action="append",
-        default=[],
-        choices=KINDS,
-        help=f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)",
-    )
-
-
-def _add_archive(leaves: Leaves) -> None:
-    archive = leaf_of(
-        leaves,
-        "archive",
-        "Write a study's records, tables, figures, licences and, with --creator, metadata into one file.",
-        "store archive demo --creator 'Family name, Given names' --licence cc-by-4.0",
-        archive_study,
-    )
+def add(leaves: Leaves) -> None:
+    """Add ``list``, ``gc``, ``archive``, ``verify`` and ``restore``."""
+    text = "List what the store holds, by study, and what it could do without."
+    leaf_of(leaves, "list", text, "store list", list_store, "store json")
+    text = "List what nobody needs: leftovers of writers, stale checkpoints and kept results, records of no study."
+    gc = leaf_of(leaves, "gc", text, "store gc --remove staging --remove packs", collect, "store json")
+    kinds = f"remove what is listed of this kind: {', '.join(KINDS)} (repeatable; records are trained work)"
+    gc.add_argument("--remove", metavar="KIND", action="append", default=[], choices=KINDS, help=kinds)
+    text = "Write a study's records, tables, figures, licences and, with --creator, metadata into one file."
+    example = "store archive demo --creator 'Family name, Given names' --licence cc-by-4.0"
+    archive = leaf_of(leaves, "archive STUDY", text, example, archive_study, "store json quiet")
     archive.add_argument("study", metavar="STUDY", help="a built-in study, a .toml file, or a name in the store")
     archive.add_argument("--weights", action="store_true", help="with adapters and heads, to train further cells on")
-    archive.add_argument(
-        "--creator",
-        metavar="WHO",
-        action="append",
-        default=[],
-        help="whose it is, for others: 'Family name, Given names; affiliation; ORCID', the last two as you like"
-        " (repeatable)",
-    )
+    repeatable(archive, "--creator", "WHO", "'Family name, Given names; affiliation; ORCID', the last two as you like")
     archive.add_argument("--licence", metavar="ID", help="SPDX identifier of the archive's licence, e.g. cc-by-4.0")
     archive.add_argument("--title", help="default: the study's")
     archive.add_argument("--description", help="default: what the study is, in two sentences")
     out_option(archive, "the archive to write (default: STUDY-results.tar.xz, with --weights .tar.gz)", "FILE")
-    restore = leaf_of(
-        leaves,
-        "restore",
-        "Check an archive and put what the store does not have of it into the store.",
-        "store restore real-small-results.tar.xz --store runs",
-        restore_archive,
-    )
+    text = "Check every byte of the store, or of an archive and then compute its tables anew from its records."
+    example = "store verify demo-results.tar.xz; exit codes: 0 all is well, 1 what is not is named, 2 nothing to verify"
+    verify = leaf_of(leaves, "verify [ARCHIVE]", text, example, verify_stored, "store json quiet")
+    file = "what store archive has written, or a study whose results come with this package (default: the store)"
+    verify.add_argument("archive", metavar="ARCHIVE", nargs="?", help=file)
+    text = "Check an archive and put what the store does not have of it into the store."
+    example = "store restore real-small-results.tar.xz --store runs"
+    restore = leaf_of(leaves, "restore FILE", text, example, restore_archive, "store json")
     restore.add_argument("file", metavar="FILE", help="what store archive has written")
 
 
@@ -93,7 +54,7 @@ MIB = 1 << 20
 MOST_SHOWN = 20  # differences of an archive
 
 
-def ls(options: argparse.Namespace) -> int:
+def list_store(options: argparse.Namespace) -> int:
     """Print one row per study, then one for each other kind of files."""
     rows = listing(_store(options))
     if options.json:

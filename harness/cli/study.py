@@ -1,38 +1,114 @@
-"""``study``: list and show studies, and how options change one."""
+"""``study``: list, show and prepare studies, and how options change one."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import math
+import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
+from adapters_store.measures import MINILM, MPNET, POOLED
 from harness.api import Study
-from harness.cli.options import best_option, leaf_of, study_options
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.options import (
+    Leaves,
+    best_option,
+    change_options,
+    changes,
+    device_option,
+    leaf_of,
+    out_option,
+    places,
+    print_next,
+    repeatable,
+    set_threads,
+    splits_option,
+    study_options,
+)
+from harness.cli.terminal import Bars, Progress, downloads, print_json, print_rows
 from harness.preflight.smoke import smoke_of
 from tasks.errors import BadStudy
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.preflight.machine import Line
+    from harness.search.outcome import SearchResult, Trial
+    from harness.similarity.fill import FillReport
     from harness.study.config import StudyConfig
     from tasks.registry import Registry
 
 
-def add_study(study: argparse.ArgumentParser) -> None:
-    """Add ``list`` and ``show``."""
-    leaves = study.add_subparsers(required=True, metavar="COMMAND")
-    leaf_of(leaves, "list", "List the built-in studies.", "study list", list_studies)
-    show = leaf_of(
-        leaves,
-        "show",
-        "Show a study as resolved, with where each training setting comes from.",
-        "study show demo",
-        show_study,
-    )
-    study_options(show)
+def add(leaves: Leaves) -> None:
+    """Add what looks at studies before they run: ``list`` to ``suggest``."""
+    leaf_of(leaves, "list", "List the built-in studies.", "study list", list_studies, "json")
+    text = "Show a study as resolved, with where each training setting comes from."
+    show = leaf_of(leaves, "show STUDY", text, "study show demo", show_study, "store json")
+    show.add_argument("study", metavar="STUDY", help="a built-in study or a .toml file")
+    change_options(show)
     best_option(show)
+    _add_preflight(leaves)
+    _add_search(leaves)
+    _add_similarities(leaves)
+
+
+def _add_preflight(leaves: Leaves) -> None:
+    text = "Check requirements and say how to fix what is missing: packages, device, backbone, data, store, scheduler."
+    doctor = leaf_of(leaves, "doctor [STUDY]", text, "study doctor demo", show_doctor, "data store json")
+    doctor.add_argument("study", metavar="STUDY", nargs="?", help="also look at what this study needs")
+    change_options(doctor)
+    best_option(doctor)
+    splits_option(doctor)
+    text = "Bring what a study needs from the internet, so that its jobs can run without: backbone and raw files."
+    example = "study prefetch muddy-waters --data data"
+    prefetch = leaf_of(leaves, "prefetch STUDY", text, example, fetch_study, "data store json quiet")
+    study_options(prefetch)
+    folder = "fetch nothing; pack what a node without network and libraries needs to train what the store lacks"
+    prefetch.add_argument("--folder", metavar="DIR", help=folder)
+    most = "the most that a part of --folder may have (default: 60)"
+    prefetch.add_argument("--megabytes", metavar="N", type=int, default=60, help=most)
+
+
+def _add_search(leaves: Leaves) -> None:
+    text = "Search a task's learning rate, batch size, epochs and adapter method, on validation rows only."
+    example = "study search real-small --task epitome_er --data data"
+    search = leaf_of(leaves, "search STUDY", text, example, run_search, "data store json quiet")
+    study_options(search)
+    repeatable(search, "--task", "ID", "only this task")
+    search.add_argument("--intermediate", metavar="ID", help="search for the task on this one's stored baseline")
+    search.add_argument("--trials", metavar="N", type=int, default=60, help="how many in all (default: 60)")
+    repeatable(search, "--method", "NAME", "an adapter method to try")
+    search.add_argument("--no-halving", action="store_true", help="train every trial to its end")
+    device_option(search)
+    search.add_argument("--threads", metavar="N", type=int, help="threads of this process (default: all cores)")
+
+
+MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
+
+
+def _add_similarities(leaves: Leaves) -> None:
+    text = "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store."
+    example = "study similarities real-small --data data"
+    similarities = leaf_of(leaves, "similarities STUDY", text, example, measure_similarities, "data store json quiet")
+    measures = f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu)"
+    similarities.add_argument("--measure", metavar="NAME", action="append", choices=MEASURES, help=measures)
+    text = "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right."
+    example = "study suggest real-small epitome_er --data data"
+    suggestion = leaf_of(leaves, "suggest STUDY TASK", text, example, suggest, "data store json quiet")
+    out_option(suggestion)
+    encoders = (
+        f"what embeds texts: {MPNET}, {MINILM}, or {POOLED}, its own mean token vectors (default: the backbone's)"
+    )
+    for leaf in (similarities, suggestion):
+        study_options(leaf)
+        leaf.add_argument("--encoder", metavar="NAME", choices=(MPNET, MINILM, POOLED), help=encoders)
+        device_option(leaf)
+    suggestion.add_argument("task", metavar="TASK", help="a task of the study, or any other of the registry")
 
 
 def study_of(options: argparse.Namespace, further: Sequence[str] = ()) -> Study:
@@ -156,3 +232,269 @@ def name_of(study: str) -> str:
         if study.endswith(".toml"):
             raise
         return study
+
+
+# ``study doctor``: what a machine lacks before anything is trained on it.
+
+
+def show_doctor(options: argparse.Namespace) -> int:
+    """Print what was looked at; exit code 1 when something is a problem."""
+    from harness.preflight.machine import PROBLEM
+
+    study = study_of(options) if options.study else None
+    lines = []
+    for line in _lines(study, Path(options.store)):
+        lines.append(line)
+        if not options.json:
+            cure = f"; cure: {line.cure}" if line.cure else ""
+            print(f"{line.state:8} {line.what:24} {' '.join(line.detail.split())}{cure}")
+    if options.json:
+        print_json([line._asdict() for line in lines])
+    return 1 if any(line.state == PROBLEM for line in lines) else 0
+
+
+def _lines(study: Study | None, store: Path) -> Iterator[Line]:
+    from harness.preflight.doctor import store_lines, study_lines
+    from harness.preflight.machine import machine_lines
+
+    yield from machine_lines(study.config if study else None)
+    if study is not None:
+        yield from study_lines(study.config, study.registry, study.data)
+    yield from store_lines(store)
+
+
+# ``study prefetch``: bring what a study needs before jobs run where there is no internet.
+
+
+def fetch_study(options: argparse.Namespace) -> int:
+    """Print whether each thing is here and the environment for the jobs; exit code 1 when a download failed."""
+    if options.folder:
+        return pack_study(options)
+    from harness.preflight.prefetch import FAILED, environment, prefetch
+
+    study = study_of(options)
+    line, results = environment(study.data, study.store.root), []
+    with downloads(options.quiet) as watch:
+        for got in prefetch(study.config, study.registry, study.data, watch):
+            results.append(got)
+            if not options.json:
+                print(f"{got.state:8} {got.what:24} {' '.join(got.detail.split())}")
+    if options.json:
+        print_json({"found": [result._asdict() for result in results], "environment": line})
+    else:
+        print(f"\nfor the jobs:\n  {line}")
+    return 1 if any(result.state == FAILED for result in results) else 0
+
+
+def pack_study(options: argparse.Namespace) -> int:
+    """Pack what is to be trained on a closed node, and print what goes, what stays and the next commands."""
+    from harness.closed.packing import pack
+
+    study, folder = study_of(options), Path(options.folder)
+    packed = pack(study.plan, study.store, folder, options.megabytes)
+    if options.json:
+        print_json({"cells": [cell.key for cell in packed.cells], "left": packed.left, "bytes": packed.parts})
+        return 0
+    sizes = ", ".join(f"{size / 1e6:.1f} MB" for size in packed.parts)
+    print(f"packed   {len(packed.cells)} cells into {folder}: {len(packed.parts)} parts ({sizes})")
+    print(f"stay     {len(packed.left)} cells, which are trained here")
+    reasons = Counter(packed.left.values())
+    for reason, count in reasons.most_common():
+        print(f"  {count}: {reason}")
+    print(f"\nthere, with torch, numpy and safetensors:\n  python {folder.name}/part-1/train.py --minutes 10")
+    words = ["--trained", f"{options.folder}/out", *changes(options), *places(options)]
+    print_next("run", options.study, *words)
+    return 0
+
+
+# ``study search``: the best training settings of a study's tasks.
+
+
+def run_search(options: argparse.Namespace) -> int:
+    """Search for every task that was named and print the best trial of each; exit code 1 when a trial failed."""
+    set_threads(options.threads)
+    study = study_of(options)
+    tasks = options.task or [name for name in study.config.tasks if name != options.intermediate]
+    outcomes = [_search(study, name, options) for name in tasks]
+    failed = [trial for outcome in outcomes for trial in outcome.trials if trial.state == "failed"]
+    if options.json:
+        print_json([outcome.as_json() for outcome in outcomes])
+    else:
+        print_rows([_search_row(outcome) for outcome in outcomes], as_json=False, spare=("trial", "dropped", "failed"))
+        for trial in failed:
+            print(f"trial {trial.number} failed: {trial.reason}")
+        print(f"\nuse them with: empathy-transfer run {options.study} --best")
+    return 1 if failed else 0
+
+
+def _search(study: Study, task: str, options: argparse.Namespace) -> SearchResult:
+    with Progress(options.trials, quiet=options.quiet) as progress:
+
+        def on_trial(finished: Sequence[Trial]) -> None:
+            scores = [trial.validation for trial in finished if trial.validation is not None]
+            progress.on_trials(len(finished), max(scores, default=None))
+
+        return study.search(
+            task,
+            intermediate=options.intermediate,
+            trials=options.trials,
+            methods=options.method,
+            is_halving=not options.no_halving,
+            device=options.device,
+            on_epoch=progress.on_epoch,
+            on_trial=on_trial,
+        )
+
+
+def _search_row(outcome: SearchResult) -> dict[str, object]:
+    states = [trial.state for trial in outcome.trials]
+    best = outcome.best
+    shown = best.settings | {"learning_rate": f"{best.learning_rate:.2g}"} if best else dict.fromkeys(SEARCHED, "-")
+    return {
+        "task": outcome.task,
+        **({"intermediate": outcome.intermediate} if outcome.intermediate else {}),
+        **{name: shown[name] for name in SEARCHED},
+        "validation": f"{best.validation:.3f}" if best and best.validation is not None else "-",
+        "trial": best.number if best else "-",
+        "trials": len(states),
+        "dropped": states.count("dropped"),
+        "failed": states.count("failed"),
+    }
+
+
+SEARCHED = ("learning_rate", "batch_size", "epochs", "method")
+
+
+# ``study similarities``: how alike tasks are.
+
+
+def measure_similarities(options: argparse.Namespace) -> int:
+    """Measure what the store does not have, and print per measure what it took and what is missing and why."""
+    from harness.similarity.fill import USUAL, fill, stored_measures
+    from harness.study.device import Device
+
+    device = Device(options.device)
+    study, measures = study_of(options), options.measure or USUAL
+    if shipped := study.shipped_results():
+        filled = stored_measures(*shipped, measures, encoder=options.encoder)
+    else:
+        with Bars(quiet=options.quiet) as bars:
+            made = {"encoder": options.encoder, "device": device, "watch": bars.show}
+            filled = fill(study.plan, study.store, measures, **made)
+    if options.json:
+        print_json([vars(measure) for measure in filled])
+        return 0
+    print_rows([_measure_row(measure) for measure in filled], as_json=False)
+    print_missing({measure.measure: measure.missing for measure in filled})
+    return 0
+
+
+def print_missing(missing: Mapping[str, Mapping[str, str]]) -> None:
+    """Print by measure which tasks have none and why, tasks with the same reason on one line."""
+    for measure, reasons in missing.items():
+        for reason in dict.fromkeys(reasons.values()):
+            tasks = ", ".join(name for name, why in reasons.items() if why == reason)
+            print(f"{measure}: not measured for {tasks}: {reason}", file=sys.stderr)
+
+
+def _measure_row(measure: FillReport) -> dict[str, object]:
+    return {
+        "measure": measure.measure,
+        "made now": measure.made,
+        "stored before": measure.stored,
+        "seconds in all": f"{measure.seconds:.1f}",
+        "tasks without": len(measure.missing) or "-",
+    }
+
+
+# ``study suggest``: which intermediates a task should be tried on first, and how far such advice was right before.
+
+SHOWN_WHOLE = 100  # from here numbers are shown without decimals
+QUALITIES = {"ndcg": "NDCG", "regret_1": "regret@1", "regret_3": "regret@3", "tau": "tau"}
+SPARE = (
+    *("vocabulary_jaccard", "vocabulary_share", "subspace_similarity", "weight_similarity", "logme"),
+    *("size", "task_similarity", "data_similarity"),
+)
+UNJUDGED = "no target of the study has four finished transfers and stored similarities: nothing says how right this is"
+
+
+def suggest(options: argparse.Namespace) -> int:
+    """Print intermediates for a task, best first, and how right such rankings were on the study's finished grid."""
+    from analysis.tables import TABLES, write_csv
+
+    study = study_of(options)
+    with Bars(quiet=options.quiet) as bars:
+        advice = study.suggest(options.task, encoder=options.encoder, device=options.device, watch=bars.show)
+    out = Path(options.out or f"results/{study.config.name}")
+    frames = {f"suggest-{options.task}": advice.intermediates, "choosing-targets": advice.targets}
+    for name, frame in {**frames, "choosing": advice.quality}.items():
+        write_csv(frame, out / TABLES / name)
+    if options.json:
+        rows = {"intermediates": _json_rows(advice.intermediates), "rankings": _json_rows(advice.quality)}
+        print_json({"task": options.task, **rows})
+    else:
+        _print_advice(advice.intermediates)
+        _print_quality(advice.quality)
+    print_missing(advice.missing)
+    if not options.json:
+        tasks = study.config.tasks
+        added = [] if options.task in tasks else ["--set", f"tasks={json.dumps([*tasks, options.task])}"]
+        print_next("plan", options.study, "--only-target", options.task, *added, *changes(options), *places(options))
+    return 0
+
+
+def _print_advice(advice: pd.DataFrame) -> None:
+    """The columns that are known of some intermediate, as numbers of three digits."""
+    shown = advice.drop(columns="target").dropna(axis="columns", how="all")
+    rows: list[dict[str, object]] = [
+        {"rank": rank, **{name: _short(value) for name, value in row.items()}}
+        for rank, row in enumerate(_records(shown), start=1)
+    ]
+    print_rows(rows, as_json=False, spare=SPARE)
+    print(
+        "\nbest first by fusion, the reciprocal ranks of all similarities and the size; model: expected gain in points"
+    )
+
+
+def _print_quality(quality: pd.DataFrame) -> None:
+    from analysis.importance.choosing.ranking import better
+
+    if quality.empty:
+        print(UNJUDGED)
+        return
+    targets = " to ".join(dict.fromkeys(map(str, (quality.n_targets.min(), quality.n_targets.max()))))
+    print(
+        f"\nhow right such rankings were on {targets} finished targets: means (of a random order); NDCG of a perfect"
+        " ranking is 1, regret@k: percent by which the best of the first k falls short of the best intermediate, tau:"
+        " Kendall's rank correlation, p: of NDCG, tasks and families permuted, corrected for all rankings"
+    )
+    print_rows([_quality(row) for row in _records(quality)], as_json=False)
+    names = ", ".join(better(quality)) or "none"
+    print(f"\nbetter than a random order (p <= .05): {names}")
+
+
+def _quality(row: Mapping[str, Any]) -> dict[str, object]:
+    cells = {title: f"{_short(row[name])} ({_short(row[f'{name}_chance'])})" for name, title in QUALITIES.items()}
+    limits = f"{_short(row['ndcg_low'])}, {_short(row['ndcg_high'])}"
+    ndcg = {"NDCG": cells.pop("NDCG"), "95 % limits": limits}
+    return {"ranking": row["ranking"], **ndcg, **cells, "p": _short(row["p_corrected"])}
+
+
+def _records(frame: pd.DataFrame) -> Sequence[Mapping[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows for JSON, with null for what is undefined."""
+    return [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
+        for row in _records(frame)
+    ]
+
+
+def _short(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= SHOWN_WHOLE else f"{value:.3g}"

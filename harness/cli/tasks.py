@@ -1,4 +1,4 @@
-"""``tasks``: list, show, check and audit the tasks of the registry."""
+"""``tasks list``, ``show``, ``fields``, ``check`` and ``audit``: the tasks of the registry."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
-from harness.cli.new import add_new
-from harness.cli.options import Leaves, leaf_of, registry_option, splits_option
+from harness.cli.options import Leaves, leaf_of, out_option, registry_option, splits_option
 from harness.cli.terminal import Steps, print_json, print_rows
 from tasks import entry
 from tasks.errors import BadInput, MissingData
 from tasks.ratings import rating_files, ratings
-from tasks.readers import read
 from tasks.readers.rows import data_path, uses_fallback
 from tasks.readers.wassa import wassa_people
 from tasks.registry import Registry
-from tasks.task import Example, Label, Task, classes_of
+from tasks.task import Task, classes_of
 
 if TYPE_CHECKING:
-    from analysis.results.audit import Labels, Verdict
-    from analysis.results.published import PublishedTask
+    from analysis.results.audit import Verdict
     from tasks.splits.contamination import Contact, Texts
     from tasks.splits.loading import Splits
 
 PARTS = ("train", "validation", "test")
 
 
-def add_tasks(tasks: argparse.ArgumentParser) -> None:
-    """Add ``list``, ``show``, ``fields``, ``new``, ``check`` and ``audit``."""
-    leaves = tasks.add_subparsers(required=True, metavar="COMMAND")
-    listing = leaf_of(leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks)
+def add(leaves: Leaves) -> None:
+    """Add ``list``, ``show``, ``fields``, ``check`` and ``audit``."""
+    _add_checks(leaves)
+    listing = leaf_of(
+        leaves, "list", "List the tasks of the registry.", "tasks list --theme direct", list_tasks, "data json"
+    )
     for name in ("theme", "family", "language"):
         listing.add_argument(f"--{name}", help=f"only tasks of this {name}")
     show = leaf_of(
         leaves,
-        "show",
+        "show TASK",
         "Show one task: its entry, its ratings and, if its files are there, its rows.",
         "tasks show epitome_er",
         show_task,
+        "data json",
     )
-    show.add_argument("id", metavar="ID")
-    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields)
+    show.add_argument("id", metavar="TASK")
+    leaf_of(leaves, "fields", "Print what every field of an entry means.", "tasks fields", show_fields, "json")
     for leaf in (listing, show):
         registry_option(leaf)
-    add_new(leaves)
-    _add_checks(leaves)
 
 
 def _add_checks(leaves: Leaves) -> None:
     check = leaf_of(
         leaves,
-        "check",
+        "check [TASK]",
         "Check one task or all: balance, lengths, repetitions, floors, and which test items are training material.",
         "tasks check epitome_er --data data",
         check_tasks,
+        "data store json quiet",
     )
-    check.add_argument("id", metavar="ID", nargs="?", help="default: every task whose files are there")
+    check.add_argument("id", metavar="TASK", nargs="?", help="default: every task whose files are there")
     check.add_argument("--backbone", metavar="NAME", help="also count this backbone's tokens, and the rows it cuts")
+    out_option(check, "folder for tables and heatmaps (default: results/check)")
     registry_option(check)
     audit = leaf_of(
         leaves,
@@ -71,6 +71,7 @@ def _add_checks(leaves: Leaves) -> None:
         "Compare rows, label shares and splits with those that the paper prints.",
         "tasks audit --data data --splits ids",
         audit_tasks,
+        "data json",
     )
     for leaf in (check, audit):
         splits_option(leaf)
@@ -386,6 +387,7 @@ def _write_contacts(contacts: Mapping[str, Sequence[Contact]], out: Path, task: 
 
 def audit_tasks(options: argparse.Namespace) -> int:
     """Print one line per task of the paper: what is equal, and what differs by how much and why."""
+    from analysis.results.audit import verdict_of
     from analysis.results.published import published_task
 
     registry = Registry.load()
@@ -394,7 +396,7 @@ def audit_tasks(options: argparse.Namespace) -> int:
     for task in registry.tasks.values():
         published = published_task(task.id, task.dataset.id)
         if published is not None:
-            verdicts.append(_verdict(task, published, Path(options.data), ids))
+            verdicts.append(verdict_of(task, published, Path(options.data), ids))
     if options.json:
         print_json([dataclasses.asdict(verdict) | sizes for verdict, sizes in verdicts])
         return 0
@@ -406,42 +408,6 @@ def audit_tasks(options: argparse.Namespace) -> int:
         names = ", ".join(verdict.task for verdict, _ in verdicts if verdict.note == note)
         print(f"\n{names}: {note}")
     return 0
-
-
-def _verdict(task: Task, published: PublishedTask, data: Path, ids: Path | None) -> tuple[Verdict, dict[str, object]]:
-    """The verdict on a task, and the sizes of its splits beside the printed shares."""
-    from analysis.results.audit import audit, missing
-    from tasks.splits.loading import load
-
-    printed = "/".join(f"{share:.1f}" for share in published.shares)
-    try:
-        splits = load(task, data, "as-published", ids)
-        rows = read(splits.task, data)
-    except MissingData:
-        return missing(published, "data missing"), {"train/validation/test": "-", "%": "-", "printed %": printed}
-    sizes = [len(getattr(splits, name)) for name in PARTS]
-    is_drawn = any(warning.startswith("approximate") for warning in splits.warnings)
-    marks = ["~" if is_drawn and name not in splits.known else "" for name in PARTS]
-    return audit(published, _labels(splits, rows)), {
-        "train/validation/test": "/".join(f"{mark}{size}" for mark, size in zip(marks, sizes, strict=True)),
-        "%": "/".join(f"{100 * size / sum(sizes):.1f}" for size in sizes),
-        "printed %": printed,
-    }
-
-
-def _labels(splits: Splits, rows: Sequence[Example]) -> Mapping[str, Labels]:
-    """Labels of all rows and of every split whose ids are known; nested splits count a row once for each."""
-    parts = {name: getattr(splits, name) for name in PARTS}
-    nested = [row for part in parts.values() for row in part]
-    everything = nested if len({row.id for row in nested}) < len(nested) else rows
-    parts_by_name = {name: parts[name] for name in splits.known}
-    return {name: _answers(splits.task.label, part) for name, part in {"all": everything, **parts_by_name}.items()}
-
-
-def _answers(label: Label, rows: Sequence[Example]) -> Labels:
-    if label.kind == "continuous":
-        return [float(row.label) for row in rows if isinstance(row.label, int | float)]
-    return [label.classes[row.label] for row in rows if isinstance(row.label, int)]
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, object]:

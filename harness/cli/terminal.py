@@ -11,25 +11,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import shutil
-import signal
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
-from types import FrameType, TracebackType
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from harness.run.interrupts import stop_if_asked
 from tasks.plain_text import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.raw.fetch import Watch
     from harness.run.grid import GridReport
 
 GAP = 2  # spaces between columns
@@ -248,55 +249,6 @@ def _escaped(letter: str) -> str:
     return letter if letter == "\n" or harmless(letter) == letter else json.dumps(letter)[1:-1]
 
 
-# Ctrl-C, SIGTERM, or a terminal that is closed: an interrupt that cannot get lost.
-#
-# Python drops exceptions while an object is being deleted, so an interrupt is remembered too.
-
-_interrupted = threading.Event()
-
-
-def listen() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt and are remembered; only the main thread may ask.
-
-    SIGHUP stays ignored where it was, as under nohup.
-    """
-    _interrupted.clear()
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, _hang_up)
-
-
-def stop_if_asked() -> None:
-    """Raise KeyboardInterrupt if a signal came before and its exception got lost."""
-    if _interrupted.is_set():
-        raise KeyboardInterrupt
-
-
-def _hang_up(number: int, frame: FrameType | None) -> None:
-    """Both the terminal and the shell may send it; once is enough."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _leave_what_is_closed()
-    _interrupt(number, frame)
-
-
-def _leave_what_is_closed() -> None:
-    """Write no more to a terminal or pipe that is gone: the error would come in place of the interrupt."""
-    for stream in (1, 2):
-        poll = select.poll()
-        poll.register(stream, 0)  # errors and hang-ups are told of without being asked for
-        if poll.poll(0):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream)
-            os.close(nowhere)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    _interrupted.set()
-    raise KeyboardInterrupt
-
-
 # How far a command is, on standard error: a bar on a terminal, lines elsewhere, nothing with ``--quiet``.
 
 EVERY_SECONDS = 0.1  # a bar is drawn no more often than that
@@ -380,6 +332,18 @@ class Bars:
                 self.bar.close()
             self.bar, self.stage = Bar(total), stage
         self.bar.show(done, text or stage, total)
+
+
+@contextmanager
+def downloads(quiet: bool) -> Iterator[Watch]:
+    """A bar for each file that is fetched, on a terminal, nothing elsewhere."""
+    with Bars(quiet=quiet) as bars:
+
+        def watch(path: str, received: int, total: int) -> None:
+            of = f" of {total / 1e6:.1f}" if total else ""
+            bars.show(path, received, total or None, f"{Path(path).name}: {received / 1e6:.1f}{of} MB")
+
+        yield watch
 
 
 class Steps:

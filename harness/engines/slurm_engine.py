@@ -70,7 +70,7 @@ class SlurmEngine:
             if watch.flights:
                 log.warning(
                     "%d jobs go on by themselves; see them with: empathy-transfer status %s; stop them with: "
-                    "empathy-transfer cancel %s",
+                    "empathy-transfer run %s --cancel",
                     len(watch.flights),
                     launch.study,
                     launch.study,

@@ -58,7 +58,7 @@ def backbone_line(study: StudyConfig) -> Line:
             backbone = resolve(study.backbone)
             load_tokenizer(backbone)
     except BadInput as problem:
-        fetched = f"with internet: empathy-transfer prefetch {study.name}"
+        fetched = f"with internet: empathy-transfer study prefetch {study.name}"
         return Line("backbone", PROBLEM, str(problem), "" if is_folder(Path(study.backbone)) else fetched)
     known = ", as known" if backbone.weights_sha256 == MINILM_SHA256 else ""
     if study.max_tokens > backbone.max_tokens:
@@ -91,7 +91,7 @@ def _multiplies_bf16(device: str) -> bool:
 
 
 def encoder_line(study: StudyConfig) -> Line:
-    """Whether the sentence encoder is here that `similarities` would take; nothing else needs it."""
+    """Whether the sentence encoder is here that `study similarities` would take; nothing else needs it."""
     name = encoders(study.backbone)[0]
     if name == POOLED:
         return Line("encoder", OK, "the backbone itself stands in for a sentence encoder")
@@ -99,9 +99,9 @@ def encoder_line(study: StudyConfig) -> Line:
         with offline():
             find_encoder(name)
     except BadInput as problem:
-        cure = f"with internet: empathy-transfer prefetch {study.name}"
-        return Line("encoder", WARNING, f"{problem} (for `similarities` only)", cure)
-    return Line("encoder", OK, f"{name} is here, for `similarities`")
+        cure = f"with internet: empathy-transfer study prefetch {study.name}"
+        return Line("encoder", WARNING, f"{problem} (for `study similarities` only)", cure)
+    return Line("encoder", OK, f"{name} is here, for `study similarities`")
 
 
 def find_encoder(name: str) -> None:

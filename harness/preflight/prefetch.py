@@ -82,7 +82,7 @@ def _encoder(name: str) -> Delivery:
         try:
             find_encoder(name)
         except BadInput as problem:
-            return Delivery("encoder", FAILED, f"{problem} (for `similarities` only)")
+            return Delivery("encoder", FAILED, f"{problem} (for `study similarities` only)")
         return Delivery("encoder", FETCHED, name)
     return Delivery("encoder", HERE, name)
 

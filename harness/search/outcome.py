@@ -94,7 +94,7 @@ def with_best(study: StudyConfig, store: Store, overrides: Sequence[str] = ()) -
     if not results:
         raise NoSearch(
             f"store {store.root} has no finished search of study {study.name!r}; "
-            f"start one with: empathy-transfer search {study.name}"
+            f"start one with: empathy-transfer study search {study.name}"
         )
     best = {}
     for result in results:

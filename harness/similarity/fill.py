@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from adapters_store import MissingRecord, Store
@@ -26,6 +27,7 @@ from adapters_store.measures import (
     data_embedding_inputs,
     encoders,
     logme_inputs,
+    measures_of,
     splits_hashes,
     task_embedding_inputs,
     vocabulary_inputs,
@@ -225,6 +227,55 @@ def fill(
     own = encoder or encoders(plan.study.backbone)[0]
     filler = Filler(plan, store, own, plan.splits if targets is None else targets, device)
     return [_fill_measure(filler, name, watch) for name in dict.fromkeys(measures)]
+
+
+def stored_measures(
+    store: Store, manifest: Mapping[str, Any], measures: Sequence[str] = USUAL, *, encoder: str | None = None
+) -> list[FillReport]:
+    """What the store has of these measures of a finished study; nothing is made, so neither data nor plan is needed.
+
+    Without ``encoder`` the embeddings are those of the encoder that embedded most tasks.
+    """
+    kinds: dict[str, tuple[str, dict[str, str]]] = {
+        "data": (DATA_EMBEDDING, {"encoder": encoder} if encoder else {}),
+        "vocabulary": (VOCABULARY, {}),
+        "weights": (WEIGHTS, {}),
+        "task": (TASK_EMBEDDING, {"mode": SAMPLED}),
+        "task-vu": (TASK_EMBEDDING, {"mode": VU}),
+        "logme": (LOGME, {}),
+    }
+    reports = []
+    for name in dict.fromkeys(measures):
+        kind, marks = kinds[name]
+        asked = [inputs for own, inputs in measures_of(manifest) if own == kind and marks.items() <= inputs.items()]
+        by_encoder = [[inputs for inputs in asked if inputs.get("encoder") == own] for own in _encoders_of(asked)]
+        reports.append(
+            max((_read_measure(store, manifest, name, kind, inputs) for inputs in by_encoder), key=attrgetter("stored"))
+        )
+    return reports
+
+
+def _encoders_of(inputs: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """The encoders that inputs name, in their order; of a kind without encoders no name."""
+    return list(dict.fromkeys(own.get("encoder") for own in inputs)) or [None]
+
+
+def _read_measure(
+    store: Store, manifest: Mapping[str, Any], name: str, kind: str, inputs: Sequence[Mapping[str, Any]]
+) -> FillReport:
+    """How many measures with these inputs are stored, and which tasks lack one."""
+    report, lacking = FillReport(name), ""
+    for own in {str(own): own for own in inputs}.values():
+        try:
+            report.seconds += store.measure(kind, own).cost_seconds
+            report.stored += 1
+        except MissingRecord:
+            lacking += str(own)
+    hashes, keys = splits_hashes(manifest), baseline_keys(manifest)
+    tasks = [task for task in manifest["tasks"] if hashes[task] in lacking or keys.get(task, kind) in lacking]
+    reason = f"not in these results; for your own: empathy-transfer run {manifest['name']} --data DIR"
+    report.missing = dict.fromkeys(tasks, reason)
+    return report
 
 
 def _fill_measure(filler: Filler, name: str, watch: Watch) -> FillReport:

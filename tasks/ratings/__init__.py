@@ -150,3 +150,28 @@ def _value(where: str, name: str, cell: str) -> float:
     if not construct.minimum <= value <= construct.maximum:
         raise BadRow(f"{where}: value {value} is outside {construct.minimum} to {construct.maximum}; mend the row")
     return value
+
+
+def criteria_page(tasks: Sequence[Task]) -> str:
+    """The page that a rater reads first."""
+    lines = [
+        "# How to rate",
+        "",
+        f"Rate every one of the {len(tasks)} tasks on every construct below, from the papers that present their data. "
+        "Write a number into the column `value`; leave it empty where you cannot tell. Rate alone, and without "
+        "looking at the ratings of others.",
+    ]
+    for construct in constructs().values():
+        lines += [
+            "",
+            f"## {construct.title} ({construct.minimum:g} to {construct.maximum:g})",
+            "",
+            construct.description,
+            "",
+        ]
+        lines += [f"- {point}: {meaning}." for point, meaning in construct.criteria.items()]
+    lines += ["", "## Tasks", ""]
+    lines += [
+        f"- `{task.id}` ({task.title}): {task.description or 'see its entry'} {task.dataset.url}" for task in tasks
+    ]
+    return "\n".join(lines) + "\n"

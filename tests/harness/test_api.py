@@ -94,7 +94,7 @@ def test_suggestions_are_those_of_the_command(study, tmp_path, capsys):
     advice = study.suggest(TWO)
     place = ("--store", str(study.store.root), "--out", str(tmp_path), "--quiet")
     changes = [word for change in OVERRIDES for word in ("--set", change)]
-    assert main(["suggest", TWO, "--study", "tiny", "--json", *changes, *place]) == 0
+    assert main(["study", "suggest", "tiny", TWO, "--json", *changes, *place]) == 0
     rows = json.loads(capsys.readouterr().out)["intermediates"]
     assert [row["intermediate"] for row in rows] == list(advice.intermediates.intermediate) == [ONE]
     assert rows[0]["logme"] == pytest.approx(advice.intermediates.logme.iloc[0])

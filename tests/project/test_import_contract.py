@@ -41,7 +41,7 @@ def test_analysis_loads_no_training_library_and_no_harness():
     assert packages & {*TRAINING, "harness"} == set()
 
 
-BEFORE_A_RUN = ["harness.cli.plan", "harness.cli.preflight"]
+BEFORE_A_RUN = ["harness.cli.plan", "harness.cli.study"]
 
 
 @pytest.mark.parametrize(

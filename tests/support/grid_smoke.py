@@ -54,7 +54,7 @@ def commands(root: Path, only_targets: list[str]) -> list[list[str]]:
         ["run", REFERENCE, *_only(shared), "--set", "backbone=random-tiny", *run],
         ["status", grid, *store],
         ["report", grid, "--quiet", *store, "--out", str(results / grid)],
-        ["compare", reference, grid, *store, "--out", str(results / f"{reference}-against-{grid}")],
+        ["study", "compare", reference, grid, *store, "--out", str(results / f"{reference}-against-{grid}")],
     ]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cli.main import NOUNS
+
 FILES = {
     "broad.toml": """extends = "tiny"
 tasks = ["epitome_er", "empdial_role", "news_empathy", "epitome_ip", "empathy_hope", "mi_adherent"]
@@ -49,22 +51,7 @@ FILES["kindness.csv"] = "reply,kind\n" + "".join(
     f"reply number {i} {text},{kind}\n" for i in range(30) for text, kind in KINDS
 )
 SIDES = ("before", "after")
-LEAVES = (
-    *(
-        "tasks list",
-        "tasks show",
-        "tasks fields",
-        "tasks new",
-        "tasks check",
-        "tasks audit",
-        "data status",
-        "data fetch",
-    ),
-    *("ratings sheet", "study list", "study show", "plan", "run", "retry", "search", "demo", "doctor", "prefetch"),
-    *("status", "cancel", "logs", "store ls", "store verify", "store archive", "store restore"),
-    *("store gc", "similarities", "suggest", "figures", "report", "analyze", "flips", "power", "compare", "paper"),
-    *("cite", "score", "adapter export", "adapter publish", "adapter import"),
-)
+LEAVES = tuple(f"{noun.name} {verb}".strip() for noun in NOUNS for verb in noun.verbs.split() or [""])
 SHOWN = ("epitome_er", "news_empathy", "empdial_qint", "mi_behavior", "condolence", "control_reply", "esconv_strategy")
 BUILT_IN = ("tiny", "demo", "real-small", "real-12", "muddy-waters")
 
@@ -97,15 +84,14 @@ def training() -> list[Command]:
         _do("run tiny", "run tiny --store ../runs --threads 1 --quiet"),
         _do("run broad", "run ../broad.toml --store ../runs --threads 1 --quiet"),
         _do("run every", "run ../every.toml --store ../runs --threads 1 --quiet"),
-        _do("similarities tiny", "similarities tiny --store ../runs --quiet"),
-        _do("similarities broad", "similarities ../broad.toml --store ../runs --quiet"),
+        _do("similarities tiny", "study similarities tiny --store ../runs --quiet"),
+        _do("similarities broad", "study similarities ../broad.toml --store ../runs --quiet"),
     ]
 
 
 def reading(store: Path, studies: Mapping[str, Sequence[str]]) -> list[Command]:
     """What is run from copies of the trained store, and from a store of each further study, given with its tasks."""
     return [
-        *(_do(f"verify what {name} trained", f"store verify --store ../stores/{name} --quiet") for name in SIDES),
         *_without_a_store(),
         *_of_study("tiny", "before", ("epitome_er", "news_empathy")),
         *_of_study("broad", "before", ("epitome_er", "mi_adherent")),
@@ -120,22 +106,22 @@ def reading(store: Path, studies: Mapping[str, Sequence[str]]) -> list[Command]:
 
 def _of_study(name: str, store: str, tasks: Sequence[str]) -> list[Command]:
     """What is said of a finished study from its store alone."""
-    kept, pair = f"--store ../stores/{store} --quiet", " ".join(tasks[:2])
+    kept, pair = f"--store ../stores/{store}", " ".join(tasks[:2])
     named, author = f"{name} {kept}", "--creator 'Vale, Mira' --licence cc-by-4.0"
     return [
         _do(f"report {name}", f"report {named} --out out"),
         _do(f"report {name} public", f"report {named} --out out --public"),
         _do(f"figures {name}", f"figures {named} --out out"),
-        _do(f"analyze {name}", f"analyze {named} --out out"),
-        _do(f"analyze {name} paper", f"analyze {named} --out out --mode paper"),
-        _do(f"paper {name}", f"paper {named} --out out"),
-        _do(f"power {name}", f"power {named} --out out --grids 5"),
-        _do(f"compare {name}", f"compare {name} published {kept} --out out"),
-        _do(f"flips {name}", *(f"flips {pair} --study {named} {form}" for form in ("--out out", "--json"))),
+        _do(f"analyze {name}", f"study analyze {named} --out out"),
+        _do(f"analyze {name} paper", f"study analyze {named} --out out --mode paper"),
+        _do(f"paper {name}", f"study paper {named} --out out"),
+        _do(f"power {name}", f"study power {named} --out out --grids 5"),
+        _do(f"compare {name}", f"study compare {name} published {kept} --out out"),
+        _do(f"flips {name}", *(f"systems flips {name} {pair} {kept} {form}" for form in ("--out out", "--json"))),
         _do(f"status {name}", f"status {named} --json", f"status {named}"),
-        _do(f"logs {name}", f"logs {tasks[0]} --seed 1 --study {named}"),
-        _do(f"cite {name}", f"cite {named} --out out", f"cite {named} --out -"),
-        _do(f"store ls {name}", f"store ls {kept}", f"store ls {kept} --json"),
+        _do(f"logs {name}", f"status {named} --cell {tasks[0]} --seed 1"),
+        _do(f"cite {name}", f"study cite {named} --out out", f"study cite {named} --out -"),
+        _do(f"store list {name}", f"store list {kept}", f"store list {kept} --json"),
         _do(f"archive {name}", f"store archive {named} {author} --out r.tar.gz", "store verify r.tar.gz --quiet"),
         _do(
             f"store archive {name}",
@@ -147,27 +133,31 @@ def _of_study(name: str, store: str, tasks: Sequence[str]) -> list[Command]:
 
 def _of_store() -> list[Command]:
     """What uses what the trained store has of several studies, or its adapters."""
-    kept, columns = "--store ../stores/before --quiet", "--text text --id id --context context --group group"
-    suggest = (f"suggest epitome_er --study ../broad.toml {kept}", f"suggest news_empathy --study tiny {kept} --json")
+    kept, columns = "--store ../stores/before", "--text text --id id --context context --group group"
+    suggest = tuple(f"study suggest {of} {kept}" for of in ("../broad.toml epitome_er", "tiny news_empathy --json"))
     return [
-        _do("compare tiny broad", f"compare tiny broad {kept} --out out"),
+        _do("compare tiny broad", f"study compare tiny broad {kept} --out out"),
         _do("suggest", *suggest),
         _do("plans", *(f"plan {study} {kept} --json --why" for study in ("tiny", "../broad.toml", "../every.toml"))),
         _do("plan in words", f"plan ../broad.toml {kept}"),
         _do("status", f"status {kept}"),
         _do("archive private", f"store archive every {kept} --licence mit --out r.tar.gz", may_fail=True),
-        _do("score", f"score ../replies.csv --study tiny {kept} {columns} --out out/s.csv --plots out"),
-        _do("score as jsonl", f"score ../replies.csv --study broad {kept} --text text --out out/s.jsonl"),
-        _do("adapter export", f"adapter export epitome_er --study broad {kept} --out out"),
+        _do("score", f"texts score tiny ../replies.csv {kept} {columns} --out out/s.csv --plots out"),
+        _do("score as jsonl", f"texts score broad ../replies.csv {kept} --text text --out out/s.jsonl"),
+        _do("adapter export", f"adapter export broad epitome_er {kept} --out out"),
     ]
 
 
 def _with_changes() -> list[Command]:
     """What may change the trained store, done to a copy."""
-    again = ("run tiny --store runs --quiet", "retry tiny --failed --store runs --quiet", "cancel tiny --store runs")
-    exported = "adapter export epitome_er --study tiny --store runs --out out"
+    again = (
+        "run tiny --store runs --quiet",
+        "run tiny --failed --store runs --quiet",
+        "run tiny --cancel --store runs",
+    )
+    exported = "adapter export tiny epitome_er --store runs --out out"
     imported = "adapter import out --as theirs --backbone random-tiny --store runs"
-    search = "search tiny --task epitome_er --trials 2 --store runs --quiet"
+    search = "study search tiny --task epitome_er --trials 2 --store runs --quiet"
     return [
         _do("run again", *again, store="stores/before"),
         _do("adapter import", exported, imported, store="stores/before"),
@@ -180,7 +170,7 @@ def _of_data(store: Path) -> list[Command]:
     """What reads raw files: those that were made up for the study ``every``."""
     most = max(sorted((store / "synthetic").iterdir()), key=lambda folder: len(list(folder.iterdir())))
     data = f"--data ../stores/before/synthetic/{most.name}"
-    flips = f"flips epitome_er news_empathy --study tiny --store ../stores/before {data} --show 3"
+    flips = f"systems flips tiny epitome_er news_empathy --store ../stores/before {data} --show 3"
     return [
         _do("tasks check", f"tasks check {data} --quiet", f"tasks check mi_behavior {data} --backbone random-tiny"),
         _do("tasks audit", f"tasks audit {data}", f"tasks audit {data} --json"),
@@ -204,17 +194,17 @@ def _without_a_store() -> list[Command]:
         _do("plan every", "plan ../every.toml --json --set transfers=true --seed 1 --seed 2"),
         _do("plan muddy-waters", "plan muddy-waters", "plan muddy-waters --data .. --json", may_fail=True),
         _do("jobs", "run tiny --engine slurm --dry-run", may_fail=True),  # needs an extra, submitit
-        _do("ratings sheet", "ratings sheet muddy-waters --rater C --out out"),
+        _do("tasks sheet", "tasks sheet muddy-waters --rater C --out out"),
     ]
 
 
 def _of_published() -> list[Command]:
     """What is said of the numbers that the paper prints."""
     return [
-        _do("analyze published paper", "analyze published --quiet --out out --mode paper"),
-        _do("analyze published", "analyze published --quiet --out out"),
-        _do("paper published", "paper published --quiet --out out"),
-        _do("power published", "power published --quiet --out out --grids 5"),
-        _do("figures published", "figures published --quiet --out out"),
-        _do("cite published", "cite published --out -"),
+        _do("analyze published paper", "study analyze published --quiet --out out --mode paper"),
+        _do("analyze published", "study analyze published --quiet --out out"),
+        _do("paper published", "study paper published --quiet --out out"),
+        _do("power published", "study power published --quiet --out out --grids 5"),
+        _do("figures published", "figures published --out out"),
+        _do("cite published", "study cite published --out -"),
     ]

@@ -77,7 +77,7 @@ def test_a_form_asks_for_every_task_on_every_construct_and_says_what_the_points_
 
 
 def test_a_sheet_that_was_filled_in_is_a_file_of_ratings(tmp_path, capsys):
-    assert main(["ratings", "sheet", "tiny", "--rater", "C", "--out", str(tmp_path)]) == 0
+    assert main(["tasks", "sheet", "tiny", "--rater", "C", "--out", str(tmp_path)]) == 0
     sheet = tmp_path / "ratings-C.csv"
     assert str(sheet) in capsys.readouterr().out
     assert ratings([sheet]) == ratings()
@@ -93,6 +93,6 @@ def test_a_sheet_that_was_filled_in_is_a_file_of_ratings(tmp_path, capsys):
 
 
 def test_a_sheet_never_replaces_one_that_may_be_filled_in(tmp_path, capsys):
-    assert main(["ratings", "sheet", "tiny", "--out", str(tmp_path)]) == 0
-    assert main(["ratings", "sheet", "tiny", "--out", str(tmp_path)]) == 2
+    assert main(["tasks", "sheet", "tiny", "--out", str(tmp_path)]) == 0
+    assert main(["tasks", "sheet", "tiny", "--out", str(tmp_path)]) == 2
     assert "may hold ratings" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def _similarities(asked: Mapping[str, Any], store: Store) -> dict[str, float]:
             results = [store.measure_of(key).result[field] for key in keys]
         except MissingRecord:
             raise Undecided(
-                f"{name} of {parent} is not stored; measure it first: empathy-transfer similarities STUDY"
+                f"{name} of {parent} is not stored; measure it first: empathy-transfer study similarities STUDY"
             ) from None
         value = cosine(*results) if kind == DATA_EMBEDDING else results[0]
         values[parent] = math.nan if value is None else float(value)

@@ -110,7 +110,7 @@ def test_the_reason_is_told_where_there_is_no_figure(published):
     assert why_not_drawn(published, None) == ["Figures 9 and 10 need a study: the paper's embeddings are not published"]
     of_study = dataclasses.replace(published, name="mine")
     assert why_not_drawn(of_study, None) == [
-        "Figures 9 and 10: not measured; measure with: empathy-transfer similarities mine"
+        "Figures 9 and 10: not measured; measure with: empathy-transfer study similarities mine"
     ]
 
 
@@ -119,4 +119,4 @@ def test_figure_2_of_too_many_pairs_is_not_drawn_and_says_what_computes_it(publi
     assert heuristic_figures(published, None, tmp_path) == []
     why = why_not_drawn(published, None)[0]
     assert "306 pairs; beyond 305" in why
-    assert "empathy-transfer analyze published --mode paper" in why
+    assert "empathy-transfer study analyze published --mode paper" in why

@@ -148,7 +148,7 @@ def test_figures_have_exact_widths_and_embedded_fonts(folder):
 def test_the_command_keeps_one_width_in_every_figure_and_table(command, tmp_path):
     fake_study(tmp_path / "store", TASKS[2:])
     where = ("--store", tmp_path / "store", "--out", tmp_path / "paper")
-    code, out, _ = command("paper", "fake", *where, "--width", "12.5", "--json", "--quiet")
+    code, out, _ = command("study", "paper", "fake", *where, "--width", "12.5", "--json", "--quiet")
     assert code == 0
     page = tmp_path / "paper" / "main.tex"
     assert json.loads(out) == {"document": str(page), "texts": [], "columns_cm": [12.5, 12.5]}
@@ -160,11 +160,11 @@ def test_the_command_keeps_one_width_in_every_figure_and_table(command, tmp_path
 
 
 def test_a_width_too_small_and_two_widths_are_refused(command, tmp_path):
-    code, _, err = command("paper", "published", "--width", "2")
+    code, _, err = command("study", "paper", "published", "--width", "2")
     assert (code, err.count("\n")) == (2, 1)
     assert "--width 2" in err
     with pytest.raises(SystemExit):
-        command("paper", "published", "--width", "8", "--for", "acl")
+        command("study", "paper", "published", "--width", "8", "--for", "acl")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_changed_answers_are_those_of_the_command(study):
         better, worse = (sum(row[place] for row in changes["rows"]) for place in (2, 3))
         assert changes["p"] == sign_p(better, worse)
         assert changes["command"] == (
-            f"empathy-transfer flips {page['intermediate']} {page['target']} --study {manifest['name']} --show 5"
+            f"empathy-transfer systems flips {manifest['name']} {page['intermediate']} {page['target']} --show 5"
         )
 
 

@@ -174,14 +174,14 @@ def test_the_example_of_the_documentation_is_read(tmp_path):
 def test_a_file_that_is_not_there_is_one_line(tmp_path, capsys):
     with pytest.raises(MissingData, match="no such file"):
         read_own_table(tmp_path / "none.csv")
-    assert main(["analyze", str(tmp_path / "none.csv")]) == 2
-    assert main(["analyze", "published", "--ratings", "r.csv"]) == 2
+    assert main(["study", "analyze", str(tmp_path / "none.csv")]) == 2
+    assert main(["study", "analyze", "published", "--ratings", "r.csv"]) == 2
     assert "--ratings goes with a table of scores" in capsys.readouterr().err
 
 
 def test_a_table_without_anything_else_is_analyzed_and_told_what_is_missing(write, tmp_path, capsys):
     grid = write(f"{HEAD},seed", *tiny())
-    assert main(["analyze", str(grid), "--json", "--quiet", "--out", str(tmp_path / "out")]) == 0
+    assert main(["study", "analyze", str(grid), "--json", "--quiet", "--out", str(tmp_path / "out")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["headline"] == "nothing can be said: no task has ratings"
     page = (tmp_path / "out" / "analysis.md").read_text(encoding="utf-8")

@@ -110,9 +110,9 @@ def test_a_study_s_rationales_are_printed_with_their_constants(tmp_path, command
     assert "**Hope** full data, 72 of 120 test rows have a rationale:" in page
     for row in rows_in_words(board.rationales):
         assert f"| {' | '.join(row)} |" in page
-    code, out, _ = command("leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out")
+    code, out, _ = command("systems", "leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out")
     assert code == 0 and "every word marked" in out and "epitome token F1" in out
-    code, out, _ = command("leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out", "--json")
+    code, out, _ = command("systems", "leaderboard", "fake", "--store", store.root, "--out", tmp_path / "out", "--json")
     shown = json.loads(out)["rationales"]
     assert [row["system"] for row in shown[::3]] == ["marker", *CONSTANTS]
     written = pd.read_csv(tmp_path / "out" / "tables" / "leaderboard_rationales.csv")

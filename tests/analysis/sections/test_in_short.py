@@ -282,14 +282,14 @@ def test_families_that_share_texts_are_named_with_what_mends_it(tmp_path, is_one
     )
     last, following = sentences(results, visible_gains(results.gains))[-2:]
     mended = "Next: give one `family` to tasks that share texts: Title of hope and Title of role."
-    assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer power")
+    assert following == mended if not is_one_family else following.startswith("Next: `empathy-transfer study power")
     said = "tests over families take for unrelated what shares texts (Title of hope and Title of role): give both one"
     assert (said in last) != is_one_family
 
 
 NEXT = {
     "one seed": "Next: more seeds",
-    "three seeds": "Next: `empathy-transfer power fake`",
+    "three seeds": "Next: `empathy-transfer study power fake`",
     "gaps": "Next: finish the cells that are missing",
     "below words": "Next: give Title of hope more training rows (max_train) or another recipe (`search`), since words",
     "still learning": "Next: train Title of hope for more epochs (training.epochs): the last is the best so far.",

@@ -37,7 +37,7 @@ RATED = ("table-2-ratings", "table-3-agreement", "table-5-themes")
 def analyzed(tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
     with redirect_stdout(StringIO()) as told, redirect_stderr(StringIO()) as shown:
-        assert main(["analyze", "published", "--json", "--out", str(out)]) == 0
+        assert main(["study", "analyze", "published", "--json", "--out", str(out)]) == 0
     (out / "told.json").write_text(told.getvalue(), encoding="utf-8")
     assert "5 of 5: slopes that could be seen" in shown.getvalue()
     with redirect_stderr(StringIO()) as said:
@@ -84,7 +84,7 @@ def test_every_figure_of_print_is_a_png_a_vector_and_a_csv(analyzed):
 
 
 def test_a_second_analysis_gives_the_same_bytes_and_prints_its_verdicts(analyzed, tmp_path, capsys):
-    assert main(["analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
+    assert main(["study", "analyze", "published", "--quiet", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "Not preregistered" in printed.out
@@ -122,7 +122,7 @@ def test_squares_are_all_pairs_and_the_targets_alone():
 def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     stored(tmp_path)
     options = ["--store", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    assert main(["analyze", "fake", *options]) == 0
+    assert main(["study", "analyze", "fake", *options]) == 0
     assert main(["figures", "fake", *options]) == 0
     assert "figure-3-themes.png" in capsys.readouterr().out
     assert {"heatmap-macro-f1-full.png", "figure-7-percent-pearson-r.png"} <= {
@@ -130,7 +130,7 @@ def test_the_commands_work_on_a_stored_study(tmp_path, capsys):
     }
 
 
-@pytest.mark.parametrize("command", ["report", "report --public", "figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["report", "report --public", "figures", "study analyze", "study paper"])
 def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(command, tmp_path, capsys, monkeypatch):
     tasks = (FakeTask("hope"), FakeTask("role"), FakeTask("polarity"))
     fake_study(tmp_path / "runs", tasks, seeds=(18,), helpful=[("role", "hope")])
@@ -156,9 +156,9 @@ def test_exact_gains_are_computed_where_they_are_asked_for_and_kept_apart(comman
     assert computed == [True, False]
 
 
-@pytest.mark.parametrize("command", ["figures", "analyze", "paper"])
+@pytest.mark.parametrize("command", ["figures", "study analyze", "study paper"])
 def test_what_is_no_study_has_no_exact_gains(command, capsys):
-    assert main([command, "published", "--exact"]) == 2
+    assert main([*command.split(), "published", "--exact"]) == 2
     assert capsys.readouterr().err.strip().endswith("of a stored study; 'published' is none, leave it out")
 
 
@@ -215,10 +215,10 @@ def test_made_up_data_say_so(tmp_path):
 
 def test_the_margin_that_help_names_is_the_one_of_the_analysis(capsys):
     with pytest.raises(SystemExit):
-        parser().parse_args(["analyze", "--help"])
+        parser().parse_args(["study", "analyze", "--help"])
     assert f"or else {MARGIN:g})" in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_unknown_study_is_one_line(tmp_path, capsys):
-    assert main(["analyze", "nobody", "--store", str(tmp_path)]) == 2
+    assert main(["study", "analyze", "nobody", "--store", str(tmp_path)]) == 2
     assert "nobody" in capsys.readouterr().err

@@ -85,9 +85,10 @@ def quick(monkeypatch, made):
 
 
 def typed(capsys, *words):
-    code = main(["store", *map(str, words), "--quiet"])
+    """Exit code, standard output, and standard error without its lines of progress."""
+    code = main([*map(str, words)])
     said = capsys.readouterr()
-    return code, said.out, said.err
+    return code, said.out, re.sub(r"(?m)^\d+ of \d+: .*\n", "", said.err)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def elsewhere(registry, tmp_path, monkeypatch):
 
 def test_every_table_is_computed_anew_elsewhere_and_is_equal(packed, elsewhere, tmp_path, capsys):
     shutil.copy(packed, tmp_path / "other-name.tar.gz")
-    code, out, _ = typed(capsys, "verify", "other-name.tar.gz", "--json")
+    code, out, _ = typed(capsys, "store", "verify", "other-name.tar.gz", "--json")
     assert b"role,link,B,4.0\n" in members(packed)["registry/ratings.csv"]
     assert b"role" in members(packed)["report/tables/table-2-ratings.csv"]
     told = json.loads(out)
@@ -125,14 +126,14 @@ def test_an_archive_has_all_that_is_needed_and_no_weights(packed):
 
 
 def test_equal_stores_give_equal_bytes(packed, tmp_path, capsys):
-    assert typed(capsys, "restore", packed, "--store", tmp_path / "again")[0] == 0
+    assert typed(capsys, "store", "restore", packed, "--store", tmp_path / "again")[0] == 0
     out = tmp_path / "again.tar.gz"
-    assert typed(capsys, "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
+    assert typed(capsys, "store", "archive", "fake", "--store", tmp_path / "again", "--out", out, *WHO)[0] == 0
     assert out.read_bytes() == packed.read_bytes()
 
 
 def test_a_store_takes_the_records_and_leaves_the_rest(stored, packed, tmp_path, capsys):
-    code, out, _ = typed(capsys, "restore", packed, "--store", tmp_path / "there")
+    code, out, _ = typed(capsys, "store", "restore", packed, "--store", tmp_path / "there")
     assert code == 0 and "11 records and measures restored" in out
     assert Store(tmp_path / "there").keys() == stored.keys()
     assert sorted(path.name for path in (tmp_path / "there").iterdir() if any(path.iterdir())) == [
@@ -163,7 +164,7 @@ def test_one_altered_byte_of_any_kind_of_file_is_found_and_named(packed, tmp_pat
     content = bytearray(found[name])
     content[len(content) // 2] ^= 1
     file = repacked(tmp_path / "altered.tar.gz", found | {name: bytes(content)})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     [first, *_] = out.splitlines()
     assert code == 1
     assert first.startswith(f"differs  {name}") and first.count("sha256 ") == 2
@@ -174,7 +175,7 @@ def test_an_altered_number_is_told_with_its_place_and_both_values(packed, tmp_pa
     before = table.loc[2, "points"]
     table.loc[2, "points"] = after = f"{float(before) + 0.5:.10g}"
     file = forged(packed, tmp_path / "forged.tar.gz", {"report/tables/gains.csv": table.to_csv(index=False).encode()})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1
     assert f"differs  report/tables/gains.csv, line 4, column points: archive '{after}', found '{before}'\n" in out
     assert out.count("differs  ") == 1
@@ -184,7 +185,7 @@ def test_an_altered_prediction_names_its_cell(packed, tmp_path, capsys, quick):
     found = members(packed)
     name = next(name for name in found if name.endswith("test.parquet"))
     file = repacked(tmp_path / "altered.tar.gz", found | {name: found[name][:-1] + b"?"})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1 and "no table was computed anew" in out
     [line] = [line for line in out.splitlines() if line.startswith("differs")]
     cells = json.loads(found["studies/fake.json"])["cells"]
@@ -198,7 +199,7 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
     packed, tmp_path, capsys, is_scored
 ):
     changed, key = with_predictions(members(packed), is_scored=is_scored)
-    code, out, _ = typed(capsys, "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
+    code, out, _ = typed(capsys, "store", "verify", forged(packed, tmp_path / "forged.tar.gz", changed))
     assert code == 1
     if is_scored:
         assert "differs  report/tables/cells.csv, line " in out and "column score: archive " in out
@@ -209,7 +210,7 @@ def test_other_predictions_with_checksums_that_fit_are_found_by_what_follows_fro
 
 def test_a_table_that_is_gone_or_added_is_named_even_if_the_list_agrees(packed, tmp_path, capsys, quick):
     file = forged(packed, tmp_path / "a.tar.gz", {"report/tables/gains.csv": None, "report/extra.csv": b"a\n1\n"})
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 1
     assert "differs  report/tables/gains.csv: archive 'is not there', found 'is there'\n" in out
     assert "differs  report/extra.csv: archive 'is there', found 'is not there'\n" in out
@@ -224,7 +225,7 @@ def test_what_was_taken_out_or_renamed_or_added_is_named(packed, tmp_path, capsy
     for place, (other, said) in enumerate(
         [(gone, name), (renamed, name), (longer, name), (found | {"zz": b""}, "holds more than its list")]
     ):
-        code, out, err = typed(capsys, "verify", repacked(tmp_path / f"{place}.tar.gz", other))
+        code, out, err = typed(capsys, "store", "verify", repacked(tmp_path / f"{place}.tar.gz", other))
         assert (code, err) == (1, "")
         assert out.startswith("differs  ") and said in out.splitlines()[0]
 
@@ -241,7 +242,7 @@ def test_a_file_that_is_no_such_archive_is_one_line_and_exit_code_2(stored, pack
         (out_of_it, "'../report.csv' has no place in a store"),
     ]:
         for verb in ("verify", "restore"):
-            code, out, err = typed(capsys, verb, file, "--store", tmp_path / "there")
+            code, out, err = typed(capsys, "store", verb, file, "--store", tmp_path / "there")
             assert (code, out, err.count("\n")) == (2, "", 1)
             assert said in err
     assert not (tmp_path / "there").exists()
@@ -261,7 +262,7 @@ def test_nothing_is_packed_for_others_without_a_maker_a_licence_and_a_name(
     stored, tmp_path, capsys, monkeypatch, words, said
 ):
     monkeypatch.chdir(tmp_path)
-    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, *words)
+    code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(said, err)
     assert list(tmp_path.iterdir()) == []
@@ -269,7 +270,7 @@ def test_nothing_is_packed_for_others_without_a_maker_a_licence_and_a_name(
 
 def test_no_file_is_written_over(stored, packed, capsys):
     before = packed.read_bytes()
-    code, out, err = typed(capsys, "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
+    code, out, err = typed(capsys, "store", "archive", "fake", "--store", stored.root, "--out", packed, *WHO)
     assert (code, out, err.count("\n")) == (2, "", 1) and "is not there yet" in err
     assert packed.read_bytes() == before
 
@@ -287,7 +288,7 @@ def test_archiving_and_verifying_in_processes_of_their_own_load_no_training_libr
 def test_an_archive_that_was_packed_otherwise_is_the_same_archive(packed, tmp_path, capsys, quick):
     file = tmp_path / "other.tar.gz"
     file.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()), 1))
-    code, out, _ = typed(capsys, "verify", file)
+    code, out, _ = typed(capsys, "store", "verify", file)
     assert code == 0
     assert "computed anew from 8 records" in out and "all equal after their printed rounding" in out
 
@@ -307,29 +308,29 @@ def test_with_weights_everything_goes_from_store_to_store(stored, tmp_path, caps
     manifest = stored.manifest("fake")
     manifest["tasks"]["role"]["private"] = True
     heavy.write_manifest("fake", {**manifest, "study": {**manifest["study"], "imported": {"theirs": key}}})
-    words = ["archive", "fake", "--store", heavy.root]
+    words = ["store", "archive", "fake", "--store", heavy.root]
     assert "task role is private" in typed(capsys, *words, *WHO, "--out", tmp_path / "no.tar.gz")[2]
     _, out, _ = typed(capsys, *words, "--weights", "--out", tmp_path / "a.tar.gz", "--json")
     summary = json.loads(out)
     assert (summary["records"], len(summary["missing"]), summary["is_light"]) == (1, 8, False)
     assert summary["bytes"] == (tmp_path / "a.tar.gz").stat().st_size
     assert ".zenodo.json" not in members(tmp_path / "a.tar.gz")
-    assert typed(capsys, "verify", tmp_path / "a.tar.gz")[0] == 0
-    assert typed(capsys, "restore", tmp_path / "a.tar.gz", "--store", tmp_path / "there")[0] == 0
+    assert typed(capsys, "store", "verify", tmp_path / "a.tar.gz")[0] == 0
+    assert typed(capsys, "store", "restore", tmp_path / "a.tar.gz", "--store", tmp_path / "there")[0] == 0
     assert Store(tmp_path / "there").open(key, "adapter/adapter.safetensors").read_bytes() == b"weights"
     _, out, _ = typed(capsys, *words, "--out", tmp_path / "light.tar.xz")
     assert "1 records without weights" in out and "8 cells of the study have no record and are not in it" in out
     assert "not for others: the data of role are private" in out
-    code, out, _ = typed(capsys, "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light", "--json")
+    code, out, _ = typed(capsys, "store", "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light", "--json")
     assert (code, json.loads(out)["new"], json.loads(out)["is_light"]) == (0, 1, True)
-    _, out, _ = typed(capsys, "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light")
+    _, out, _ = typed(capsys, "store", "restore", tmp_path / "light.tar.xz", "--store", tmp_path / "light")
     assert f"0 records and measures restored, 1 were in {tmp_path / 'light'} before" in out
     assert "cells that new ones stand on will be trained again" in out
 
 
 def test_an_archive_without_tables_is_held_to_its_list_alone(stored, tmp_path, capsys):
     archive(stored, "fake", [], tmp_path / "records.tar.gz")
-    code, out, _ = typed(capsys, "verify", tmp_path / "records.tar.gz")
+    code, out, _ = typed(capsys, "store", "verify", tmp_path / "records.tar.gz")
     assert code == 0 and "every byte of 8 records as listed; it has no tables" in out
 
 
@@ -337,12 +338,12 @@ def test_what_differs_is_named_and_ends_in_exit_code_1(stored, packed, tmp_path,
     other, record = Store(tmp_path / "other"), stored.get(min(stored.keys()))
     with other.staging() as folder:
         other.put(record.key, record.spec, {**record.results, "test": 0.125}, record.provenance, folder)
-    code, out, _ = typed(capsys, "restore", packed, "--store", other.root)
+    code, out, _ = typed(capsys, "store", "restore", packed, "--store", other.root)
     assert code == 1
     assert f"differs  record {record.key}: file history.json, file test.parquet, test; what was there stays" in out
     assert other.get(record.key).results["test"] == 0.125
 
 
 def test_a_study_that_was_not_run_is_one_line_and_exit_code_2(stored, capsys):
-    code, out, err = typed(capsys, "archive", "nothing", "--store", stored.root)
+    code, out, err = typed(capsys, "store", "archive", "nothing", "--store", stored.root)
     assert (code, out, err.count("\n")) == (2, "", 1) and "no run of study 'nothing'" in err

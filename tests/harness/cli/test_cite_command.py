@@ -20,7 +20,7 @@ FIELD = re.compile(r"^\s*([a-zA-Z]+)\s*=\s*\{", re.M)
 
 
 def test_the_published_tables_cite_every_data_set_and_method(command):
-    code, out, _ = command("cite", "published", "--out", "-")
+    code, out, _ = command("study", "cite", "published", "--out", "-")
     assert code == 0
     for key in ("zhou-jurgens-2020-condolence", "liu-etal-2019-roberta", "pfeiffer-etal-2020-mad", "drucker-etal"):
         assert f"{{{key}" in out
@@ -33,21 +33,21 @@ def test_the_published_tables_cite_every_data_set_and_method(command):
 
 
 def test_both_files_are_written_and_named(command, tmp_path):
-    code, out, _ = command("cite", "published", "--out", tmp_path)
+    code, out, _ = command("study", "cite", "published", "--out", tmp_path)
     assert code == 0
     assert out.split() == [str(tmp_path / "references.bib"), str(tmp_path / "licences.md")]
     assert "CC-BY-NC-SA-3.0" in (tmp_path / "licences.md").read_text()
 
 
 def test_json_names_what_each_entry_is_for(command):
-    _, out, _ = command("cite", "published", "--json")
+    _, out, _ = command("study", "cite", "published", "--json")
     told = json.loads(out)
     assert {"kind": "backbone", "name": "roberta-base", "keys": ["liu-etal-2019-roberta"]} in told["used"]
     assert told["licences"][0]["data_set"] == "Condolence and empathy"
 
 
 def test_an_unknown_study_is_one_line(command, tmp_path):
-    code, _, err = command("cite", "nothing", "--store", tmp_path)
+    code, _, err = command("study", "cite", "nothing", "--store", tmp_path)
     assert (code, err.count("\n")) == (2, 1)
 
 

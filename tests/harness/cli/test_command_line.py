@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import main
 from tasks import synthetic
 from tests.support.faults.kill_drill import SMALL
 from tests.support.faults.warm_start import completed
@@ -144,7 +143,7 @@ def test_tasks_show_prints_ratings_rows_and_balance(command, tmp_path):
 
 def test_a_place_that_cannot_be_written_to_is_one_line(command, tmp_path):
     (tmp_path / "file").write_text("mine")
-    code, _, err = command("compare", "published", "published", "--out", tmp_path / "file" / "out")
+    code, _, err = command("study", "compare", "published", "published", "--out", tmp_path / "file" / "out")
     assert code == 2
     place = tmp_path / "file" / "out" / "tables" / "compared_scores.csv"
     assert err == f"empathy-transfer: {place}: cannot be written (Not a directory); mend this, or give another --out\n"
@@ -169,8 +168,9 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE)
-def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, arguments, message):
-    code, out, err = command(*arguments, "--store", tmp_path / "runs")
+def test_bad_input_is_one_line_and_exit_code_2(command, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.setenv("EMPATHY_STORE", str(tmp_path / "runs"))
+    code, out, err = command(*arguments)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
@@ -249,13 +249,3 @@ def test_a_package_of_ours_hidden_by_python_path_is_refused_with_its_name(tmp_pa
     assert done.returncode == 2
     assert str(tmp_path / "analysis.py") in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_mistyped_word_gets_the_nearest_command_and_a_mistyped_study_the_nearest_study(tmp_path, capsys):
-    for word, hint in (("reprot", "did you mean 'report'?"), ("xyzzy", "empathy-transfer --help lists all")):
-        with pytest.raises(SystemExit) as stopped:
-            main([word])
-        assert stopped.value.code == 2
-        assert capsys.readouterr().err == f"empathy-transfer: no command {word!r}; {hint}\n"
-    assert main(["report", "refrence", "--store", str(tmp_path)]) == 2
-    assert "did you mean 'reference'?" in capsys.readouterr().err

@@ -50,7 +50,19 @@ def contents(store):
 @pytest.mark.parametrize("system", NETWORKS)
 def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study, command, system):
     before = contents(study.store)
-    words = ("explain", "tiny", "--store", study.store.root, "--system", system, "--task", "epitome_er", "--rows", 3)
+    words = (
+        "systems",
+        "explain",
+        "tiny",
+        "--store",
+        study.store.root,
+        "--system",
+        system,
+        "--task",
+        "epitome_er",
+        "--rows",
+        3,
+    )
     code, out, err = command(*words)
     assert (code, err) == (0, "")
     texts = {row.id: row.text for row in study.plan.splits["epitome_er"].test}
@@ -65,7 +77,7 @@ def test_stored_test_rows_are_shown_with_their_texts_and_nothing_is_stored(study
 
 def test_a_page_holds_every_text_whole_and_says_so(study, command, tmp_path):
     page = tmp_path / "own" / "page.html"
-    words = ("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    words = ("systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
     code, out, err = command(*words, "--html", page)
     assert (code, out, err) == (0, f"{page}\n{HOLDS_TEXTS}\n", "")
     content = page.read_text(encoding="utf-8")
@@ -113,7 +125,7 @@ def test_a_row_says_when_its_contributions_do_not_add_up():
     ],
 )
 def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, said):
-    words = ("explain", "tiny", "--store", study.store.root, "--task", "epitome_er", *words)
+    words = ("systems", "explain", "tiny", "--store", study.store.root, "--task", "epitome_er", *words)
     code, out, err = command(*words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert said in err
@@ -121,7 +133,7 @@ def test_what_cannot_be_explained_is_refused_in_one_line(study, command, words, 
 
 def test_a_page_inside_the_store_is_refused(study, command):
     page = study.store.root / "page.html"
-    words = ("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    words = ("systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
     code, out, err = command(*words, "--html", page)
     assert (code, out) == (2, "")
     assert "inside the store, which holds no texts; give a file elsewhere" in err
@@ -130,7 +142,9 @@ def test_a_page_inside_the_store_is_refused(study, command):
 
 def test_without_its_extra_the_line_says_what_to_install(study, command, monkeypatch):
     monkeypatch.setattr("harness.scoring.explained.find_spec", lambda name: None)
-    code, _, err = command("explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er")
+    code, _, err = command(
+        "systems", "explain", "tiny", "--store", study.store.root, "--system", "alone", "--task", "epitome_er"
+    )
     assert (code, len(err.splitlines())) == (2, 1)
     assert "pip install 'empathy-transfer[explain]'" in err
 

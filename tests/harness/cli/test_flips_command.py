@@ -10,7 +10,7 @@ import pytest
 from harness.api import Study
 from tests.support.studies.secret_study import CLASSES, SECRET, TEXT, secret_study
 
-PAIR = ("flips", "epitome_er", SECRET, "--study", "fake")
+PAIR = ("systems", "flips", "fake", "epitome_er", SECRET)
 
 
 @pytest.fixture(params=[False, True], ids=["open", "private"])

@@ -37,7 +37,15 @@ def files(tmp_path):
 
 
 def typed(files, *words):
-    base = ["insights", str(files / "replies.scores.csv"), "--of", str(files / "replies.csv"), "--author", "user"]
+    base = [
+        "texts",
+        "insights",
+        str(files / "replies.scores.csv"),
+        "--of",
+        str(files / "replies.csv"),
+        "--author",
+        "user",
+    ]
     return main([*base, "--out", str(files / "out"), *words])
 
 
@@ -109,5 +117,5 @@ def test_an_author_column_with_one_author_is_refused(files, capsys):
 
 
 def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path, capsys):
-    assert main(["insights", str(tmp_path / "no.csv"), "--author", "user", "--group", "kind"]) == 2
-    assert "write it with: empathy-transfer score FILE --study STUDY" in capsys.readouterr().err
+    assert main(["texts", "insights", str(tmp_path / "no.csv"), "--author", "user", "--group", "kind"]) == 2
+    assert "write it with: empathy-transfer texts score STUDY FILE" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``cancel`` ends what is ours and nothing else; ``retry`` trains what failed and nothing else."""
+"""``run --cancel`` ends what is ours and nothing else; ``run --failed`` trains what failed and nothing else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import sys
 import pytest
 
 from adapters_store import Store
-from harness.cli import jobs
-from harness.cli.jobs import drivers
 from harness.cli.main import main
+from harness.cli.run import drivers
+from harness.engines import ending
 from harness.run import notes
 from tests.harness.engines.test_status import HERE, KEYS, MANIFEST, ended, note  # noqa: F401 - a fixture
 from tests.support.clusters.fake_slurm import put_commands, queue_row
@@ -46,17 +46,17 @@ def sleeping(tmp_path):
 
 @pytest.fixture
 def toy(store, monkeypatch):
-    monkeypatch.setattr(jobs, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 0.0)
     store.write_manifest("toy", MANIFEST)
     return store
 
 
 @pytest.fixture
 def cancel(toy, capsys):
-    """Run ``cancel toy`` on the store; exit code and lines printed."""
+    """Run ``run toy --cancel`` on the store; exit code and lines printed."""
 
     def cancel(*arguments):
-        code = main(["cancel", "toy", "--store", str(toy.root), *arguments])
+        code = main(["run", "toy", "--cancel", "--store", str(toy.root), *arguments])
         return code, capsys.readouterr().out.splitlines()
 
     return cancel
@@ -64,7 +64,7 @@ def cancel(toy, capsys):
 
 OURS = [
     (["run", "toy", "--store", "STORE"], {}),
-    (["retry", "--failed", "--threads", "1", "toy", "--store=STORE"], {}),
+    (["run", "--failed", "--threads", "1", "toy", "--store=STORE"], {}),
     (["run", "toy"], {"EMPATHY_STORE": "STORE"}),
     (["run", "toy"], {}),
     (["run", "toy.toml", "--engine", "slurm"], {}),
@@ -75,7 +75,8 @@ OTHERS = [
     (["run", "toy", "--smoke"], {}),
     (["run", "tiny"], {}),
     (["run", "nothing.toml"], {}),
-    (["demo"], {}),
+    (["run", "demo"], {}),
+    (["run", "toy", "--cancel"], {}),
     (["status", "toy"], {}),
     (["run"], {}),
     (["run", "toy"], {"name": "another-program"}),
@@ -104,7 +105,7 @@ def test_the_words_of_a_command_inside_another_program_are_not_a_driver(tmp_path
 
 
 def test_cancel_ends_the_driver_and_takes_its_note_away_but_no_checkpoint(cancel, toy, sleeping, monkeypatch):
-    monkeypatch.setattr(jobs, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 60.0)
     process = sleeping("run", "toy", "--store", toy.root)
     note(toy, ("one", None), pid=process.pid)
     kept = toy.pack_folder(KEYS["one", None]) / "fold-1.1.safetensors"
@@ -135,8 +136,9 @@ def test_cancel_says_where_else_to_go(cancel, toy):
     code, text = cancel()
     assert code == 1
     assert text == [
-        "one goes on, job 5 on node8: its jobs end with the run that sent them; there, empathy-transfer cancel toy",
-        "one goes on, process 11 on node7: there, empathy-transfer cancel toy",
+        "one goes on, job 5 on node8: its jobs end with the run that sent them; there, empathy-transfer run toy "
+        "--cancel",
+        "one goes on, process 11 on node7: there, empathy-transfer run toy --cancel",
     ]
 
 
@@ -225,7 +227,7 @@ def test_where_slurm_does_not_say_whose_a_job_is_nothing_is_cancelled(cancel, to
 
 
 def test_cancel_of_a_study_that_the_store_does_not_know_is_refused(toy, capsys):
-    assert main(["cancel", "tiny", "--store", str(toy.root)]) == 2
+    assert main(["run", "tiny", "--cancel", "--store", str(toy.root)]) == 2
     assert "has no run of study 'tiny'" in capsys.readouterr().err
 
 
@@ -254,12 +256,12 @@ def test_retry_trains_what_failed_and_what_stands_on_it_and_no_more(small, tmp_p
     why = notes.Failure(key=keys[failed], study="tiny", label="epitome_er", reason="it broke")
     notes.write(store, keys[failed], why)
     capsys.readouterr()
-    assert main(["retry", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
+    assert main(["run", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (sorted(report["done"]), report["stored"]) == (sorted([keys[failed], keys[above]]), [])
     assert keys[waiting] not in store
     assert not notes.failures(store)
-    assert main(["retry", "tiny", "--store", str(store.root), *SMALL]) == 0
+    assert main(["run", "tiny", "--failed", "--store", str(store.root), *SMALL]) == 0
     assert capsys.readouterr().out == "no cell of study 'tiny' has failed since it was last tried\n"
 
 
@@ -271,5 +273,5 @@ def test_a_failed_transfer_is_tried_again_with_the_intermediate_it_needs(small, 
     keys = lost(store, [failed, below])
     notes.write(store, keys[failed], notes.Failure(key=keys[failed], study="tiny", label="x", reason="it broke"))
     capsys.readouterr()
-    assert main(["retry", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
+    assert main(["run", "tiny", "--failed", "--store", str(store.root), "--json", *SMALL]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["done"]) == sorted([keys[failed], keys[below]])

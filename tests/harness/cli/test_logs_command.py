@@ -7,8 +7,8 @@ import json
 import pytest
 
 from adapters_store import key_of
-from harness.cli.logs import TAIL_LINES, log_end
 from harness.cli.main import main
+from harness.engines.cell_facts import TAIL_LINES, log_end
 from harness.run import notes
 from tests.harness.engines.test_status import KEYS, MANIFEST, note, spec_of
 
@@ -23,10 +23,10 @@ def toy(store):
 
 @pytest.fixture
 def logs(toy, capsys):
-    """Run ``logs`` on the store; exit code, output and errors."""
+    """Run ``status --cell`` on the store; exit code, output and errors."""
 
-    def logs(*arguments):
-        code = main(["logs", *arguments, "--store", str(toy.root)])
+    def logs(cell, *arguments, study=()):
+        code = main(["status", *study, "--cell", cell, *arguments, "--store", str(toy.root)])
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -112,7 +112,7 @@ def test_several_cells_are_listed_with_their_keys(logs, toy):
     assert "'two->one' is 2 cells of store" in err
     assert f"{KEYS[PAIR][:12]} two -> one, seed 1, full (more)" in err
     assert json.loads(logs("two->one", "--seed", "2", "--json")[1])["key"] == KEYS[PAIR][::-1]
-    assert json.loads(logs("two->one", "--study", "toy", "--json")[1])["key"] == KEYS[PAIR]
+    assert json.loads(logs("two->one", "--json", study=["toy"])[1])["key"] == KEYS[PAIR]
 
 
 def test_a_cell_that_is_not_there_is_refused_with_the_nearest_name(logs):

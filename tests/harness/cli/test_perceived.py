@@ -36,7 +36,7 @@ def files(tmp_path, monkeypatch):
 
 
 def typed(*words):
-    return main(["perceived", *words])
+    return main(["texts", "perceived", *words])
 
 
 TABLE = ("turns.csv", "--group", "dialogue", "--ratings", "helpful,warm")
@@ -166,7 +166,16 @@ def test_conversations_of_esconv_need_no_options(files, capsys):
 @pytest.mark.realdata
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no raw data; set EMPATHY_SHARED to the folder that holds data/")
 def test_the_real_table_has_all_marks_and_all_closing_ratings(tmp_path):
-    words = ["perceived", "esconv/raw/FailedESConv.json", "--data", SHARED / "data", "--out", tmp_path, "--json"]
+    words = [
+        "texts",
+        "perceived",
+        "esconv/raw/FailedESConv.json",
+        "--data",
+        SHARED / "data",
+        "--out",
+        tmp_path,
+        "--json",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *words], capture_output=True, text=True, check=True
     )

@@ -14,7 +14,7 @@ from tests.support.studies.fake_study import FakeTask, fake_study
 
 
 def test_power_of_the_published_tables_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["power", "published", "--grids", "2", "--quiet", "--json", "--out", str(tmp_path)]) == 0
+    assert main(["study", "power", "published", "--grids", "2", "--quiet", "--json", "--out", str(tmp_path)]) == 0
     page = Path(json.loads(capsys.readouterr().out)["page"]).read_text()
     assert "APPROXIMATION" in page
     assert "no baseline has two seeds" in page
@@ -29,7 +29,7 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_study(tmp_path / "store", (FakeTask("hope"), FakeTask("role")), seeds=(1, 2), synthetic=True)
-    assert main(["power", "fake", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]) == 0
+    assert main(["study", "power", "fake", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out")]) == 0
     headline, path, _, following = capsys.readouterr().out.splitlines()
     assert headline.startswith("A single test finds a true gain of ")
     assert following.startswith("next: empathy-transfer plan fake --seeds 1,2,3 --store ")
@@ -42,5 +42,5 @@ def test_a_small_study_is_told_what_seeds_would_show_and_why_nothing_is_simulate
 
 
 def test_no_grids_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["power", "published", "--grids", "0"]) == 2
+    assert main(["study", "power", "published", "--grids", "0"]) == 2
     assert "--grids 0" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def server():
 
 
 def ask(server, *words, study="muddy-waters"):
-    return ["ratings", "ask", study, *ALLOWED, "--model", MODEL, "--url", server.url, *words]
+    return ["tasks", "ask", study, *ALLOWED, "--model", MODEL, "--url", server.url, *words]
 
 
 # What is written, and what it says.
@@ -111,7 +111,7 @@ def test_a_copy_of_the_only_person_gives_the_same_analysis_three_times(command, 
     tasks[["task", "family"]].to_csv("tasks.csv", index=False)
     published.ratings[published.ratings.rater == "A"].to_csv("people.csv", index=False)
     words = ("--ratings", "people.csv", "--tasks", "tasks.csv", "--model-ratings", "m.csv", "--quiet", "--out", "out")
-    code, out, err = command("analyze", "grid.csv", *words, "--json")
+    code, out, err = command("study", "analyze", "grid.csv", *words, "--json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
     sets = {name: [] for name in ("people's", "the model's", "both")}
@@ -149,7 +149,7 @@ def test_without_a_study_every_task_of_the_registry_is_rated(command, server, tm
     (tmp_path / "own" / "diaries.toml").write_text(ENTRY)
     private = [task.id for task in Registry.load().tasks.values() if task.dataset.private]
     allow = [word for name in private for word in ("--allow", name)]
-    words = ["ratings", "ask", "--registry", "own", *allow, "--model", MODEL, "--url", server.url]
+    words = ["tasks", "ask", "--registry", "own", *allow, "--model", MODEL, "--url", server.url]
     assert command(*words)[0] == 0
     (file,) = (tmp_path / "results" / "registry").glob("ratings-*.csv")
     rated = {rating.task for rating in ratings_in([file])}
@@ -157,7 +157,7 @@ def test_without_a_study_every_task_of_the_registry_is_rated(command, server, tm
 
 
 def test_a_dry_run_says_what_would_leave_for_whom_and_at_what_price_and_asks_nothing(command, server):
-    words = ["ratings", "ask", "tiny", "--model", MODEL, "--repeats", "3", *PRICED, "--dry-run"]
+    words = ["tasks", "ask", "tiny", "--model", MODEL, "--repeats", "3", *PRICED, "--dry-run"]
     code, out, err = command(*words, "--url", "https://example.org/v1", "--most-cost", "2")
     assert (code, err) == (0, "")
     assert re.match(
@@ -306,7 +306,7 @@ def test_ten_kills_under_every_fault(fault, tmp_path):
 )
 def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, command, server, tmp_path):
     given = [word.replace("URL", server.url) for word in words]
-    code, _, err = command("ratings", "ask", "tiny", "--model", MODEL, *given)
+    code, _, err = command("tasks", "ask", "tiny", "--model", MODEL, *given)
     assert (code, len(err.splitlines())) == (2, 1)
     assert line in err
     assert not server.answered
@@ -314,14 +314,14 @@ def test_what_cannot_be_asked_is_one_line_and_writes_nothing(words, line, comman
 
 
 def test_a_private_task_is_refused_by_name_and_so_is_a_task_without_a_description(command, server, tmp_path):
-    words = ["ratings", "ask", "muddy-waters", "--model", MODEL, "--url", server.url]
+    words = ["tasks", "ask", "muddy-waters", "--model", MODEL, "--url", server.url]
     code, _, err = command(*words)
     assert (code, len(err.splitlines())) == (2, 1)
     assert "what is said of condolence may not leave" in err
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "diaries.toml").write_text(ENTRY.replace("description", "title"))
     (tmp_path / "study.toml").write_text('extends = "tiny"\nname = "own"\ntasks = ["diaries"]\nregistry = ["own"]\n')
-    code, _, err = command("ratings", "ask", "study.toml", *words[3:])
+    code, _, err = command("tasks", "ask", "study.toml", *words[3:])
     assert (code, len(err.splitlines())) == (2, 1)
     assert "diaries.toml: task 'diaries' has no description" in err
     assert server.prompts == []
@@ -341,7 +341,7 @@ def test_a_file_that_is_there_is_not_overwritten_and_answers_without_any_number_
 def test_model_ratings_of_other_tasks_or_no_file_are_refused(command, tmp_path):
     (tmp_path / "m.csv").write_text("task,construct,rater,value\nnowhere,link,M,4\n")
     for name, line in (("m.csv", "m.csv: rates no task of published"), ("n.csv", "no file of ratings n.csv")):
-        code, _, err = command("analyze", "published", "--quiet", "--model-ratings", name)
+        code, _, err = command("study", "analyze", "published", "--quiet", "--model-ratings", name)
         assert (code, len(err.splitlines())) == (2, 1)
         assert line in err
 
@@ -357,7 +357,7 @@ def test_no_key_is_written_anywhere_and_no_prompt_in_anything_but_the_kept_answe
     (tmp_path / "study.toml").write_text(
         'extends = "tiny"\nname = "own"\ntasks = ["diaries", "epitome_er"]\nregistry = ["own"]\n'
     )
-    words = ["ratings", "ask", "study.toml", "--repeats", "3", "--model", MODEL]
+    words = ["tasks", "ask", "study.toml", "--repeats", "3", "--model", MODEL]
     printed = []
     with fake_server(rule=lambda prompt: f"4 {prompt}" if len(prompt) % 2 else "4") as server:
         server.fault = lambda number: {2: "500", 4: "cut", 6: "429"}.get(number)
@@ -389,7 +389,7 @@ def test_a_stored_study_is_analyzed_with_ratings_that_only_a_model_gave(command,
     lines = [f"{task},{name},m,{2 + place}" for place, task in enumerate(tasks) for name in constructs()]
     Path("m.csv").write_text("\n".join(["task,construct,rater,value", *lines]) + "\n")
     (study,) = [path.stem for path in (tmp_path / "runs" / "studies").glob("*.json")]
-    code, out, _ = command("analyze", study, "--quiet", "--model-ratings", "m.csv")
+    code, out, _ = command("study", "analyze", study, "--quiet", "--model-ratings", "m.csv")
     assert code == 0
     assert "m and mean of people, Definition: alpha" in out
     assert "with people's ratings (1 task rated on every construct): " in out

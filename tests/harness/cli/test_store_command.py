@@ -31,13 +31,13 @@ def command(capsys, store, folder):
 
 
 def test_ls_prints_a_row_for_each_study_and_sort(command):
-    code, out, _ = command("store", "ls")
+    code, out, _ = command("store", "list")
     assert code == 0
     assert [line.split()[:4] for line in out.splitlines()[:2]] == [
         ["what", "name", "planned", "count"],
         ["study", "tiny", "2", "1"],
     ]
-    _, out, _ = command("store", "ls", "--json")
+    _, out, _ = command("store", "list", "--json")
     rows = {row["what"]: row for row in json.loads(out)}
     assert set(rows) == {"study", "records", "measures", "searches", "packs", "staging"}
     assert (rows["study"]["planned"], rows["study"]["count"], rows["records"]["count"]) == (2, 1, 0)
@@ -93,7 +93,7 @@ def test_gc_lists_first_and_removes_only_the_kinds_that_are_named(command, store
     assert (store.root / "staging" / "crashed").exists()
 
 
-@pytest.mark.parametrize("name", ["ls", "verify", "gc"])
+@pytest.mark.parametrize("name", ["list", "gc"])
 def test_a_store_that_is_not_there_is_one_line_and_is_not_created(capsys, tmp_path, name):
     assert main(["store", name, "--store", str(tmp_path / "nowhere")]) == 2
     err = capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_a_store_that_is_not_there_is_one_line_and_is_not_created(capsys, tmp_pa
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("arguments", [("store", "ls"), ("status",)])
+@pytest.mark.parametrize("arguments", [("store", "list"), ("status",)])
 def test_listing_loads_nothing_heavy(command, store, arguments):
     script = (
         "import sys; from harness.cli.main import main; code = main(sys.argv[1:]); "
@@ -118,4 +118,4 @@ def test_the_benchmark_of_listing_times_each_command_on_a_store_it_makes(capfd, 
     store_listing.main(["--cells", "5"])
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("5 cells; a plain scan of their folders ")
-    assert [line.split()[:2] for line in lines[1:]] == [["store", "--help"], ["status", "big"], ["store", "ls"]]
+    assert [line.split()[:2] for line in lines[1:]] == [["store", "--help"], ["status", "big"], ["store", "list"]]

@@ -13,9 +13,9 @@ import pytest
 
 from harness.cli import status
 from harness.cli.main import main
-from harness.cli.status import MOST, lines, span
 from harness.cli.terminal import Plain, Screen, print_rows
 from harness.engines.status import status_of
+from harness.engines.status_text import MOST, lines, span
 from tests.analysis.figures.test_unlearned_targets import results_of
 from tests.harness.engines.test_status import KEYS, MANIFEST, fail, note, put
 
@@ -61,8 +61,8 @@ def test_one_study_is_shown_with_all_that_its_store_knows(command, toy):
     assert text[1] == "running 1"
     assert text[2].startswith("  one -> two: epoch 1 of 4, 0 s an epoch, process ")
     assert text[3:7] == ["failed 1", "  two: RuntimeError: out of memory", "not run 1", "  1 on two, which failed"]
-    assert text[-2] == f"why one failed: empathy-transfer logs {KEYS['two', None][:12]}"
-    assert text[-1] == "to train the failed cells again: empathy-transfer retry toy.toml"
+    assert text[-2] == f"why one failed: empathy-transfer status toy --cell {KEYS['two', None][:12]}"
+    assert text[-1] == "to train the failed cells again: empathy-transfer run toy.toml --failed"
 
 
 def test_a_stalled_pack_is_shown_with_its_silence_and_the_cure(command, toy):

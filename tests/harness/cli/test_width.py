@@ -26,9 +26,10 @@ COMMANDS = (
     *("data status", "study list", "study show demo", "study show muddy-waters"),
     *("study show tiny --set training.epochs=9", "plan tiny", "plan tiny --why --seeds 1,2,3"),
     'plan tiny --set controls=["self","random"]',
-    *("doctor", "status", "status fake", "logs news_empathy --study fake", "store ls", "store verify", "store gc"),
-    *("cancel fake", "power fake --out {out}", "compare fake published --out {out}", "report fake --out {out}"),
-    *("flips epitome_er empdial_role --study fake", "cite fake --out {out}", "figures fake --out {out}"),
+    *("study doctor", "status", "status fake", "status fake --cell news_empathy", "store list", "store gc"),
+    *("run fake --cancel", "study power fake --out {out}", "study compare fake published --out {out}"),
+    *("report fake --out {out}", "figures fake --out {out}", "study cite fake --out {out}"),
+    "systems flips fake epitome_er empdial_role",
 )
 
 
@@ -51,7 +52,9 @@ def too_long(text):
 def test_what_a_command_prints_fits_the_width_of_its_terminal(typed, places, command, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     words = [word.format(out=tmp_path) for word in typed.split()]
-    code, out, err = command(*words, "--data", places / "data", "--store", places / "runs", "--quiet")
+    monkeypatch.setenv("EMPATHY_DATA", str(places / "data"))
+    monkeypatch.setenv("EMPATHY_STORE", str(places / "runs"))
+    code, out, err = command(*words)
     assert (code in (0, 1), bool(out)) == (True, True), err
     assert too_long(out) == []
 
@@ -70,21 +73,21 @@ def trained(tmp_path_factory):
     [
         f"run tiny {CHANGES}",
         pytest.param(
-            f"search tiny {CHANGES} --task {ONE} --trials 2",
+            f"study search tiny {CHANGES} --task {ONE} --trials 2",
             marks=pytest.mark.skipif(find_spec("optuna") is None, reason="needs the extra `search`"),
         ),
-        f"similarities tiny {CHANGES}",
-        f"suggest {TWO} --study tiny {CHANGES} --out {{out}}",
-        "score {texts} --study tiny --out {out}/scores.csv",
-        f"adapter export {ONE} --study tiny --out {{out}}/adapter",
-        "leaderboard tiny --out {out}",
-        "analyze tiny --out {out}",
+        f"study similarities tiny {CHANGES}",
+        f"study suggest tiny {TWO} {CHANGES} --out {{out}}",
+        "texts score tiny {texts} --out {out}/scores.csv",
+        f"adapter export tiny {ONE} --out {{out}}/adapter",
+        "systems leaderboard tiny --out {out}",
+        "study analyze tiny --out {out}",
     ],
 )
 def test_what_a_trained_study_prints_fits_and_stays_a_table(typed, trained, command, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     words = [word.format(out=tmp_path, texts=trained / "texts.csv") for word in typed.split()]
-    code, out, err = command(*words, "--store", trained / "runs", "--quiet")
+    code, out, err = command(*words, "--store", trained / "runs")
     assert (code, bool(out)) == (0, True), err
     assert too_long(out) == []
     assert not re.search(r"^ .*; .*; .*;", out, re.MULTILINE), "a table has become paragraphs"
@@ -154,9 +157,10 @@ def test_settings_are_printed_as_people_write_them(name, command, tmp_path):
     assert not re.search(r"\{'|\('|None|True|False|\(\d+,\)|\[\]", out)
 
 
-@pytest.mark.parametrize("typed", ["plan tiny", "status fake", "status", "power fake", "compare fake fake"])
-def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path):
-    out = command(*typed.split(), "--store", places / "runs", "--out", tmp_path)[1]
+@pytest.mark.parametrize("typed", ["plan tiny", "status fake", "status", "study power fake", "study compare fake fake"])
+def test_the_next_command_is_printed_and_can_be_typed(typed, places, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = command(*typed.split(), "--store", places / "runs")[1]
     typed_next = out.splitlines()[-1].removeprefix("next: empathy-transfer ")
     assert typed_next != out.splitlines()[-1]
     parser().parse_args(typed_next.split())

@@ -249,7 +249,7 @@ def test_a_score_that_its_logits_do_not_give_is_refused(folder, tmp_path) -> Non
 def test_commands_pack_and_store_and_say_what_comes_next(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = [word for change in (*OVERRIDES, CONTROLS) for word in ("--set", change)]
-    assert main(["prefetch", "tiny", "--folder", "parcel", *words]) == 0
+    assert main(["study", "prefetch", "tiny", "--folder", "parcel", *words]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"packed +14 cells into parcel: 1 parts \([\d.]+ MB\)", printed)
     assert "python parcel/part-1/train.py --minutes 10" in printed

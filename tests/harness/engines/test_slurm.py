@@ -354,7 +354,7 @@ def test_a_foreign_job_with_the_number_of_a_stale_note_is_neither_waited_for_nor
     assert (code, len(report["done"])) == (0, 1)
     shutil.rmtree(store / "objects" / keys[0])
     notes.write(Store(store), "stale", stale)
-    subprocess.run([*command, "cancel", "tiny", "--store", str(store)], check=True, **where)
+    subprocess.run([*command, "run", "tiny", "--cancel", "--store", str(store)], check=True, **where)
     assert cluster.show(job, "JobState") == "PENDING"
     assert not notes.progress(Store(store))
     cluster.command("scancel", job)

@@ -186,7 +186,7 @@ def test_a_driver_that_is_stopped_says_that_its_jobs_go_on(slurm, launch, steps,
     with caplog.at_level(logging.WARNING), pytest.raises(KeyboardInterrupt):
         list(SlurmEngine(Slurm()).run(launch, steps))
     assert "6 jobs go on by themselves" in caplog.text
-    assert "empathy-transfer cancel toy" in caplog.text
+    assert "empathy-transfer run toy --cancel" in caplog.text
     assert not slurm.cancelled
 
 

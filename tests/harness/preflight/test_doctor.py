@@ -172,7 +172,7 @@ def test_the_backbone_is_named_with_its_hash_and_never_fetched(monkeypatch):
         raise doctor.BadInput("no such backbone")
 
     line = doctor.backbone_line(load_study("tiny"))
-    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer prefetch tiny")
+    assert (line.state, line.cure) == (PROBLEM, "with internet: empathy-transfer study prefetch tiny")
     assert seen == ["1"]
     assert "HF_HUB_OFFLINE" not in os.environ
 
@@ -247,7 +247,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path):
 @pytest.mark.slow  # loads torch
 def test_the_command_prints_a_line_each_and_its_code_says_whether_there_is_a_problem(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(machine.shutil, "which", lambda name: None)
-    options = ["doctor", "tiny", "--store", str(tmp_path / "runs")]
+    options = ["study", "doctor", "tiny", "--store", str(tmp_path / "runs")]
     assert main([*options, "--json"]) == 0
     found = {line["what"]: line["state"] for line in json.loads(capsys.readouterr().out)}
     assert {"python", "packages", "torch", "device", "threads", "slurm", "ray", "backbone", "data", "store"} <= set(

@@ -52,7 +52,7 @@ def test_row_lengths_are_those_of_the_encoded_rows(tiny, study, toy_splits):
     [
         ["plan", "tiny", "--set", "trainer=lanes"],
         ["plan", "tiny", "--json", "--why"],
-        ["doctor", "tiny", "--help"],
+        ["study", "doctor", "tiny", "--help"],
         ["data", "status"],
         ["tasks", "show", "epitome_er"],
         ["study", "show", "tiny"],
@@ -62,7 +62,7 @@ def test_row_lengths_are_those_of_the_encoded_rows(tiny, study, toy_splits):
 def test_what_is_asked_before_a_run_loads_no_torch_and_no_table_library(asked, tmp_path):
     code = (
         "import sys; from harness.cli.main import main\n"
-        f"try: code = main({[*asked, '--store', str(tmp_path / 'runs')]!r})\n"
+        f"try: code = main({asked!r})\n"
         "except SystemExit as stopped: code = stopped.code\n"
         "heavy = {'torch', 'transformers', 'adapters', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy; sys.exit(code)"

@@ -146,7 +146,7 @@ def test_the_line_for_jobs_has_absolute_places_that_a_shell_reads_back(online, m
 
 
 def test_the_command_prints_the_line_and_its_code_says_whether_a_download_failed(online, tmp_path, capsys):
-    options = ["prefetch", "tiny", "--store", str(tmp_path / "runs"), "--data", str(tmp_path), "--quiet"]
+    options = ["study", "prefetch", "tiny", "--store", str(tmp_path / "runs"), "--data", str(tmp_path), "--quiet"]
     assert main(options) == 0
     assert f"EMPATHY_STORE={tmp_path.resolve()}/runs" in capsys.readouterr().out.splitlines()[-1]
     assert main([*options, "--set", "backbone=/no/such", "--json"]) == 1

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from harness.cli.terminal import listen, stop_if_asked
+from harness.run.interrupts import listen, stop_if_asked
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A command that waits for a line of input, and writes something when it is interrupted.

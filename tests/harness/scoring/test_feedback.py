@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from harness.cli.main import parser
 from harness.scoring.answers import RATIONALE
 from harness.scoring.feedback import HEADING, TEMPLATES, feedback, known_tasks
 from harness.scoring.texts import Line
@@ -82,8 +83,8 @@ def test_the_command_says_it_is_a_demonstration_and_writes_nothing(done, command
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.csv").write_text("reply,post\nso hard,I lost it\n,what now\nhow are you,\n")
     before = sorted(done.store.root.rglob("*"))
-    where = ("--study", "tiny", "--store", done.store.root, "--text", "reply", "--context", "post", *by)
-    code, shown, err = command("feedback", "texts.csv", *where)
+    where = ("--store", done.store.root, "--text", "reply", "--context", "post", *by)
+    code, shown, err = command("texts", "feedback", "tiny", "texts.csv", *where)
     assert (code, err) == (0, "")
     assert " ".join(shown.split()).startswith(HEADING)
     assert shown.count("Emotional reaction: ") == 2 and "news" not in shown
@@ -93,15 +94,13 @@ def test_the_command_says_it_is_a_demonstration_and_writes_nothing(done, command
 
 
 @pytest.mark.parametrize("option", [("--out", "there"), ("--json",)])
-def test_feedback_leaves_the_terminal_by_no_option(done, command, tmp_path, option):
-    (tmp_path / "texts.txt").write_text("so hard\n")
-    code, _, err = command("feedback", tmp_path / "texts.txt", "--study", "tiny", "--store", done.store.root, *option)
-    assert code == 2
-    assert f"{option[0]}: feedback is shown on the terminal only; leave it out" in err
+def test_feedback_leaves_the_terminal_by_no_option(option):
+    with pytest.raises(SystemExit, match="2"):
+        parser().parse_args(["texts", "feedback", "tiny", "texts.txt", *option])
 
 
 def test_a_file_without_texts_is_named(done, command, tmp_path):
     (tmp_path / "texts.txt").write_text("")
-    code, _, err = command("feedback", tmp_path / "texts.txt", "--study", "tiny", "--store", done.store.root)
+    code, _, err = command("texts", "feedback", "tiny", tmp_path / "texts.txt", "--store", done.store.root)
     assert code == 2
     assert "texts.txt: has no text" in err

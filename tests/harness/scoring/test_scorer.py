@@ -251,7 +251,7 @@ def test_the_command_scores_a_file_and_says_how_good_each_task_is(trained, tmp_p
     store.write_manifest("tiny", manifest)
     file, out = tmp_path / "in.csv", tmp_path / "out.jsonl"
     file.write_text("reply\nso hard\n\nwell then\n")
-    asked = ("score", file, "--study", "tiny", "--store", store.root, "--out", out)
+    asked = ("texts", "score", "tiny", file, "--store", store.root, "--out", out)
     code, said, _ = command(*asked, "--task", "epitome_er", "--task", "news_empathy")
     assert code == 0
     assert f"2 of 3 texts scored: {out}" in said

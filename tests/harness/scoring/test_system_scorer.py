@@ -101,8 +101,8 @@ def test_spans_stand_in_the_rows_of_their_texts(done, monkeypatch):
 def test_the_command_scores_a_file_by_a_system_and_says_how_good_it_is(done, command, tmp_path):
     (tmp_path / "texts.csv").write_text("reply,post\nso hard,I lost it\nwhat now,\n")
     out = tmp_path / "scores.csv"
-    where = ("--study", "tiny", "--store", done.store.root, "--text", "reply", "--context", "post", "--out", out)
-    code, shown, err = command("score", tmp_path / "texts.csv", *where, "--by", "bi-encoder")
+    where = ("--store", done.store.root, "--text", "reply", "--context", "post", "--out", out)
+    code, shown, err = command("texts", "score", "tiny", tmp_path / "texts.csv", *where, "--by", "bi-encoder")
     assert (code, err) == (0, "")
     assert ONE in shown
     frame = pd.read_csv(out)
@@ -122,23 +122,23 @@ def test_the_command_scores_a_file_by_a_system_and_says_how_good_it_is(done, com
 def test_what_cannot_be_scored_is_refused_in_one_line(done, command, tmp_path, arguments, refusal):
     (tmp_path / "texts.txt").write_text("so hard\n")
     out = tmp_path / "scores.csv"
-    where = ("--study", "tiny", "--store", done.store.root, "--out", out)
-    code, _, err = command("score", tmp_path / "texts.txt", *where, *arguments)
+    where = ("--store", done.store.root, "--out", out)
+    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where, *arguments)
     assert (code, len(err.splitlines()), out.exists()) == (2, 1, False)
     assert refusal in err
 
 
 def test_a_system_of_ones_own_scores_where_its_file_is_named_and_unchanged(done, command, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("so hard\n")
-    where = ("--study", "tiny", "--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "nearest-text")
+    where = ("--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "nearest-text")
     monkeypatch.setattr(systems, "_own", {})
-    code, _, err = command("score", tmp_path / "texts.txt", *where)
+    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where)
     assert (code, "a file of your own is named with --system FILE.py" in err) == (2, True)
     changed = tmp_path / "nearest_text.py"
     changed.write_text(FILES[0].read_text() + "\n# changed\n")
-    code, _, err = command("score", tmp_path / "texts.txt", *where, "--system", changed)
+    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where, "--system", changed)
     assert (code, "was trained by another version of 'nearest-text' than is here" in err) == (2, True)
-    code, _, err = command("score", tmp_path / "texts.txt", *where, "--system", FILES[0])
+    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where, "--system", FILES[0])
     assert (code, err) == (0, "")
 
 
@@ -164,8 +164,8 @@ def test_a_system_that_was_not_trained_is_named_with_the_command(tmp_path, done)
 def test_a_package_that_is_missing_is_named_before_anything_is_read(done, command, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("so hard\n")
     monkeypatch.setattr(systems.Kind, "is_installed", False)
-    where = ("--study", "tiny", "--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "counts")
-    code, _, err = command("score", tmp_path / "texts.txt", *where)
+    where = ("--store", done.store.root, "--out", tmp_path / "scores.csv", "--by", "counts")
+    code, _, err = command("texts", "score", "tiny", tmp_path / "texts.txt", *where)
     assert (code, len(err.splitlines())) == (2, 1)
     assert "system 'counts' needs an optional package; install it with: pip install" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt"]

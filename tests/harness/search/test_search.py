@@ -260,7 +260,7 @@ def words(store, *arguments):
 
 
 def searching(store):
-    return words(store, "search", "--task", "epitome_er", "--trials", "24", "--quiet")
+    return words(store, "study", "search", "--task", "epitome_er", "--trials", "24", "--quiet")
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_the_best_trial_wins_over_the_study_and_loses_to_the_task_and_the_comman
 
 
 def test_without_a_search_best_says_how_to_start_one(store):
-    with pytest.raises(NoSearch, match="empathy-transfer search tiny"):
+    with pytest.raises(NoSearch, match="empathy-transfer study search tiny"):
         with_best(load_study("tiny"), store)
 
 

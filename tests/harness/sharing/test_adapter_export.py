@@ -153,7 +153,7 @@ def test_what_cannot_be_exported_leaves_nothing(trained, facts, tmp_path):
 def test_the_command_exports_with_the_interval_of_the_study(trained, tmp_path, command):
     store, plan, _ = trained
     store.write_manifest("tiny", manifest_of(plan))
-    asked = ("adapter", "export", "epitome_er", "--study", "tiny", "--store", store.root, "--out", tmp_path / "out")
+    asked = ("adapter", "export", "tiny", "epitome_er", "--store", store.root, "--out", tmp_path / "out")
     code, said, _ = command(*asked, "--json")
     assert code == 0
     told = json.loads(said)
@@ -167,7 +167,7 @@ def test_publishing_shows_everything_first_and_uploads_nothing_without_a_word(tr
     store, plan, _ = trained
     store.write_manifest("tiny", manifest_of(plan))
     monkeypatch.setattr("harness.sharing.outgoing.upload", lambda *_, **__: pytest.fail("something left"))
-    asked = ("adapter", "publish", "epitome_er", "--study", "tiny", "--store", store.root, "--repository", "me/mine")
+    asked = ("adapter", "publish", "tiny", "epitome_er", "--store", store.root, "--repository", "me/mine")
     code, said, _ = command(*asked)
     assert code == 0
     for wanted in (*FILES, "README.md", "Not for diagnosis", "unstated", "nothing has left this machine"):

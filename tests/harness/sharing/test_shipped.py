@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -60,9 +61,10 @@ def shipped(archived, tmp_path, monkeypatch):
 
 
 def typed(capsys, *words):
-    code = main([*map(str, words), "--quiet"])
+    """Exit code, standard output, and standard error without its lines of progress."""
+    code = main([*map(str, words)])
     said = capsys.readouterr()
-    return code, said.out, said.err
+    return code, said.out, re.sub(r"(?m)^\d+ of \d+: .*\n", "", said.err)
 
 
 def unpacked(folder):
@@ -70,15 +72,15 @@ def unpacked(folder):
 
 
 def test_what_only_reads_works_from_the_shipped_results_and_says_so_once(tmp_path, capsys, caplog):
-    code, out, _ = typed(capsys, "cite", "fake", "--out", "-")
+    code, out, _ = typed(capsys, "study", "cite", "fake", "--out", "-")
     assert code == 0 and "@inproceedings{sharma" in out
     assert [record.getMessage() for record in caplog.records] == [
         "store runs has no run of fake: these are its results of 2024-01-01 that come with this package; for your own:"
         " empathy-transfer run fake"
     ]
-    code, out, _ = typed(capsys, "flips", "role", "epitome_er", "--study", "fake", "--json")
+    code, out, _ = typed(capsys, "systems", "flips", "fake", "role", "epitome_er", "--json")
     assert code == 0 and json.loads(out)["by_seed"]
-    code, out, _ = typed(capsys, "logs", "role->epitome_er", "--study", "fake", "--json")
+    code, out, _ = typed(capsys, "status", "fake", "--cell", "role->epitome_er", "--json")
     assert code == 0 and "role" in out
     assert len(unpacked(tmp_path)) == 1 and len(caplog.records) == 1
     assert not (tmp_path / "runs").exists()
@@ -89,7 +91,7 @@ def test_the_shipped_results_stand_beside_a_study_of_ones_own(tmp_path, capsys):
     own.write_manifest("mine", {**manifest, "name": "mine"})
     (own.root / "studies" / "fake.json").unlink()
     before = sorted(own.root.rglob("*"))
-    code, out, _ = typed(capsys, "compare", "fake", "mine")
+    code, out, _ = typed(capsys, "study", "compare", "fake", "mine")
     assert code == 0 and (tmp_path / "results" / "fake-against-mine").is_dir(), out
     kept = [path for path in own.root.rglob("*") if path not in before]
     assert all(path.is_relative_to(own.root / "measures") or path == own.root / "staging" for path in kept)
@@ -191,7 +193,7 @@ def test_an_unpacking_that_is_interrupted_is_not_read_and_done_again(shipped, tm
 
 def test_a_cache_that_cannot_be_written_is_one_line_with_the_next_step(shipped, tmp_path, capsys):
     (tmp_path / "cache").write_text("a file where the folder should be")
-    code, _, err = typed(capsys, "cite", "fake", "--out", "-")
+    code, _, err = typed(capsys, "study", "cite", "fake", "--out", "-")
     assert code == 2 and err.count("\n") == 1
     assert "the shipped results of fake cannot be unpacked (Not a directory)" in err
     assert "XDG_CACHE_HOME" in err and f"store restore {shipped} --store DIR" in err
@@ -216,7 +218,7 @@ def test_reading_shipped_results_loads_no_training_library(shipped, tmp_path):
     code = (
         "import sys; from pathlib import Path; import harness.sharing.stored as places;"
         f" places.FOLDER = Path({str(shipped.parent)!r}); from harness.cli.main import main;"
-        " code = main(['flips', 'role', 'epitome_er', '--study', 'fake']);"
+        " code = main(['systems', 'flips', 'fake', 'role', 'epitome_er']);"
         " heavy = {'torch', 'transformers', 'adapters'} & set(sys.modules);"
         " sys.exit(f'loaded {heavy}' if heavy else code)"
     )

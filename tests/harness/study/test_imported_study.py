@@ -246,7 +246,16 @@ def test_an_import_that_the_study_does_not_name_is_scored_when_it_is_asked_for(t
 def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, command):
     store, _, _ = trained
     (tmp_path / "in.csv").write_text("reply\nso hard\n")
-    asked = ("score", tmp_path / "in.csv", "--study", "tiny", "--store", store.root, "--out", tmp_path / "out.csv")
+    asked = (
+        "texts",
+        "score",
+        "tiny",
+        tmp_path / "in.csv",
+        "--store",
+        store.root,
+        "--out",
+        tmp_path / "out.csv",
+    )
     code, said, _ = command(*asked)
     assert code == 0
     (row,) = [line for line in said.splitlines() if line.startswith("theirs ") and "multiclass" in line]
@@ -254,7 +263,7 @@ def test_the_commands_say_what_is_not_known_of_an_import(trained, tmp_path, comm
     assert "theirs is imported: how its texts were put together when it was trained is not known" in said
     assert "headless is imported without a head, so it is not scored" in said
     for verb in (("export",), ("publish", "--repository", "me/mine")):
-        code, _, refused = command("adapter", verb[0], "theirs", "--study", "tiny", "--store", store.root, *verb[1:])
+        code, _, refused = command("adapter", verb[0], "tiny", "theirs", "--store", store.root, *verb[1:])
         assert code == 2
         assert "theirs was imported" in refused
 
@@ -282,7 +291,7 @@ def test_a_manuscript_names_adapters_of_others_and_where_they_came_from(trained)
 def test_what_is_exported_and_imported_again_says_what_its_record_says(trained, tmp_path, command, kind):
     store, plan, manifest = trained
     out = tmp_path / "out"
-    told = command("adapter", "export", "epitome_er", "--study", "tiny", "--store", store.root, "--out", out, "--bin")
+    told = command("adapter", "export", "tiny", "epitome_er", "--store", store.root, "--out", out, "--bin")
     assert told[0] == 0
     for file in out.glob("*.safetensors" if kind == "bin" else "*.bin"):
         file.unlink()
@@ -303,7 +312,7 @@ def test_an_imported_adapter_scores_before_its_study_is_run(shelf, tmp_path, cap
     (tmp_path / "new.txt").write_text("I am so sorry\nwhatever\n", encoding="utf-8")
     study = tmp_path / "their.toml"
     study.write_text(f'extends = "tiny"\n[imported]\ntheirs = "{keys["theirs"][:12]}"\n', encoding="utf-8")
-    words = ["score", str(tmp_path / "new.txt"), "--study", str(study), "--store", str(store.root)]
+    words = ["texts", "score", str(study, str(tmp_path / "new.txt")), "--store", str(store.root)]
     out = tmp_path / "scores.csv"
     assert main([*words, "--task", "theirs", "--out", str(out)]) == 0
     scores = pd.read_csv(out)

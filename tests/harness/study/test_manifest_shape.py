@@ -88,7 +88,10 @@ def test_an_archive_with_an_odd_manifest_is_no_traceback(study, packed, tmp_path
     assert main(["store", "restore", str(file), "--store", str(tmp_path / "runs")]) in (0, 2)
 
 
-@pytest.mark.parametrize("command", ["report", "figures", "analyze", "cite", "power", "paper", "store archive"])
+@pytest.mark.parametrize(
+    "command",
+    ["report", "figures", "study analyze", "study cite", "study power", "study paper", "store archive"],
+)
 def test_a_stored_study_with_an_odd_manifest_is_one_line(study, tmp_path, capsys, command):
     store = Store(tmp_path / "runs")
     store.write_manifest("fake", changed(study[1], "tasks.aaa.classes", None))

@@ -112,13 +112,13 @@ def test_both_land_in_every_table(done, command, tmp_path):
     board = leaderboard(done.store, manifest, draws=50).board
     assert set(board.system[board.target == ONE]) == {"adapter alone", "nearest-text"}
     assert set(board.system[board.target == TWO]) == {"adapter alone", "length"}
-    code, out, err = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path / "out")
+    code, out, err = command("systems", "leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path / "out")
     assert (code, err) == (0, "")
     assert "nearest-text" in out
     assert "length" in pd.read_csv(tmp_path / "out" / "tables" / "leaderboard.csv").system.tolist()
-    code, _, err = command("leaderboard", "tiny", "--store", done.store.root, "--target", "news_empathi")
+    code, _, err = command("systems", "leaderboard", "tiny", "--store", done.store.root, "--target", "news_empathi")
     assert (code, len(err.splitlines())) == (2, 1)
-    code, out, _ = command("leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path, "--json")
+    code, out, _ = command("systems", "leaderboard", "tiny", "--store", done.store.root, "--out", tmp_path, "--json")
     assert {row["system"] for row in json.loads(out)["leaderboard"]} == set(board.system)
 
 

@@ -14,7 +14,7 @@ from tests.support.faults.failing_disk import NoCompiler, preloaded
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-QUICK = ("cite", "analyze", "power", "tasks new", "ratings sheet", "score to csv", "adapter export", "store archive")
+QUICK = ("cite", "analyze", "power", "tasks new", "tasks sheet", "score to csv", "adapter export", "store archive")
 
 
 def drill(name, *arguments):

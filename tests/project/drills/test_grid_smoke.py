@@ -16,10 +16,10 @@ from tests.support import grid_smoke
 
 def test_every_command_can_be_typed_and_writes_only_where_it_is_told(tmp_path):
     typed = grid_smoke.commands(tmp_path, [])
-    assert [words[0] for words in typed] == ["plan", "run", "run", "status", "report", "compare"]
+    assert [words[0] for words in typed] == ["plan", "run", "run", "status", "report", "study"]
     for words in typed:
         options = parser().parse_args(words)
-        places = [options.store, *([options.out] if words[0] in ("report", "compare") else [])]
+        places = [options.store, *([options.out] if words[0] in ("report", "study") else [])]
         assert all(place.startswith(str(tmp_path)) for place in places)
         assert options.study == "muddy-waters" if words[0] == "plan" else True
 

@@ -42,7 +42,7 @@ def names_of(parser: argparse.ArgumentParser, before: str = "") -> list[str]:
 
 def is_whole(words: list[str]) -> bool:
     """Whether it is a command with what it needs, and no mere name of one in a sentence."""
-    return len(words) > 2 or " ".join(words) in ("demo", "store ls", "store gc", "tasks list")
+    return len(words) > 2 or " ".join(words) in ("run demo", "store list", "store gc", "tasks list")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

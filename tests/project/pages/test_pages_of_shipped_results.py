@@ -33,7 +33,10 @@ def test_a_page_is_its_text_filled_with_the_shipped_results(study, page, tmp_pat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     assert (
-        main(["paper", study, "--text", str(DOCS / "texts" / page), "--out", str(tmp_path / "paper"), "--quiet"]) == 0
+        main(
+            ["study", "paper", study, "--text", str(DOCS / "texts" / page), "--out", str(tmp_path / "paper"), "--quiet"]
+        )
+        == 0
     )
     assert (tmp_path / "paper" / "texts" / page).read_text(encoding="utf-8") == (DOCS / page).read_text(
         encoding="utf-8"

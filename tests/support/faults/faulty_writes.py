@@ -54,26 +54,26 @@ class Command:
 COMMANDS = (
     Command("report", ("report", "tiny", "--quiet", "--out", "out"), replaces=True),
     Command("report --public", ("report", "tiny", "--quiet", "--public", "--out", "out"), replaces=True),
-    Command("cite", ("cite", "tiny", "--out", "out"), replaces=True),
+    Command("cite", ("study", "cite", "tiny", "--out", "out"), replaces=True),
     Command("figures", ("figures", "tiny", "--out", "out"), replaces=True),
-    Command("paper", ("paper", "tiny", "--quiet", "--out", "out"), replaces=True),
-    Command("analyze", ("analyze", "tiny", "--quiet", "--out", "out"), replaces=True),
-    Command("power", ("power", "tiny", "--quiet", "--grids", "1", "--out", "out"), replaces=True),
-    Command("compare", ("compare", "tiny", "published", "--out", "out"), replaces=True),
-    Command("flips", ("flips", TASKS[1], TASKS[0], "--study", "tiny", "--out", "out"), replaces=True),
+    Command("paper", ("study", "paper", "tiny", "--quiet", "--out", "out"), replaces=True),
+    Command("analyze", ("study", "analyze", "tiny", "--quiet", "--out", "out"), replaces=True),
+    Command("power", ("study", "power", "tiny", "--quiet", "--grids", "1", "--out", "out"), replaces=True),
+    Command("compare", ("study", "compare", "tiny", "published", "--out", "out"), replaces=True),
+    Command("flips", ("systems", "flips", "tiny", TASKS[1], TASKS[0], "--out", "out"), replaces=True),
     Command("tasks check", ("tasks", "check", "news_empathy", "--data", "data", "--out", "out"), ("data",), True),
     Command("tasks new", ("tasks", "new", "replies.csv", "--skip-training"), ("replies.csv",)),
-    Command("ratings sheet", ("ratings", "sheet", "tiny", "--rater", "C", "--out", "out"), ()),
-    Command("similarities", ("similarities", "tiny", "--measure", "vocabulary", "--quiet", *STUDY[4:])),
-    Command("suggest", ("suggest", TASKS[0], "--study", "tiny", "--quiet", "--out", "out", *STUDY[4:]), replaces=True),
-    Command("score to csv", ("score", "texts.csv", "--study", "tiny", "--out", "scores.csv"), ("runs", "texts.csv")),
-    Command("score to parquet", ("score", "texts.csv", "--study", "tiny", "--out", "s.parquet"), ("runs", "texts.csv")),
+    Command("tasks sheet", ("tasks", "sheet", "tiny", "--rater", "C", "--out", "out"), ()),
+    Command("similarities", ("study", "similarities", "tiny", "--measure", "vocabulary", "--quiet", *STUDY[4:])),
+    Command("suggest", ("study", "suggest", "tiny", TASKS[0], "--quiet", "--out", "out", *STUDY[4:]), replaces=True),
+    Command("score to csv", ("texts", "score", "tiny", "texts.csv", "--out", "scores.csv"), ("runs", "texts.csv")),
+    Command("score to parquet", ("texts", "score", "tiny", "texts.csv", "--out", "s.parquet"), ("runs", "texts.csv")),
     Command(
         "score --plots",
-        ("score", "texts.csv", "--study", "tiny", "--out", "scores.jsonl", "--plots", "plots"),
+        ("texts", "score", "tiny", "texts.csv", "--out", "scores.jsonl", "--plots", "plots"),
         ("runs", "texts.csv"),
     ),
-    Command("adapter export", ("adapter", "export", TASKS[0], "--study", "tiny", "--bin", "--out", "adapter")),
+    Command("adapter export", ("adapter", "export", "tiny", TASKS[0], "--bin", "--out", "adapter")),
     Command(
         "adapter import",
         ("adapter", "import", "brought", "--as", "theirs", "--backbone", "random-tiny"),
@@ -108,7 +108,7 @@ class World:
         shutil.copytree(folder / "runs" / "synthetic", folder / "inputs" / "synthetic")
         shutil.copytree(next((folder / "runs" / "synthetic").iterdir()), folder / "data")
         self._must("store", "archive", "tiny", "--weights", "--quiet", "--out", "kept.tar.gz")
-        self._must("adapter", "export", TASKS[0], "--study", "tiny", "--out", "brought")
+        self._must("adapter", "export", "tiny", TASKS[0], "--out", "brought")
 
     def _must(self, *arguments: str) -> None:
         ended = forked(lambda: command_line(arguments), self.folder, Fault())

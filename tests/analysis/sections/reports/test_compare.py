@@ -271,7 +271,7 @@ def test_the_command_writes_page_frames_and_figure(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert main(["compare", "first", "second", "--store", str(root), "--out", str(out), "--json"]) == 0
+    assert main(["study", "compare", "first", "second", "--store", str(root), "--out", str(out), "--json"]) == 0
     page = Path(json.loads(capsys.readouterr().out)["page"]).read_text()
     assert page.startswith("# SYNTHETIC DATA: first (a) against second (b)")
     assert "| seeds | 1 | 3, 4 |" in page
@@ -286,10 +286,10 @@ def test_the_command_writes_page_frames_and_figure(
 def test_the_printed_scores_are_compared_without_conclusions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["compare", "published", "published", "--out", str(tmp_path)]) == 0
+    assert main(["study", "compare", "published", "published", "--out", str(tmp_path)]) == 0
     headline, path, _, following = capsys.readouterr().out.splitlines()
     assert headline == "306 gains in both studies; half of them differ by more than 0.0 points. None is tested in both."
-    assert following == "next: empathy-transfer power published"
+    assert following == "next: empathy-transfer study power published"
     page = Path(path).read_text()
     assert "No pair is tested in both" in page
     assert "| a: not tested | 306 |" in page
@@ -298,7 +298,7 @@ def test_the_printed_scores_are_compared_without_conclusions(
 
 
 def test_a_study_that_is_not_stored_is_one_clear_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", "first", "third", "--store", str(root)]) == 2
+    assert main(["study", "compare", "first", "third", "--store", str(root)]) == 2
     assert "third" in capsys.readouterr().err
-    assert main(["compare", "first", "published", "--store", str(root)]) == 2
+    assert main(["study", "compare", "first", "published", "--store", str(root)]) == 2
     assert "share no finished cell" in capsys.readouterr().err

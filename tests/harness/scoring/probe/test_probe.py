@@ -197,7 +197,7 @@ def test_intervals_hold_the_estimate_and_draws_decide_them(study, probed):
 def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed, command, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
     where = ("--store", study.store.root, "--out", tmp_path, "--quiet", "--device", "cpu")
-    code, out, err = command("probe", "tiny", *where, "--task", ER)
+    code, out, err = command("systems", "probe", "tiny", *where, "--task", ER)
     assert code == 0
     assert re.search(r"swapped .*\n +in class", out)
     assert [line for line in out.splitlines() if len(line) > 80 and len(line.split()) > 1] == []
@@ -205,7 +205,7 @@ def test_the_command_prints_a_table_within_the_width_and_writes_it(study, probed
     assert set(pd.read_csv(tmp_path / "tables" / "probes.csv").target) == {ER}
     assert set(pd.read_csv(tmp_path / "figures" / "context_sensitivity.csv").task) == {ER}
     assert str(tmp_path / "figures" / "context_sensitivity.png") in out
-    code, out, _ = command("probe", "tiny", *where, "--json", "--system", "counts")
+    code, out, _ = command("systems", "probe", "tiny", *where, "--json", "--system", "counts")
     assert code == 0
     said = json.loads(out)
     assert {row["system"] for row in said["probes"]} == {"counts"}
@@ -256,7 +256,7 @@ def test_stored_probes_are_those_that_the_store_has(study, probed, tmp_path):
 
 
 def test_figures_draw_the_tasks_that_were_probed(study, probed, command, tmp_path):
-    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path, "--quiet")
+    code, out, _ = command("figures", "tiny", "--store", study.store.root, "--out", tmp_path)
     assert code == 0
     assert str(tmp_path / "figures" / "context_sensitivity.png") in out.splitlines()
 
@@ -273,7 +273,7 @@ def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, comman
     again = study.probe(device="cpu")
     assert again.missing["counts"] == "it predicted test rows from their own answers"
     assert set(again.frame.system) == set(probed.frame.system) - {"counts"}
-    code, _, err = command("probe", "tiny", "--system", "counts", "--store", study.store.root)
+    code, _, err = command("systems", "probe", "tiny", "--system", "counts", "--store", study.store.root)
     assert code == 2
     assert "system 'counts' is not probed, since it predicted test rows from their own answers" in err
 
@@ -288,7 +288,7 @@ def test_a_system_that_saw_the_answers_is_left_out_by_name(study, probed, comman
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(study, command, arguments, refusal):
-    code, out, err = command("probe", *arguments, "--store", study.store.root)
+    code, out, err = command("systems", "probe", *arguments, "--store", study.store.root)
     assert (code, out, err.strip().count("\n")) == (2, "", 0)
     assert refusal in err
 

@@ -150,12 +150,12 @@ def use(house, command, monkeypatch):
     study, store = house / "mine.toml", ("--store", house / "runs")
     more = {
         "plan": ("plan", study, *store),
-        "doctor": ("doctor", study, *store),
+        "doctor": ("study", "doctor", study, *store),
         "run": ("run", study, "--store", house / "runs-new"),
-        "score": ("score", house / "texts.csv", "--study", study, *store, "--out", house / "scores.csv"),
+        "score": ("texts", "score", study, house / "texts.csv", *store, "--out", house / "scores.csv"),
         "adapter import": ("adapter", "import", house / "theirs", "--as", "theirs", "--backbone", house / "backbone",
                            "--store", house / "runs-new"),
-        "prefetch": ("prefetch", study, *store),
+        "prefetch": ("study", "prefetch", study, *store),
     }  # fmt: skip
 
     def use(name):

@@ -151,7 +151,17 @@ def test_the_command_leaves_the_texts_of_later_rows_out(backbone, tmp_path, caps
     later = {" ".join(text.casefold().split()) for text in later_texts(splits)}
     file = tmp_path / "texts.txt"
     file.write_text("\n".join([*texts(120), *sorted(later)[:5]]) + "\n")
-    words = ["pretrain", str(backbone.folder), "--data", str(tmp_path / "data"), "--epochs", "1", "--max-tokens", "32"]
+    words = [
+        "adapter",
+        "pretrain",
+        str(backbone.folder),
+        "--data",
+        str(tmp_path / "data"),
+        "--epochs",
+        "1",
+        "--max-tokens",
+        "32",
+    ]
     given = [*words, "--texts", str(file), "--apart-from", "epitome_er"]
     assert main([*given, "--out", str(tmp_path / "a"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -178,7 +188,7 @@ def test_what_cannot_be_used_is_one_line(backbone, tmp_path, capsys, words, line
     for name, count in (("file", 120), ("few", 50)):
         (tmp_path / name).write_text("\n".join(texts(count)) + "\n")
     places = {name: str(tmp_path / name) for name in ("file", "few", "new")} | {"folder": str(backbone.folder)}
-    assert main(["pretrain", *(word.format(**places) for word in words)]) == 2
+    assert main(["adapter", "pretrain", *(word.format(**places) for word in words)]) == 2
     said = capsys.readouterr().err
     assert line in said and len(said.splitlines()) == 1
     assert not (tmp_path / "new").exists()

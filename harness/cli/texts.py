@@ -1,4 +1,4 @@
-"""``score``: every task's prediction for every text of a file."""
+"""``texts score``: every task's prediction for every text of a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store
 from adapters_store.record import imports_of
-from harness.cli.options import device_option, leaf_options, out_option, system_option
+from harness.cli.options import Leaves, device_option, leaf_of, out_option, repeatable, system_option
 from harness.cli.study import name_of
 from harness.cli.terminal import Bars, print_json, print_rows
 from harness.scoring.texts import FORMS, Texts
@@ -34,31 +34,26 @@ COLUMNS = {
 }
 
 
-def add_score(score: argparse.ArgumentParser) -> None:
-    """Add the options of ``score``."""
-    leaf_options(score, "score replies.csv --study demo --text reply --out replies.scores.csv", score_texts)
+def add(leaves: Leaves) -> None:
+    """Add ``score``."""
+    text = "Predict every task of a study for every text of a file, in one pass."
+    example = "texts score demo replies.csv --text reply --out replies.scores.csv"
+    score = leaf_of(leaves, "score STUDY FILE", text, example, score_texts, "store json quiet")
     reading_options(score)
     score.add_argument("--group", metavar="COLUMN", default="", help="the column of groups or dates, for --plots")
     out_option(score, "the scores, as .csv, .jsonl or .parquet (default: FILE.scores.csv, without its folder)", "FILE")
     score.add_argument("--plots", metavar="DIR", help="draw distributions, correlations, and groups if there are any")
-    score.add_argument(
-        "--spreadsheet",
-        action="store_true",
-        help="in a .csv put an apostrophe before texts that a spreadsheet would compute (they begin with =, +, - or @)",
+    spreadsheet = (
+        "in a .csv put an apostrophe before texts that a spreadsheet would compute (beginning with =, +, - or @)"
     )
+    score.add_argument("--spreadsheet", action="store_true", help=spreadsheet)
 
 
 def reading_options(leaf: argparse.ArgumentParser) -> None:
     """Which texts are read, and by what."""
+    leaf.add_argument("study", metavar="STUDY", help="a study that the store has trained")
     leaf.add_argument("file", metavar="FILE", help="csv, tsv, jsonl, parquet, or a text a line; - for standard input")
-    leaf.add_argument("--study", metavar="STUDY", required=True, help="a study that the store has trained")
-    leaf.add_argument(
-        "--task",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="only this task or imported adapter (repeatable; default: all)",
-    )
+    repeatable(leaf, "--task", "ID", "only this task or imported adapter")
     for name, what in COLUMNS.items():
         leaf.add_argument(f"--{name}", metavar="COLUMN", default="", help=f"the column of {what}")
     leaf.add_argument("--by", metavar="SYSTEM", default="", help="a system of the study, instead of its adapters")

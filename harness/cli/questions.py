@@ -1,0 +1,259 @@
+"""``study analyze``, ``power``, ``compare``, ``paper`` and ``cite``: what results say, from the store alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters_store import Store
+from harness.cli.options import (
+    STORED_OR_PUBLISHED,
+    Leaves,
+    exact_option,
+    leaf_of,
+    out_option,
+    places,
+    print_next,
+    repeatable,
+)
+from harness.cli.report import NOT_DRAWN, PUBLISHED, question_of
+from harness.cli.study import name_of
+from harness.cli.terminal import Steps, print_json, print_rows, verbatim
+from harness.sharing.stored import open_study, store_at
+from tasks.errors import BadInput
+
+if TYPE_CHECKING:
+    from analysis.manuscript.subject import Subject
+    from analysis.sections.question import Question
+    from analysis.sections.reports.compare import Side
+
+
+def add(leaves: Leaves) -> None:
+    """Add ``analyze``, ``power``, ``compare``, ``paper`` and ``cite``."""
+    _add_analyze(leaves)
+    text = "Say how small a gain, and an effect of ratings, a study could have seen, and what more seeds would show."
+    power = leaf_of(leaves, "power STUDY", text, "study power published --grids 100", show_power, "store json quiet")
+    power.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
+    power.add_argument("--grids", metavar="N", type=int, default=100, help="to simulate of each kind (default: 100)")
+    power.add_argument("--seed", metavar="N", type=int, default=20_240_908, help="of the simulation")
+    out_option(power)
+    text = "Compare two studies: scores, gains, and the conclusions that differ, from the store alone."
+    compare = leaf_of(leaves, "compare A B", text, "study compare demo demo-seed2", compare_studies, "store json")
+    for name in ("a", "b"):
+        compare.add_argument(name, metavar=name.upper(), help=STORED_OR_PUBLISHED)
+    repeated = (
+        "say how far cells of study A that were trained twice are apart; B then is where the others are: the folder of"
+        " a store, an archive, or a study whose results come with the package"
+    )
+    compare.add_argument("--repeated", action="store_true", help=repeated)
+    out_option(compare, "folder for tables, figures and the page (default: results/A-against-B)")
+    _add_manuscript(leaves)
+
+
+def _add_analyze(leaves: Leaves) -> None:
+    text = "Say what explains the gains of a study, from the store alone, of the paper's tables, or of any such table."
+    leaf = leaf_of(leaves, "analyze STUDY", text, "study analyze published --mode guarded", analyze, "store json quiet")
+    study = f"{STORED_OR_PUBLISHED}, or a .csv with columns intermediate, target, score, baseline"
+    leaf.add_argument("study", metavar="STUDY", help=study)
+    exact_option(leaf)
+    mode = "whether ratings explain gains (mixed model), or a fit in the sample as in the paper (default: guarded)"
+    leaf.add_argument("--mode", choices=("guarded", "paper"), default="guarded", help=mode)
+    margin = "loss that would count with less data; name it before you look (default: the study's, or else 2)"
+    leaf.add_argument("--margin", metavar="POINTS", type=float, help=margin)
+    ratings = "of the tasks in a table of scores: task, construct, rater, value"
+    leaf.add_argument("--ratings", metavar="FILE", help=ratings)
+    leaf.add_argument("--tasks", metavar="FILE", help="facts of the tasks in a table of scores: task, family, ...")
+    model = "ratings that a model gave (tasks ask): how they agree with people's, and the same test with each"
+    leaf.add_argument("--model-ratings", metavar="FILE", help=model)
+    out_option(leaf)
+
+
+def _add_manuscript(leaves: Leaves) -> None:
+    text = "Write a study's tables, numbers, figures, methods and references for a manuscript, from the store alone."
+    example = "study paper real-small --out paper --for acl"
+    paper = leaf_of(leaves, "paper STUDY", text, example, write_paper, "store json quiet")
+    exact_option(paper)
+    widths = paper.add_mutually_exclusive_group()
+    widths.add_argument("--for", dest="venue", choices=("acl",), help="widths of a venue (default: acl)")
+    widths.add_argument("--width", metavar="CM", type=float, help="one column of this width instead")
+    repeatable(
+        paper, "--text", "FILE", "your text in which [[Macro]] stands for a number: goes, filled in, into OUT/texts"
+    )
+    out_option(paper, "folder of the manuscript's parts (default: results/STUDY/paper)")
+    text = "Write what a study has to cite, as BibTeX, and what its data's licences let you share."
+    cite = leaf_of(leaves, "cite STUDY", text, "study cite real-small --out -", write_citations, "store json")
+    out_option(cite, "folder for references.bib and licences.md, or - to print both (default: results/STUDY)")
+    for leaf in (paper, cite):
+        leaf.add_argument("study", metavar="STUDY", help=STORED_OR_PUBLISHED)
+
+
+# ``study analyze``: what the results of a study, of the paper's tables, or of any table of scores say and do not say.
+
+
+def analyze(options: argparse.Namespace) -> int:
+    """Write the frames, tables and page of an analysis; print what explains gains, and where the page is."""
+    from analysis.sections.answers import all_answers
+    from analysis.sections.paper_tables import write_tables
+    from analysis.sections.question import write_answers
+    from analysis.tables import TABLES
+
+    question = _with_model(question_of(options), options)
+    with Steps(quiet=options.quiet) as steps:
+        answer, sections = all_answers(question, options.mode, steps.show)
+    page = write_answers(question, sections)
+    tables = write_tables(question.results, question.out / TABLES, question.kept)
+    if options.json:
+        paths = {"page": str(page), "tables": [str(path) for path in tables], "limits": list(question.limits)}
+        print_json(paths | {"mode": options.mode, **answer.facts})
+    else:
+        print(*question.limits, *answer.lines, page, sep="\n")
+    return 0
+
+
+def _with_model(question: Question, options: argparse.Namespace) -> Question:
+    """The question with the ratings of a model beside it, if a file of them is named."""
+    from analysis.ratings.rating_sets import Beside
+    from analysis.results.own_table import ENDINGS
+
+    if not options.model_ratings:
+        return question
+    is_table = Path(options.study).suffix.lower() in ENDINGS
+    own = Beside.read(Path(options.model_ratings), question.results, any_construct=is_table)
+    return replace(question, beside=own)
+
+
+def compare_studies(options: argparse.Namespace) -> int:
+    """Write the frames, figures and page of a comparison, and print where the page is."""
+    from analysis.sections.reports.compare import write_comparison
+
+    if options.repeated:
+        return _compare_repeated(options)
+    a, b = (_side(options, name) for name in (options.a, options.b))
+    page, sentence = write_comparison(a, b, Path(options.out or f"results/{a.name}-against-{b.name}"))
+    if options.json:
+        print_json({"page": str(page)})
+    else:
+        print(sentence, page, sep="\n")
+        print_next("study", "power", options.a, *places(options))
+    return 0
+
+
+def _compare_repeated(options: argparse.Namespace) -> int:
+    """Print a row per metric of how far both trainings' scores and predictions are apart; with --json every cell."""
+    from harness.sharing.repetition import by_metric, repetitions
+
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.a))
+    with store_at(options.b) as other:
+        cells = repetitions(store, other, [cell["key"] for cell in manifest["cells"]])
+    if options.json:
+        print_json(cells)
+    else:
+        print_rows(by_metric(cells), as_json=False)
+    return 0
+
+
+def _side(options: argparse.Namespace, name: str) -> Side:
+    from analysis.sections.reports.compare import side_of_published, side_of_study
+
+    if name == PUBLISHED:
+        return side_of_published()
+    return side_of_study(*open_study(Store(Path(options.store)), name_of(name)))
+
+
+# ``study power``: what a study could have seen, from its own variances between items and between seeds.
+
+
+def show_power(options: argparse.Namespace) -> int:
+    """Write the frames and the page, and print where the page is."""
+    from analysis.sections.in_short import findable
+    from analysis.sections.reports.power import of_published, of_study, write_power
+
+    if options.grids < 1:
+        raise BadInput(f"--grids {options.grids}: simulate at least 1 grid of each kind, such as 100")
+    name = options.study if options.study == PUBLISHED else name_of(options.study)
+    if name == PUBLISHED:
+        question, then = of_published(), ["study", "analyze", PUBLISHED]
+    else:
+        store, manifest = open_study(Store(Path(options.store)), name)
+        question, then = of_study(store, manifest), _with_a_seed_more(options.study, manifest["study"]["seeds"])
+    with Steps(quiet=options.quiet) as steps:
+        page = write_power(
+            question,
+            Path(options.out or f"results/{name}"),
+            grids=options.grids,
+            seed=options.seed,
+            progress=steps.show,
+        )
+    if options.json:
+        print_json({"page": str(page)})
+    else:
+        print(*findable(question.visible), page, sep="\n")
+        print_next(*then, *places(options))
+    return 0
+
+
+def _with_a_seed_more(study: str, seeds: Sequence[int]) -> list[str]:
+    """The command that says what one seed more would cost."""
+    return ["plan", study, "--seeds", ",".join(map(str, [*seeds, max(seeds) + 1]))]
+
+
+# ``study paper`` and ``study cite``: parts of a manuscript.
+
+USUAL = "acl"
+
+
+def write_paper(options: argparse.Namespace) -> int:
+    """Write the parts of a manuscript, and print where the document is that holds them all."""
+    from analysis.manuscript import paper
+    from analysis.manuscript.layout import VENUES, of_width
+
+    venue = VENUES[options.venue or USUAL] if options.width is None else of_width(options.width)
+    subject = subject_of(options)
+    out = Path(options.out or f"results/{subject.results.name}/paper")
+    with Steps(quiet=options.quiet) as steps:
+        page, *texts = paper.write_paper(subject, out, venue, steps.show, [Path(name) for name in options.text])
+    if options.json:
+        columns = {"columns_cm": [venue.column, venue.page]}
+        print_json({"document": str(page), "texts": [str(path) for path in texts]} | columns)
+    else:
+        print(page, *texts, sep="\n")
+    return 0
+
+
+def subject_of(options: argparse.Namespace) -> Subject:
+    """What a command is about: the paper's tables, or a stored study."""
+    from analysis.manuscript.subject import published, stored_study
+    from analysis.sections.study_results import Snapshot
+
+    is_exact = getattr(options, "exact", False)  # of paper, not of cite
+    if options.study == PUBLISHED:
+        if is_exact:
+            raise BadInput(NOT_DRAWN.format(options.study))
+        return published()
+    store, manifest = open_study(Store(Path(options.store)), name_of(options.study))
+    return stored_study(Snapshot.of(store, exact=is_exact), manifest)
+
+
+# ``study cite``: what a study has to cite, and what its data's licences let one share.
+
+PRINTED = "-"
+
+
+def write_citations(options: argparse.Namespace) -> int:
+    """Write or print the bibliography and the licences of a study."""
+    from analysis.manuscript import paper
+    from analysis.manuscript.licences import licences
+    from analysis.manuscript.references import used
+
+    subject = subject_of(options)
+    if options.json:
+        uses = [{"kind": use.kind, "name": use.name, "keys": list(use.keys)} for use in used(subject)]
+        print_json({"used": uses, "licences": [licence._asdict() for licence in licences(subject)]})
+    elif options.out == PRINTED:
+        verbatim("\n".join(paper.citations(subject)))
+    else:
+        print(*paper.write_citations(subject, Path(options.out or f"results/{subject.results.name}")), sep="\n")
+    return 0
