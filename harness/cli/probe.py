@@ -42,7 +42,8 @@ def add_probe(probe: argparse.ArgumentParser) -> None:
     probe.add_argument(
         "--conversations",
         metavar="DIR",
-        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR (docs/probe.md)",
+        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR"
+        " (docs/systems-beside-adapters.md)",
     )
     device_option(probe)
     registry_option(probe)
