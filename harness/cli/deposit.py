@@ -105,7 +105,7 @@ def archive_results(options: argparse.Namespace) -> int:
         print_json(summary | {"files": len(files), "missing": list(done.missing)})
         return 0
     print(f"{file}: {done.records} records without weights, {done.measures} measures, {len(files)} files beside them")
-    print(f"{file.stat().st_size / 1e6:.1f} MB; look at its {LICENCES} before you pass it on (docs/sharing.md)")
+    print(f"{file.stat().st_size / 1e6:.1f} MB; look at its {LICENCES} before you pass it on (docs/figures.md)")
     if done.missing:
         print(f"{len(done.missing)} cells of the study have no record and are not in it")
     return 0
