@@ -145,7 +145,7 @@ def system_option(leaf: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="run this Python file of your own, a system that the study names (repeatable; docs/systems-beside-adapters.md)",
+        help="run this Python file, a system that the study names (repeatable; docs/systems-beside-adapters.md)",
     )
 
 

@@ -42,8 +42,7 @@ def add_probe(probe: argparse.ArgumentParser) -> None:
     probe.add_argument(
         "--conversations",
         metavar="DIR",
-        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR"
-        " (docs/systems-beside-adapters.md)",
+        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR",
     )
     device_option(probe)
     registry_option(probe)
