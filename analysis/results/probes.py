@@ -53,7 +53,7 @@ PROBED = {
     "target": Declared("str", "task that was trained and tested"),
     "system": Declared("str", "contestant, as in the leaderboard"),
     "role": Declared("str", "system, baseline, or transfer: the one that validation picks"),
-    "operation": Declared("str", "what was done to the test rows (docs/probe.md)"),
+    "operation": Declared("str", "what was done to the test rows (docs/systems-beside-adapters.md)"),
     "metric": Declared("str", "metric of the target"),
     "n": Declared("int64", "test rows that the operation changed"),
     "left_out": Declared("int64", "rows with a context that it could not change"),

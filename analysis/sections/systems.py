@@ -45,9 +45,9 @@ ASKED_TEXT = (
 )
 RATIONALE_TEXT = (
     "How well systems mark the words that are the reason of a label: F1 of the backbone's tokens, and IOU F1 of spans,"
-    " half of whose union is shared, in the forms of two papers and corrected (docs/studies.md). A form gives texts"
-    " without a rationale its own way, so that scores of two forms cannot be compared, and none means anything without"
-    " the two constants below: every word marked, and none."
+    " half of whose union is shared, in the forms of two papers and corrected (docs/systems-beside-adapters.md). A form"
+    " gives texts without a rationale its own way, so that scores of two forms cannot be compared, and none means"
+    " anything without the two constants below: every word marked, and none."
 )
 RATIONALE_HEAD = ("system", *(f"{form} {score}" for form in FORMS for score in ("token F1", "IOU F1")))
 
@@ -160,7 +160,7 @@ CONTEXT_TEXT = (
     " context alone: the share that would change if the same decisions followed from the context and nothing else."
     " Lost: points of the target's metric, on the same rows. A loss says that what is read there tells of the label; a"
     " change without a loss, that the context moves answers in no useful direction. No p is corrected for the number of"
-    " rows here. probes.csv has all operations (docs/probe.md); rows without a context take no part."
+    " rows here. probes.csv has all operations (docs/systems-beside-adapters.md); rows without a context take no part."
 )
 CONTEXT_HEAD = (
     "target",

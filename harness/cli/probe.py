@@ -45,7 +45,7 @@ def add(leaves: Leaves) -> None:
     probe.add_argument(
         "--conversations",
         metavar="DIR",
-        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR (docs/probe.md)",
+        help="also put sentences into replies of PersonaChat and Ubuntu, from your files below DIR",
     )
     device_option(probe)
     registry_option(probe)

@@ -169,7 +169,7 @@ def archive_study(options: argparse.Namespace) -> int:
     print(
         f"{file}: {done.records} records {weights} weights, {done.measures} measures, {done.beside} files beside them"
     )
-    print(f"{size / 1e6:.1f} MB; look at its LICENCES.md before you pass it on (docs/archive.md)")
+    print(f"{size / 1e6:.1f} MB; look at its LICENCES.md before you pass it on (docs/figures.md)")
     if done.missing:
         print(f"{len(done.missing)} cells of the study have no record and are not in it")
     if private := private_tasks(manifest):

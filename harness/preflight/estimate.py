@@ -1,4 +1,4 @@
-"""What a plan will cost, from what the store's records have cost; docs/before-launch.md has the formulas.
+"""What a plan will cost, from what the store's records have cost; docs/cluster.md has the formulas.
 
 Work is counted in row-epoch tokens: a training row's tokens once per epoch, a row's that is only evaluated half as much
 (a frozen encoder's backward pass costs about what its forward pass costs). Nothing here loads a model.

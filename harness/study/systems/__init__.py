@@ -1,6 +1,6 @@
 """A system: a way to solve a task that is no adapter, as one file with a small contract.
 
-A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/adding-a-system.md) is a module with
+A system's file (``harness/systems/kinds/NAME.py``, or a user's own: docs/systems-beside-adapters.md) is a module with
 
 - ``VERSION``, a whole number that enters every key; raised when the same settings give other numbers,
 - ``READS``, what it needs besides the rows of its task (``Reads``),

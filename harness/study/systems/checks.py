@@ -90,7 +90,7 @@ def check_rows(kind: Kind, name: str, rows: Splits, siblings: Mapping[str, Split
             if ids != of_other:
                 raise BadStudy(
                     f"system {name!r}: {other!r} is no sibling of {task.id!r}: {len(ids ^ of_other)} ids of their"
-                    f" {part} rows differ; siblings are cut alike (docs/adding-a-system.md)"
+                    f" {part} rows differ; siblings are cut alike (docs/systems-beside-adapters.md)"
                 )
 
 

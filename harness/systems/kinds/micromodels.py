@@ -156,7 +156,7 @@ def fit(fit: Fit) -> Micromodels:
             of = "the task" if name == OWN else f"sibling {name!r}"
             raise BadInput(
                 f"micromodels: none of the {len(fit.train)} training rows of {of} has a rationale, and rationales are"
-                " what it learns from; give more rows, or leave the system out (docs/studies.md)"
+                " what it learns from; give more rows, or leave the system out (docs/systems-beside-adapters.md)"
             )
     fitted = Micromodels(fit.config, fit.place, mechanisms)
     fitted.learn(fit)

@@ -31,7 +31,7 @@ def test_losses_are_simulated_with_and_without_a_difference() -> None:
 
 
 def test_the_page_has_the_rates_of_the_file_and_none_is_above_five_in_a_hundred() -> None:
-    lines = (DOCS / "analysis.md").read_text(encoding="utf-8").splitlines()
+    lines = (DOCS / "what-explains-gains.md").read_text(encoding="utf-8").splitlines()
     frame = pd.read_csv(DOCS / "less_data_calibration.csv")
     rates = frame.set_index(["targets", "differ", "loss"]).rate
     assert (rates[:, :, LARGE] <= 0.05).all() and frame.studies.eq(1000).all()

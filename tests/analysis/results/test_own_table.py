@@ -160,7 +160,7 @@ def test_ratings_and_facts_of_other_tasks_are_reported(write):
 
 
 def test_the_example_of_the_documentation_is_read(tmp_path):
-    text = (Path(__file__).parents[3] / "docs" / "analysis.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "what-explains-gains.md").read_text(encoding="utf-8")
     blocks = text.split("## Any table of scores")[1].split("## ")[0].split("```")[1::2]
     assert sum(len(block.strip().splitlines()) for block in blocks) == 10
     files = [tmp_path / f"{number}.csv" for number in range(3)]

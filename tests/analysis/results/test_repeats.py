@@ -131,7 +131,7 @@ def test_the_table_of_the_documents_says_so_too():
     frame = pd.read_csv(docs / "repeats_calibration.csv")
     assert len(frame) == 24 and (frame.studies >= 2000).all()
     assert is_held(frame)
-    text = (docs / "studies.md").read_text()
+    text = (docs / "significance.md").read_text()
     for (systems, alike), own in frame.groupby(["systems", "alike"]):
         rates = " | ".join(f"{rate:.3f}".removeprefix("0") for rate in own.rate)
         assert f"| {systems} | {alike:g} | {rates} |" in text

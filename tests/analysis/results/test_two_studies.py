@@ -101,7 +101,7 @@ def _short(rate: float, digits: int) -> str:
 
 
 def test_every_rate_of_the_page_is_that_of_the_file() -> None:
-    lines = (DOCS / "compare.md").read_text(encoding="utf-8").splitlines()
+    lines = (DOCS / "significance.md").read_text(encoding="utf-8").splitlines()
     frame = pd.read_csv(DOCS / "compare_calibration.csv")
     assert frame.studies.eq(500).all()
     for where, part in frame.groupby(["metric", "groups", "seeds", "alike"], sort=False):

@@ -13,7 +13,7 @@ from benchmarks.steps.columns import columns
 from harness.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = " ".join((ROOT / "docs" / "full-grid.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((ROOT / "docs" / "cluster.md").read_text(encoding="utf-8").split())
 STAND_IN = ["--set", "data=synthetic", "--set", "backbone=random-tiny"]  # cells, packs and jobs need no real encoder
 
 

@@ -1,4 +1,4 @@
-"""The answer of the training text that shares most words: a system of one's own, as docs/adding-a-system.md shows it.
+"""The answer of the training text that shares most words: a system of one's own (docs/systems-beside-adapters.md).
 
 Words are kept as numbers of buckets alone, so that no text is stored.
 """
