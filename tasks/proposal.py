@@ -10,6 +10,7 @@ by the usual names of columns (``NAMES``) and, where these do not decide, by wha
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -53,6 +54,7 @@ SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARA
            "CYRILLIC": "ru", "DEVANAGARI": "hi", "GREEK": "el", "THAI": "th"}  # fmt: skip
 MOST_CLASSES = 100
 FEWEST_SCALE_POINTS = 3
+SHORT_CELL = 40  # characters; longer cells may be text, which is never shown
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,25 @@ def _is_of_groups(raw: Raw, label: str, group: str) -> bool:
     pairs = {(row[where], row[what]) for row in raw.rows[:LOOKED_AT]}
     known = {first for first, _ in pairs}
     return len(pairs) == len(known) < len(raw.rows[:LOOKED_AT])
+
+
+def columns_text(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
+    """One line per column: how many values, and what they look like where they are too short to be text."""
+    lines = []
+    for name in header:
+        distinct = sorted(set(cells[name]))
+        is_shown = len(distinct) <= 12 and all(len(cell) <= SHORT_CELL for cell in distinct)
+        mean = sum(map(len, cells[name])) / max(1, len(cells[name]))
+        about = ", ".join(distinct) if is_shown else f"{mean:.0f} characters on average"
+        lines.append(f"  {name}: {len(distinct)} distinct; {about}")
+    return "\n".join(lines)
+
+
+def path_in_entry(path: Path, folder: Path, data: Path) -> str:
+    """The file as an entry names it: relative to the data folder if it is inside, else to the entry's folder."""
+    if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
+        return path.resolve().relative_to(data.resolve()).as_posix()
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def entry_text(fields: Mapping[str, object]) -> str:

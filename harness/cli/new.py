@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store.disk import atomic, new_folder
-from harness.api import Study
+from harness.api import dry_run
 from harness.cli.options import Leaves, leaf_of, registry_option
 from harness.cli.terminal import downloads, print_json, verbatim
 from tasks.columns import cells_of
 from tasks.entry import ID_PATTERN, tasks_of
 from tasks.errors import BadEntry, BadInput, MissingData
-from tasks.proposal import entry_text, label_candidates, proposal, read_file, remarks, task_id
+from tasks.proposal import (
+    columns_text,
+    entry_text,
+    label_candidates,
+    path_in_entry,
+    proposal,
+    read_file,
+    remarks,
+    task_id,
+)
 from tasks.readers.rows import refuse_folder
 from tasks.registry import Registry
 from tasks.task import KINDS, why_taken
@@ -56,65 +61,9 @@ def add(leaves: Leaves) -> None:
     registry_option(new)
 
 
-# A short training on few rows of one task, to show that it trains before anybody waits for a study.
-
-ROWS, EPOCHS, MAX_TOKENS = 240, 4, 128  # under 30 seconds on two cores with a random tiny backbone, or MiniLM
-
-
-class DryRunFailed(BadInput):
-    """The task does not train."""
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """The result of a dry run; its scores say nothing about the task, because the training was far too short."""
-
-    n_train: int
-    epochs: int
-    score: float | None
-    floor: float
-    metric: str
-    flags: tuple[str, ...]
-    seconds: float
-
-
-def dry_run(task: str, registry: Sequence[Path], data: Path, backbone: str) -> DryRun:
-    """Train the task alone on at most ``ROWS`` rows of each split in a store that is then thrown away.
-
-    DryRunFailed when a cell fails.
-    """
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "dry-run.toml"
-        file.write_text(_study(task, registry, backbone), encoding="utf-8")
-        study = Study(str(file), data=data, store=Path(folder) / "runs")
-        report = study.run()
-        for cell, reason in (*report.failed, *report.not_run):
-            raise DryRunFailed(f"{cell.label} does not train: {reason}")
-        results = study.store.get(report.done[-1].key).results
-    return DryRun(
-        n_train=results["n_train"],
-        epochs=EPOCHS,
-        score=results["test"],
-        floor=results["floor"],
-        metric=results["metric"],
-        flags=tuple(results["flags"]),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _study(task: str, registry: Sequence[Path], backbone: str) -> str:
-    fields: dict[str, object] = {"tasks": [task], "registry": [str(folder) for folder in registry]}
-    fields |= {"backbone": backbone, "max_tokens": MAX_TOKENS}
-    fields |= dict.fromkeys(("max_train", "max_val", "max_test"), ROWS)
-    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
-    return "\n".join([*lines, "[training]", f"epochs = {EPOCHS}", "batch_size = 16", "learning_rate = 2e-3"]) + "\n"
-
-
 DEFAULT_REGISTRY = "my-tasks"
 ASKED = ("id", "text", "label", "kind", "context", "group")
 MANDATORY = ("text", "label", "kind")
-SHORT = 40  # characters; longer cells may be text, which is never shown
 
 
 def new_task(options: argparse.Namespace) -> int:
@@ -165,7 +114,7 @@ def _entry(folder: Path, options: argparse.Namespace) -> tuple[dict[str, object]
     fields_wanted = defaults | {name: value for name, value in fields_wanted.items() if value or name not in defaults}
     fields = proposal(table, fields_wanted)
     if sys.stdin.isatty() and sys.stdout.isatty() and not options.json:
-        print(_columns(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
+        print(columns_text(table.raw.header, {name: cells_of(table.raw, name) for name in table.raw.header}))
         print(_listed(remarks(table, fields)))
         own = {name: value for name, value in fields.items() if name not in ASKED}
         fields = own | proposal(table, fields_wanted | _ask(fields, fields_wanted), guessed=())
@@ -187,7 +136,7 @@ def _local_file(folder: Path, options: argparse.Namespace) -> tuple[Path, dict[s
     refuse_folder(path)
     if not path.is_file():
         raise MissingData(f"no file {path}; give the file that holds the rows")
-    return path, {"id": task_id(path.stem), "files": [_path_in_entry(path, folder, Path(options.data))]}
+    return path, {"id": task_id(path.stem), "files": [path_in_entry(path, folder, Path(options.data))]}
 
 
 def _hub_file(options: argparse.Namespace) -> tuple[Path, dict[str, object]]:
@@ -224,25 +173,6 @@ def _columns_named(label: object) -> object:
     """One column, or several separated by commas."""
     names = [name.strip() for name in str(label).split(",")]
     return names if len(names) > 1 else names[0]
-
-
-def _columns(header: Sequence[str], cells: Mapping[str, Sequence[str]]) -> str:
-    """One line per column: how many values, and what they look like where they are too short to be text."""
-    lines = []
-    for name in header:
-        distinct = sorted(set(cells[name]))
-        is_shown = len(distinct) <= 12 and all(len(cell) <= SHORT for cell in distinct)
-        mean = sum(map(len, cells[name])) / max(1, len(cells[name]))
-        about = ", ".join(distinct) if is_shown else f"{mean:.0f} characters on average"
-        lines.append(f"  {name}: {len(distinct)} distinct; {about}")
-    return "\n".join(lines)
-
-
-def _path_in_entry(path: Path, folder: Path, data: Path) -> str:
-    """The file as an entry names it: relative to the data folder if it is inside, else to the entry's folder."""
-    if data.is_dir() and path.resolve().is_relative_to(data.resolve()):
-        return path.resolve().relative_to(data.resolve()).as_posix()
-    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def _write(entry: Mapping[str, object], folders: Sequence[Path], data: Path) -> tuple[Path, Splits]:

@@ -43,7 +43,7 @@ def add(leaves: Leaves) -> None:
     """Add ``perceived``."""
     text = "Compare ratings of what supporters wrote with and without each intent that it expresses, by dialogue."
     example = "texts perceived turns.csv --intents strategy --group dialogue --ratings helpful"
-    perceived = leaf_of(leaves, "perceived STUDY|FILE", text, example, show_perceived, "store json")
+    perceived = leaf_of(leaves, "perceived STUDY|FILE", text, example, show_perceived, "data store json")
     perceived.add_argument(
         "source",
         metavar="STUDY|FILE",
