@@ -70,9 +70,9 @@ def archive(
     """Write a study's manifest, its cells' records and those of the ``measures`` (kind, inputs) that are stored.
 
     ``is_light`` leaves out what ``without_weights`` does; a ``file`` that ends with .tar.xz is packed so, any other as
-    .tar.gz; ``beside`` are files about the study, by name, which no store takes. Every file is compared with its checksum
-    first: CorruptRecord names one that differs. StoreError if ``file`` exists or cannot be written; nothing is left
-    there then.
+    .tar.gz; ``beside`` are files about the study, by name, which no store takes. Every file is compared with its
+    checksum first: CorruptRecord names one that differs. StoreError if ``file`` exists or cannot be written; nothing is
+    left there then.
     """
     if file.exists():
         raise StoreError(f"{file} exists and is not overwritten; move it away, or give another name")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adapters_store import Store, StoreError
-from adapters_store.archive import GZIPPED, KINDS, XZ, ArchiveSummary, archive, keys_of
+from adapters_store.archive import GZIPPED, XZ, ArchiveSummary, archive, keys_of
 from adapters_store.measures import measures_of
 from adapters_store.restore import MemberReader, NotAsListed, unpack
 from tasks.errors import BadInput
@@ -245,7 +245,7 @@ def verify_archive(file: Path, progress: Progress) -> VerifiedArchive:
             return VerifiedArchive(differences=[Difference(str(problem), "", "")])
         named = [Difference(line + _cell(name, manifest), "", "") for name, line in altered.items()]
         outcome = VerifiedArchive(listing.study, differences=named)
-        if any(name.partition("/")[0] in KINDS for name in altered):
+        if altered:
             return outcome  # tables from damaged records would say nothing
         outcome.records = len(Store(folder / "store").keys())
         if (folder / "kept" / REPORT).is_dir():
