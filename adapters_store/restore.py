@@ -265,7 +265,7 @@ def restore(file: Path, store: Store) -> Restoration:
     What the store has stays as it is and is compared. A restore that is interrupted leaves whole records only, without
     the study's manifest, and can be repeated. StoreError if the store has another study of this name.
     """
-    listing, manifest = _check(file, drain, None)
+    listing, manifest = _check(file)
     _refuse_another_study(store, listing.study, manifest)
     done = Restoration(listing.study, listing.is_light)
     with open_archive(file) as (_, members):
@@ -288,17 +288,20 @@ def unpack(
     """Restore into a new folder that nobody reads yet, quickly: nothing waits for the disk, for it can be repeated.
 
     ``beside`` reads what is about the study and goes into no store. With ``altered``, members whose bytes are not those
-    listed are put there, by name with a sentence, instead of refused; nothing is unpacked if a record, a measure or
-    the manifest is among them. Returns the list and the manifest, which is empty if it is altered.
+    listed are put there, by name with a sentence, instead of refused; nothing is unpacked then either. Returns the list
+    and the manifest, which is empty if it is altered.
     """
-    listing, manifest = _check(file, beside, altered)
-    if any(name.partition("/")[0] in KINDS for name in altered or ()):
+    listing, manifest = _check(file, altered)
+    if altered:
         return listing, manifest
     store = Store(root)
     with open_archive(file) as (_, members):
         for member in members:
-            if member.name.partition("/")[0] in STORED:
+            kind = member.name.partition("/")[0]
+            if kind in STORED:
                 _write(store, root / member.name, member)
+            elif kind not in KINDS:
+                beside(member)
     store.write_manifest(listing.study, manifest)
     return listing, manifest
 
@@ -309,9 +312,7 @@ def _owner(member: MemberReader) -> tuple[str, str]:
     return kind, rest.partition("/")[0]
 
 
-def _check(
-    file: Path, beside: Callable[[MemberReader], None], altered: dict[str, str] | None
-) -> tuple[Listing, dict[str, Any]]:
+def _check(file: Path, altered: dict[str, str] | None = None) -> tuple[Listing, dict[str, Any]]:
     """The list and the manifest of an archive in which every byte is what its list and its records say.
 
     A member of which this is wrong is put into ``altered``, if there is one, and what it holds is not looked at.
@@ -321,7 +322,7 @@ def _check(
         files = _files_by_record(listing)
         for member in members:
             try:
-                manifest |= _check_member(member, files, beside)
+                manifest |= _check_member(member, files)
             except Altered as problem:
                 if altered is None:
                     raise
@@ -333,9 +334,7 @@ def _check(
     return listing, manifest
 
 
-def _check_member(
-    member: MemberReader, files: Mapping[str, Mapping[str, StoredFile]], beside: Callable[[MemberReader], None]
-) -> dict[str, Any]:
+def _check_member(member: MemberReader, files: Mapping[str, Mapping[str, StoredFile]]) -> dict[str, Any]:
     """Read a member to its end, and what it holds if that is a record, a measure or the manifest; what the last says.
 
     ``files`` are those that the list has of each record.
@@ -350,7 +349,7 @@ def _check_member(
         if _record(member, name).files != files[name]:
             raise NotAsListed(f"record {name} and the list name different files")
     else:
-        (drain if kind == "objects" else beside)(member)
+        drain(member)
     return {}
 
 

@@ -1,8 +1,7 @@
-"""A study's results in one file, with all that follows from its records, and such a file held against its records.
+"""The files beside a study's records in an archive: who made it, with which packages, from which ratings.
 
-Beside the records lie the files that say what they are: who made them (`Deposit`, which becomes ``.zenodo.json`` in the
-fields that Zenodo documents for a deposit), with which packages, from which ratings; and the study, its licences and
-its report, which ``verify_archive`` computes anew.
+`Deposit` is what only the makers of an archive can say. `zenodo_metadata` turns it into ``.zenodo.json``, in the fields
+that Zenodo documents for the metadata of a deposit; `beside` adds the package versions, ratings and a README.
 """
 
 from __future__ import annotations
@@ -12,24 +11,14 @@ import io
 import json
 import platform
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adapters_store import Store, StoreError
-from adapters_store.archive import GZIPPED, KINDS, XZ, ArchiveSummary, archive, keys_of
-from adapters_store.measures import measures_of
-from adapters_store.restore import MemberReader, NotAsListed, unpack
 from tasks.errors import BadInput
 from tasks.ratings import Rating, rating_files, ratings
-
-if TYPE_CHECKING:
-    from analysis.sections.importance import Progress
-    from analysis.sharing.recomputed import Difference
 
 Manifest = Mapping[str, Any]
 
@@ -77,42 +66,6 @@ class Deposit:
     licence: str
     title: str = ""
     description: str = ""
-
-
-def write_archive(
-    store: Store,
-    manifest: Manifest,
-    file: Path,
-    progress: Progress,
-    *,
-    deposit: Deposit | None = None,
-    has_weights: bool = False,
-) -> ArchiveSummary:
-    """Write a study's records, with its report and description, into one new file.
-
-    BadInput for a file that is there or has another ending, before anything is computed; BadMetadata and MayNotShare
-    as ``beside``.
-    """
-    from analysis.sharing.recomputed import recompute
-
-    if not file.name.endswith((*GZIPPED, XZ)) or file.exists():
-        raise BadInput(
-            f"{file}: an archive is a new {GZIPPED[0]} or {XZ}; give it a name that ends so and is not there yet"
-        )
-    name, measures = manifest["name"], list(measures_of(manifest))
-    records = sum(key in store for key in keys_of(manifest, f"study {name}"))
-    files = beside(manifest, records, deposit, has_weights=has_weights)
-    with tempfile.TemporaryDirectory() as temporary:
-        out = Path(temporary) / "made"
-        recompute(store, manifest, out, progress, has_weights=has_weights)
-        for path in sorted(out.rglob("*")):
-            # Parquet is left out: the CSV beside has the same numbers, and bytes that depend on no library.
-            if path.is_file() and path.suffix != ".parquet":
-                files[path.relative_to(out).as_posix()] = path.read_bytes()
-        return archive(store, name, measures, file, is_light=not has_weights, beside=files)
-
-
-# What the makers say of it.
 
 
 def beside(
@@ -211,90 +164,3 @@ def _own_ratings(manifest: Manifest) -> dict[str, bytes]:
     table = io.StringIO(newline="")
     csv.writer(table, lineterminator="\n").writerows([Rating._fields, *rows])
     return {f"{REGISTRY}/ratings.csv": table.getvalue().encode()} if rows else {}
-
-
-# Verifying: every byte first, then all that follows from the records.
-
-
-@dataclass
-class VerifiedArchive:
-    """What verifying an archive came to: differences that are named, and what was compared."""
-
-    study: str = ""
-    records: int = 0
-    tables: int = 0
-    numbers: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    declared: str = ""
-    versions: list[str] = field(default_factory=list)
-
-
-def verify_archive(file: Path, progress: Progress) -> VerifiedArchive:
-    """Check every byte of an archive and, where it has a report, compute all that follows from its records anew.
-
-    BadArchive if it is no archive of a study; nothing is unpacked but into a folder that is gone afterwards.
-    """
-    from analysis.sharing.recomputed import REPORT, Difference
-
-    altered: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        try:
-            listing, manifest = unpack(file, folder / "store", lambda member: _keep(folder, member), altered)
-        except NotAsListed as problem:
-            return VerifiedArchive(differences=[Difference(str(problem), "", "")])
-        named = [Difference(line + _cell(name, manifest), "", "") for name, line in altered.items()]
-        outcome = VerifiedArchive(listing.study, differences=named)
-        if any(name.partition("/")[0] in KINDS for name in altered):
-            return outcome  # tables from damaged records would say nothing
-        outcome.records = len(Store(folder / "store").keys())
-        if (folder / "kept" / REPORT).is_dir():
-            try:
-                _compare(outcome, folder, manifest, progress, has_weights=not listing.is_light)
-            except (BadInput, StoreError) as problem:  # records that fit the list and not each other
-                what = str(problem).replace(f"{folder / 'store'}/", "").partition(";")[0]
-                outcome.differences.append(Difference(what, "", ""))
-        return outcome
-
-
-def _keep(folder: Path, member: MemberReader) -> None:
-    """Put a file that goes into no store under the folder, apart from the others what follows from records."""
-    from analysis.sharing.recomputed import LICENCES, REPORT, STUDY
-
-    follows = member.name.partition("/")[0] in (LICENCES, REPORT, STUDY)
-    path = folder / ("kept" if follows else "beside") / member.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as out:
-        out.writelines(member.chunks())
-
-
-def _cell(member: str, manifest: Manifest) -> str:
-    """Which cell of the study a member belongs to, in brackets; empty if none."""
-    kind, _, rest = member.partition("/")
-    cell = next((cell for cell in manifest.get("cells", ()) if cell["key"] == rest.partition("/")[0]), None)
-    if kind != "objects" or cell is None:
-        return ""
-    on = f"{cell['intermediate']} -> " if cell.get("intermediate") else ""
-    return f" ({on}{cell.get('target')}, seed {cell.get('seed')}, {cell.get('setting')})"
-
-
-def _compare(
-    outcome: VerifiedArchive, folder: Path, manifest: dict[str, Any], progress: Progress, *, has_weights: bool
-) -> None:
-    """Compute everything anew from the unpacked store, and add what is other than what was kept."""
-    from analysis.importance.specification import Primary
-    from analysis.sections.study_results import Snapshot
-    from analysis.sharing.recomputed import compared, recompute
-    from harness.study.manifest import check_manifest
-
-    check_manifest(manifest, "the archive")
-    own, lock_file = folder / "beside" / REGISTRY, folder / "beside" / LOCK
-    registry, store = [str(own)] if own.is_dir() else [], Store(folder / "store")
-    from_records = Snapshot(store.root, keeps=False)
-    recompute(from_records, manifest, folder / "made", progress, registry=registry, has_weights=has_weights)
-    comparison = compared(folder / "kept", folder / "made")
-    outcome.tables, outcome.numbers = comparison.tables, comparison.numbers
-    outcome.differences += comparison.differences
-    outcome.declared = Primary.of(manifest, store).line()
-    if lock_file.is_file():
-        outcome.versions = otherwise(lock_file.read_text(encoding="utf-8", errors="replace"))

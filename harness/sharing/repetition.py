@@ -65,12 +65,12 @@ def _summary(metric: str, cells: pd.DataFrame) -> Row:
 
 def _row(record: Record, store: Store, other: Store) -> Row:
     key, spec, metric = record.key, record.spec, str(record.results["metric"])
-    tables = [_predictions(one, key) for one in (store, other)]
+    tables = [_predictions(place, key) for place in (store, other)]
     if not tables[0].index.equals(tables[1].index):
         raise NotTheSameRows(f"{store.root} and {other.root} have other test rows of {key}; see store verify of both")
     logits = [labels_and_logits({name: table[name].to_numpy() for name in table})[1] for table in tables]
     chosen = [decisions(metric, own).reshape(len(own), -1) for own in logits]
-    first, second = (_score(one.get(key)) for one in (store, other))
+    first, second = (_score(place.get(key)) for place in (store, other))
     what = spec["target"], spec["intermediate"], spec["seed"], spec["setting"], planned_role(spec)
     return {
         "key": key,

@@ -324,7 +324,7 @@ def test_who_verifies_does_not_read_what_is_kept(small, tmp_path, monkeypatch):
 
 
 def test_verify_asks_for_nothing_kept():
-    source = (ROOT / "harness" / "sharing" / "deposit.py").read_text(encoding="utf-8")
+    source = (ROOT / "harness" / "cli" / "store.py").read_text(encoding="utf-8")
     (compare,) = (node for node in ast.parse(source).body if getattr(node, "name", "") == "_compare")
     assert "from_records = Snapshot(store.root, keeps=False)" in ast.unparse(compare)
     assert "recompute(from_records, " in ast.unparse(compare)
