@@ -130,11 +130,6 @@ NOUNS = (
         "Show which tokens of stored test rows speak for a system's answer and which against it, coloured.",
     ),
     Noun(
-        "tsne",
-        "tsne",
-        "Draw the test rows of a task in a plane, by the vectors from which a system classifies them.",
-    ),
-    Noun(
         "leaderboard",
         "leaderboard",
         "Rank all systems of a study beside its adapters, task by task, with paired tests, from the store alone.",
