@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters_store import Store, disk
 from harness.cli.options import device_option, leaf_options, out_option, registry_option, splits_option
-from harness.cli.study import name_of
+from harness.cli.study import name_of, splits_of
 from harness.cli.terminal import Bars, console, plain, print_json, width_of
 from harness.sharing.stored import stored_manifest
 from tasks.errors import BadInput
@@ -55,15 +55,12 @@ def add_explain(explain: argparse.ArgumentParser) -> None:
     splits_option(explain)
 
 
-def _splits(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
+def _task_splits(store: Store, manifest: Mapping[str, Any], options: argparse.Namespace) -> Splits:
     """The splits of the task that the options name; BadInput where the study has none, or its files are not here."""
-    from harness.raw.stored_study import stored_splits
-
     if options.task not in (known := list(manifest["tasks"])):
         name = manifest["name"]
         raise BadInput(f"--task {options.task}: not a task of study {name!r}{nearest(options.task, known)}")
-    ids = Path(options.splits) if options.splits else None
-    return stored_splits(store, manifest, options.task, Path(options.data), ids=ids, registry=options.registry)
+    return splits_of(options, store, manifest, options.task)
 
 
 def explain_rows(options: argparse.Namespace) -> int:
@@ -73,7 +70,7 @@ def explain_rows(options: argparse.Namespace) -> int:
     store, name = Store(Path(options.store)), name_of(options.study)
     page = _page_of(options, store)
     manifest = stored_manifest(store, name)
-    splits = _splits(store, manifest, options)
+    splits = _task_splits(store, manifest, options)
     if options.plane:
         return _draw(store, manifest, splits, options)
     chosen = {"ids": options.row, "count": options.rows, "seed": options.seed, "device": options.device}

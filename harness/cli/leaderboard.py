@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from adapters_store import Store
 from harness.cli.options import leaf_options
 from harness.cli.study import name_of
-from harness.cli.terminal import print_json, print_rows
+from harness.cli.terminal import print_json, print_rows, records
 from harness.sharing.stored import open_study
 from tasks.errors import BadInput
 from tasks.plain_text import nearest
@@ -58,7 +57,7 @@ def show_leaderboard(options: argparse.Namespace) -> int:
     shown, *beside = ((frame := getattr(board, name))[frame.target.isin(targets)] for name in names)
     if options.json:
         parts = dict(zip(("leaderboard", *names[1:]), (shown, *beside), strict=True))
-        rows = {part: json.loads(of.to_json(orient="records", double_precision=15)) for part, of in parts.items()}
+        rows = {part: records(frame) for part, frame in parts.items()}
         print_json({**rows, "files": files})
         return 0
     for (target, setting), rows in shown.groupby(["target", "setting"], sort=False):

@@ -120,11 +120,6 @@ NOUNS = (
         "Ask whether systems and adapters read the context: the same replies under other contexts, and what changes.",
     ),
     Noun(
-        "probe-options",
-        "probe_options",
-        "Ask systems that answer by options again, with options reversed and renamed, and say what changes.",
-    ),
-    Noun(
         "explain",
         "explain",
         "Show which tokens of stored test rows speak for a system's answer and which against it, coloured.",

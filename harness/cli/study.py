@@ -18,6 +18,7 @@ from tasks.errors import BadStudy
 if TYPE_CHECKING:
     from harness.study.config import StudyConfig
     from tasks.registry import Registry
+    from tasks.splits.loading import Splits
 
 
 def add_study(study: argparse.ArgumentParser) -> None:
@@ -144,6 +145,14 @@ def _training_row(study: StudyConfig, registry: Registry, name: str) -> dict[str
         words = "squared error" if label == "continuous" else _in_words(loss.as_json()).removeprefix("kind ")
         values["loss"], origin["loss"] = words, "default" if is_usual else "study"
     return {"task": name} | {key: {"value": value, "from": origin[key]} for key, value in values.items()}
+
+
+def splits_of(options: argparse.Namespace, store: Store, manifest: Mapping[str, Any], task: str) -> Splits:
+    """A task's rows, read where the options say; BadInput where the files are not those of the stored study."""
+    from harness.raw.stored_study import stored_splits
+
+    ids = Path(options.splits) if options.splits else None
+    return stored_splits(store, manifest, task, Path(options.data), ids=ids, registry=options.registry)
 
 
 def name_of(study: str) -> str:

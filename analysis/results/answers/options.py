@@ -1,6 +1,6 @@
 """Whether a system answers by what options say, or by where they stand and what they are called.
 
-From stored probes alone (``empathy-transfer probe-options``): how many answers change with the order of options
+From stored probes alone (``empathy-transfer probe --options``): how many answers change with the order of options
 reversed, with letters in the place of their names, and with these letters reversed; what that does to the score; and
 which end of the list is preferred. Rows are the same everywhere, so that differences are paired; groups are resampled.
 

@@ -230,7 +230,7 @@ class Fitted(ABC):
         """The same system, asked by other words, whose option i stands for the class ``classes[i]``.
 
         Its predictions have a logit per option, in the order of the options. Only systems that read an instruction come
-        here (``empathy-transfer probe-options``); BadInput where these words cannot be asked by.
+        here (``empathy-transfer probe --options``); BadInput where these words cannot be asked by.
         """
         raise NotImplementedError(f"{type(self).__name__} answers by no options")
 
