@@ -20,7 +20,7 @@ import pandas as pd
 
 from adapters_store.errors import MissingRecord
 from adapters_store.key import key_of
-from adapters_store.measures import ANNOTATORS, CONTAMINATION, STATISTICS, measures_of
+from adapters_store.measures import ANNOTATORS, CONTAMINATION, RETENTION, STATISTICS, measures_of
 from adapters_store.store import Store
 from analysis.gains.cells import Manifest
 from analysis.gains.gains import SEED
@@ -240,7 +240,7 @@ def _copy_measures(store: Store, copy: Store, pairs: Iterable[tuple[Any, Any]], 
             measure = store.measure(kind, inputs)
         except MissingRecord:
             continue
-        known: Mapping[str, str] = names.tasks if kind == CONTAMINATION else {}
+        known: Mapping[str, str] = names.tasks if kind in (CONTAMINATION, RETENTION) else {}
         if kind == STATISTICS:
             known = names.classes.get(inputs["task"], {})
         if kind == ANNOTATORS:

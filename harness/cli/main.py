@@ -79,11 +79,6 @@ NOUNS = (
         "Measure how alike a study's tasks are, by texts and trained adapters, and keep it in the store.",
     ),
     Noun(
-        "merges",
-        "merges",
-        "Say what a study's merged intermediates have kept of their parents, from the store; nothing is trained.",
-    ),
-    Noun(
         "suggest",
         "similarity",
         "Rank intermediates for a task before any transfer onto it is run, and say how far such rankings were right.",

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from harness.similarity.fill import FillReport
 
 
-MEASURES = ("data", "vocabulary", "weights", "task", "task-vu", "logme")  # those of harness.similarity.fill
+MEASURES = (
+    "data",
+    "vocabulary",
+    "weights",
+    "task",
+    "task-vu",
+    "logme",
+    "retention",
+)  # those of harness.similarity.fill
 
 
 def add_similarities(similarities: argparse.ArgumentParser) -> None:
@@ -43,7 +51,7 @@ def add_similarities(similarities: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         choices=MEASURES,
-        help=f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu)",
+        help=f"one of {', '.join(MEASURES)} (repeatable; default: all but task-vu and retention)",
     )
     _encoder_options(similarities)
 
